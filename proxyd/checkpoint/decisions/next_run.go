@@ -19,10 +19,10 @@ import (
 //	requeued itself and went on                               was captured: resumes
 //	resumed so, and then failed                               is asked for, and begins anew
 //
-// "Anew" is as plain Slurm begins a run: the script from its first line, with the files as the
-// run before has left them. What a job has saved by itself counts more than a checkpoint that is older.
+// "Anew" is as plain Slurm begins a run: the script from its first line, with the files as the run before has left
+// them. Files that a job has saved by itself count more than an older checkpoint.
 
-// RunEnd is what is known of a run when the run is over.
+// RunEnd describes a run that is over.
 type RunEnd struct {
 	Released          bool               // captured, and then its programs were killed by this software
 	ScriptEnded       bool               // its batch script ended in its capsule
@@ -61,7 +61,7 @@ func (e RunEnd) Next() NextRun {
 	case e.Status.Signaled() && e.Status.Signal() == syscall.SIGKILL: // at the end of KillWait, or for want of memory
 		return Resumes
 	case e.ResumedOwnRequeue && e.Status != 0:
-		// The script failed after it had asked for a requeue. Plain Slurm has requeued the job by then, whatever the status is.
+		// The script failed after it had asked for a requeue. Plain Slurm has requeued the job by then, with any status.
 		return IsRequeued
 	}
 	return BeginsAnew

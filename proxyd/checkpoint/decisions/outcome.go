@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Request says what a caller wants of a checkpoint.
+// Request is a caller's request for a checkpoint.
 type Request struct {
-	After  Verdict // what follows the checkpoint
+	After  Verdict // why the job leaves its nodes afterwards; RunOn: it stays
 	Reason string
 	// HoldAfterwards keeps the job frozen after the checkpoint, for HoldTimeout at most: the
 	// caller requeues the job next, so the job must neither lose work nor be captured a second
@@ -23,18 +23,17 @@ type Request struct {
 // HoldTimeout bounds the wait of a frozen job for its requeue.
 const HoldTimeout = 20 * time.Second
 
-// outcomeState says how far is decided what follows a checkpoint.
+// outcomeState says whether the outcome of a checkpoint may still change.
 type outcomeState int
 
 const (
-	outcomeOpen    outcomeState = iota // requests may still change what follows
+	outcomeOpen    outcomeState = iota // requests may still change the outcome
 	outcomeHolding                     // the checkpoint is committed, and the frozen job waits for its requeue
 	outcomeDecided                     // final
 )
 
-// Outcome is what follows an attempt: the job runs on, or leaves its nodes. Requests that join the
-// attempt may change the first into the second until the outcome is decided.
-// All methods may be called concurrently.
+// Outcome is the decision about the job after an attempt: the job runs on, or leaves its nodes. Requests that join the
+// attempt may change the first into the second until the outcome is decided. All methods may be called concurrently.
 //
 //	open ──► holding ──► decided
 type Outcome struct {
@@ -47,7 +46,7 @@ type Outcome struct {
 	over   chan struct{} // closed, and set to nil, to end the wait
 }
 
-// NewOutcome returns what follows an attempt that a request has started.
+// NewOutcome returns the outcome that a request wants of the attempt that it starts.
 func NewOutcome(w Request) *Outcome {
 	return &Outcome{after: w.After, reason: w.Reason, hold: w.HoldAfterwards, over: make(chan struct{})}
 }
@@ -97,8 +96,8 @@ func (o *Outcome) RunOn() {
 	}
 }
 
-// WaitForRequeue keeps the job frozen, if a request asked for that, until a requeue or the
-// timeout. Afterwards no request changes what follows.
+// WaitForRequeue keeps the job frozen, if a request asked for that, until a requeue or the timeout. Afterwards no
+// request changes the outcome.
 func (o *Outcome) WaitForRequeue(ctx context.Context, log *slog.Logger) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -135,7 +134,7 @@ func (o *Outcome) LeavesOrHolds() bool {
 	return o.after.LeavesNodes() || o.hold
 }
 
-// WhatFollows returns what follows, and why.
+// WhatFollows returns the outcome: RunOn, or the verdict for which the job leaves its nodes, with the reason.
 func (o *Outcome) WhatFollows() (after Verdict, reason string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -3,8 +3,8 @@
 
 package decisions
 
-// Progress says how far a run had come when Slurm ended it. A run that Slurm ends before its batch script was started, or
-// restored, has done nothing, and its exit status means nothing. The job is requeued.
+// Progress says how far a run had come when Slurm ended it. A run that Slurm ends before its batch script was started,
+// or restored, has done no work, so its exit status has no meaning. The job is requeued.
 type Progress int
 
 // How far a run can have come.

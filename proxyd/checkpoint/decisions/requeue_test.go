@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestStatesToRequeue: which ends of a run are none of the job's own doing.
+// TestStatesToRequeue: in which states of Slurm a job is requeued, because the job itself did not cause the end of its
+// run.
 func TestStatesToRequeue(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -5,7 +5,7 @@ package decisions
 
 import "github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 
-// Verdict says what Slurm intends by a SIGTERM.
+// Verdict is Slurm's intention behind a SIGTERM.
 type Verdict int
 
 const (
@@ -22,8 +22,8 @@ const (
 	TimeLimit
 )
 
-// RunOn is what a request for a checkpoint has instead of ForwardSignal: no signal of Slurm's is behind the request, and the job
-// runs on after the checkpoint. A request with another verdict has the job leave its nodes.
+// RunOn is the verdict of a request for a checkpoint that no signal of Slurm has caused: the job runs on after the
+// checkpoint. A request with another verdict has the job leave its nodes.
 const RunOn = ForwardSignal
 
 // LeavesNodes tells whether a job leaves its nodes after a checkpoint that was asked for with this verdict.
@@ -34,9 +34,8 @@ func (v Verdict) String() string {
 	return [...]string{"passed on", "requeue", "preemption", "time limit"}[v]
 }
 
-// DecideVerdict decides what the SIGTERM means, from what squeue shows of the job just after the
-// signal, and from the number of restarts at the start of this run. Observed on Slurm 22.05,
-// 24.11 and 26.05:
+// DecideVerdict decides the meaning of the SIGTERM, from the job's row in squeue just after the signal, and from the
+// number of restarts at the start of this run. Observed on Slurm 22.05, 24.11 and 26.05:
 //
 //	                          State        Reason      Restarts  PreemptTime
 //	scancel                   COMPLETING   None        same

@@ -127,8 +127,8 @@ func (cleaner *Cleaner) RemoveEnded(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// removeEndedJob checks again that a job is over, then removes what the job has on the shared
-// folder except the checkpoints.
+// removeEndedJob checks again that a job is over, then removes the job's files on the shared folder, except its
+// checkpoints.
 func (e Ends) removeEndedJob(ctx context.Context, rec *records.Record) error {
 	s, err := e.Slurm.Show(ctx, slurmName(rec.Job))
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {

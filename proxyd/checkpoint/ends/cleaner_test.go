@@ -90,8 +90,8 @@ func listLeft(t *testing.T, c Ends) string {
 	return strings.Join(ids, " ")
 }
 
-// TestCleaner: what a job that was cancelled before its start has left is removed soon, and what a job that
-// Slurm has forgotten has left is removed later. Nothing else is removed.
+// TestCleaner: the files of a job that was cancelled before its start are removed soon, the files of a job that Slurm
+// has forgotten are removed later, and the files of all other jobs stay.
 func TestCleaner(t *testing.T) {
 	q := slurmtest.NewQueue(t)
 	c := endsOn(t, "n1", t.TempDir(), q, 1, 2, 3, 4, 5, 6, 7, 8, 9)
@@ -240,7 +240,7 @@ func TestPastOutlivesJob(t *testing.T) {
 	err := errors.Join(c.Timeline.Write(1, records.Event{What: records.EventCheckpoint, Text: "1 (asked), in 1s"}),
 		c.Addresses.Give(t.Context(), "1"), c.DeleteRecord(1), c.DeleteRecord(1))
 	if err != nil || listLeft(t, c) != "" {
-		t.Fatal(listLeft(t, c), err)
+		t.Fatalf("files left after two DeleteRecord: %v, error %v", listLeft(t, c), err)
 	}
 	cleaner := &Cleaner{Ends: c}
 	for after, want := range []int{2, 2, 0} {

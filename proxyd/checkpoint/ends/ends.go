@@ -21,7 +21,7 @@ type Relay interface {
 	Forget(ctx context.Context, job string) error
 }
 
-// Ends removes what ended runs and jobs leave behind, and requeues the jobs that are to run on. All methods may be called
+// Ends removes the files of ended runs and jobs, and requeues the jobs that are to run on. All methods may be called
 // concurrently.
 type Ends struct {
 	Node, Cluster string
@@ -53,7 +53,7 @@ func (e Ends) writeEvent(id uint32, what, text string) error {
 type Jobs interface {
 	// Has tells whether the node has a part of a job.
 	Has(job uint32) bool
-	// HasRunEnded tells whether the node had capsules of the run, or of a later run, and has none any more.
+	// HasRunEnded tells whether the node had capsules of the run, or of a later run, and now has no capsule of the job.
 	HasRunEnded(job uint32, run int) bool
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// InterruptedRun is the kind of event by which people are told of a run that ended otherwise than by itself, by a capture, or by
-// proxyd. "": there is nothing to tell.
+// InterruptedRun is the kind of event by which people are told of a run that ended otherwise than by itself, by a
+// capture, or by proxyd. "": people are told of no event.
 type InterruptedRun string
 
 // The kinds of interrupted runs.
@@ -23,9 +23,9 @@ const (
 	NodeLost           InterruptedRun = records.EventNodeLost
 )
 
-// interruptedRun says how the present run ended of a job of which this node knows nothing but the record: the run never had a
-// place here, or the node has failed and lost it. Where the time line says how the run ended, there is nothing to tell.
-// here: the time line has the start of the run, with this node as its first.
+// interruptedRun says how the present run ended of a job of which this node has only the record: the run never had a
+// place here, or the node has failed and lost it. If the time line says how the run ended, interruption is "". here:
+// the time line has the start of the run, with this node as its first.
 func (e Ends) interruptedRun(id uint32) (interruption InterruptedRun, here bool, err error) {
 	events, err := e.Timeline.Read(id)
 	if err != nil {
@@ -49,8 +49,8 @@ func (e Ends) interruptedRun(id uint32) (interruption InterruptedRun, here bool,
 	return "", false, nil
 }
 
-// reportInterruption tells people of an interrupted run, and what follows: in the time line, and in the comment of the job,
-// which waits.
+// reportInterruption tells people of an interrupted run, and of the next run: in the time line, and in the comment of
+// the job, which waits.
 func (e Ends) reportInterruption(ctx context.Context, id uint32, s *slurm.Job, interruption InterruptedRun) error {
 	if interruption == "" {
 		return nil

@@ -16,12 +16,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// SettleEndedRun waits for Slurm's last word about an ended run. If the job is over, SettleEndedRun removes
-// what the job has on the shared folder; if the job waits to run again, everything stays; if the
-// job is in one of the states again, the job is requeued. interruption is told of a job that runs again, if interruption is not "".
+// SettleEndedRun waits for Slurm's last word about an ended run. If the job is over, SettleEndedRun removes the job's
+// files on the shared folder; if the job waits to run again, everything stays; if the job is in one of the states
+// again, the job is requeued. interruption is told of a job that runs again, if interruption is not "".
 //
-// A job that Slurm does not know is no word of Slurm: a slurmctld that was started without its state knows no job until the
-// state is back. SettleEndedRun goes on for UnknownGrace, and then leaves the job to the Cleaner, which keeps the checkpoints.
+// The answer that Slurm does not know the job does not count as its last word: a slurmctld that was started without its
+// state knows no job until the state is back. SettleEndedRun goes on for UnknownGrace, and then leaves the job to the
+// Cleaner, which keeps the checkpoints.
 func (e Ends) SettleEndedRun(ctx context.Context, id uint32, run int, again []string, interruption InterruptedRun) error {
 	var unknownSince time.Time
 	for wait := settleFirstWait; ; wait = min(2*wait, settleLongestWait) {
@@ -166,7 +167,8 @@ func (e Ends) requeueUnrestored(ctx context.Context, id uint32, s *slurm.Job, in
 	return e.reportInterruption(ctx, id, s, interruption) // Slurm takes no comment of a job that is over
 }
 
-// lastFailure says why the last run failed that the time line has a reason of, as the end of a sentence; "": it has none.
+// lastFailure returns, as the end of a sentence, the newest reason of a failed run that the time line has; "" if it has
+// none.
 func (e Ends) lastFailure(id uint32) string {
 	events, err := e.Timeline.Read(id)
 	if err != nil {

@@ -81,8 +81,8 @@ func storeWithCheckpoint(t *testing.T) *store.Store {
 	return s
 }
 
-// TestInterruptedRunTold: of a run that ended before the job was restored, and of a node that failed and lost the job, the comment and
-// the time line say so, and where the job goes on. What was told already stays.
+// TestInterruptedRunTold: if a run ended before the job was restored, or a node failed and lost the job, the comment
+// and the time line say so, and where the job goes on. An event that the time line has already is not repeated.
 func TestInterruptedRunTold(t *testing.T) {
 	started := records.MakeStartEvent(3, []string{"n1", "n2"}, 3)
 	const goesOn = "; its next run goes on from checkpoint 3"

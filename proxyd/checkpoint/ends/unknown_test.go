@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 )
 
-// TestUnknownJobIsKept: a slurmctld that was started without its state knows no job. What a job has that ends a run meanwhile
-// stays, and what is owed to the job is done once the state is back.
+// TestUnknownJobIsKept: a slurmctld that was started without its state knows no job. The files of a job whose run ends
+// meanwhile stay, and the job is settled once the state is back.
 func TestUnknownJobIsKept(t *testing.T) {
 	settle := func(again ...string) func(t *testing.T, e Ends) {
 		return func(t *testing.T, e Ends) {
@@ -78,7 +78,8 @@ func TestUnknownJobIsKept(t *testing.T) {
 	}
 }
 
-// TestRequeueKeepsRecord: what the next run has noted in the record stays when the requeue after the time limit is found done.
+// TestRequeueKeepsRecord: if the requeue after the time limit has been done already, the fields that the next run has
+// written to the record stay.
 func TestRequeueKeepsRecord(t *testing.T) {
 	q := slurmtest.NewQueue(t)
 	e := endsOn(t, "n1", t.TempDir(), q, 7)

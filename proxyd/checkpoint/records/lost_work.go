@@ -42,7 +42,7 @@ func LostWork(events []Event, number uint32, ended time.Time) (lost time.Duratio
 	return max(ended.Sub(events[since].At), 0), exact
 }
 
-// DescribeLostWork returns the end of a sentence; "" for what is not worth a word.
+// DescribeLostWork returns the end of a sentence about lost work; "" for less than a second.
 func DescribeLostWork(lost time.Duration, exact bool) string {
 	switch {
 	case lost < time.Second:
@@ -53,7 +53,8 @@ func DescribeLostWork(lost time.Duration, exact bool) string {
 	return fmt.Sprintf("; at most %s of work are lost", lost.Round(time.Second))
 }
 
-// LastFailure returns why the last run of a job has no checkpoint, or none after its newest; "" if none has failed.
+// LastFailure returns the reason of the newest failed checkpoint of a job's last run, if no checkpoint succeeded after
+// it; else "".
 func LastFailure(events []Event) string {
 	why := ""
 	for _, e := range events {

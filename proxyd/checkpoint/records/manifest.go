@@ -18,13 +18,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// Versions of Meta. A daemon that knows only the first would restore programs without their
-// devices, so checkpoints with devices have the second. Queues have the third for the same reason, and
-// the fourth is for tasks that did not begin, for eventfds that count as semaphores, which an older daemon would restore
-// as others, and for unix sockets that are to be reset: an older daemon would have the latter connected to a daemon of the
-// node again, in the middle of what they carried. The fifth is for standard input that was on its way. The sixth is for
-// standard input that had ended: an older daemon would let a task read again what the srun of the new run sends. The seventh
-// is for a state of files in a stream: an older daemon would put no files back.
+// Versions of Meta. A daemon that knows only the first would restore programs without their devices, so checkpoints
+// with devices have the second. Queues have the third for the same reason, and the fourth is for tasks that did not
+// begin, for eventfds that count as semaphores, which an older daemon would restore as others, and for unix sockets
+// that are to be reset: an older daemon would have the latter connected to a daemon of the node again, in the middle of
+// a message. The fifth is for standard input that was on its way. The sixth is for standard input that had ended: an
+// older daemon would let a task go on reading, now the input that the srun of the new run sends. The seventh is for a
+// state of files in a stream: an older daemon would put no files back.
 const (
 	MetaVersion  = 1
 	metaDevices  = 2
@@ -80,7 +80,7 @@ type CapsuleMeta struct {
 	FilesSummary *FilesSummary     `json:"files_summary,omitempty"`
 }
 
-// FilesSummary says what the state of a capsule's files is like. The state itself has a stream: see package filestate.
+// FilesSummary summarizes the state of a capsule's files. The state itself has a stream: see package filestate.
 type FilesSummary struct {
 	Count int  `json:"count"`
 	Lost  bool `json:"lost,omitempty"` // the state is not complete
@@ -94,10 +94,10 @@ type ProgramMeta struct {
 	Image *criu.Image `json:"image"`
 	Input int64       `json:"input,omitempty"` // how many bytes of standard input were on their way, in a stream of their own
 
-	InputEnded bool `json:"input_ended,omitempty"` // and nothing came after them
+	InputEnded bool `json:"input_ended,omitempty"` // and no input came after them
 }
 
-// DecodeMeta parses what Encode returned, of any version up to today's.
+// DecodeMeta parses the output of Encode, of any version up to today's.
 func DecodeMeta(b []byte) (*Meta, error) {
 	m := &Meta{}
 	if err := json.Unmarshal(b, m); err != nil {

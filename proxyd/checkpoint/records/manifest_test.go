@@ -13,8 +13,9 @@ import (
 )
 
 // TestMetaVersion: a description with devices, message queues, unix sockets that are reset, eventfds that count as
-// semaphores, tasks that did not begin, input, the end of an input, or a state of files in a stream is refused by a version that
-// knows of none, and a description without is read by every version. What is newer is refused here.
+// semaphores, tasks that did not begin, input, the end of an input, or a state of files in a stream is refused by a
+// version that does not know these, and a description without them is read by every version. A newer version than this
+// one's is refused here.
 func TestMetaVersion(t *testing.T) {
 	for _, c := range []struct {
 		devices    *DeviceMeta
@@ -60,12 +61,12 @@ func TestMetaVersion(t *testing.T) {
 	for _, version := range []int{0, 8} {
 		_, err := DecodeMeta(fmt.Appendf(nil, `{"version":%d}`, version))
 		if want := fmt.Sprintf("is of version %d; this proxyd reads versions 1 to 7", version); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v", err)
+			t.Errorf("DecodeMeta of a version that this proxyd does not know: %v", err)
 		}
 	}
 }
 
-// TestGPUNeeds: what a GPU would hold is known of a job if known of each of its capsules with GPUs.
+// TestGPUNeeds: the memory that a job needs on a GPU is known if it is known of each of its capsules with GPUs.
 func TestGPUNeeds(t *testing.T) {
 	m := &Meta{Capsules: []CapsuleMeta{
 		{Devices: &DeviceMeta{Memory: 16, Needs: []uint64{12, 7}}}, {Index: 1}, {Index: 2, Devices: &DeviceMeta{Memory: 14, Needs: []uint64{10, 8, 5}}},

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Past is what is kept of a job that is over: its time line, with the user that may read it. It lies
-// in a folder of its own, because the folder of jobs is read often.
+// Past is the file about a job that is over: its time line, with the user that may read it. The file lies in a folder
+// of its own, because the folder of jobs is read often.
 type Past struct {
 	Job    uint32  `json:"job"`
 	UID    uint32  `json:"uid"`
@@ -45,8 +45,8 @@ func (t *Timeline) plainPath(job uint32) string {
 	return filepath.Join(t.pastFolder(), fmt.Sprint(job)+plainEnding)
 }
 
-// KeepPast keeps the time line of a job that is over, before its record is removed. A second call,
-// after Remove, changes nothing.
+// KeepPast keeps the time line of a job that is over, before its record is removed. A second call, after Remove, has no
+// effect.
 func (t *Timeline) KeepPast(rec *Record) error {
 	events, err := t.Read(rec.Job)
 	if err != nil || len(events) == 0 {
@@ -66,8 +66,9 @@ func (t *Timeline) KeepPast(rec *Record) error {
 	if err != nil {
 		return err
 	}
-	// A job that had the number before may have left it. Two nodes may end the job at the same time, and the time line may have
-	// been removed by the other: so what is kept is never away.
+	// A job that had the number before may have left this file. When two nodes end the job at the same time, the other
+	// node may have removed the time line by now: so the new file is written before the old one is removed, and a file is
+	// always there.
 	return removeIfThere(other)
 }
 
@@ -86,7 +87,7 @@ func isPlain(events []Event) bool {
 	return starts < 2
 }
 
-// ReadPast returns what KeepPast kept of a job, or nil.
+// ReadPast returns the file that KeepPast wrote about a job, or nil.
 func (t *Timeline) ReadPast(job uint32) (*Past, error) {
 	for _, path := range []string{t.pastPath(job), t.plainPath(job)} {
 		b, err := os.ReadFile(path)
@@ -108,12 +109,13 @@ func (t *Timeline) ReadPast(job uint32) (*Past, error) {
 	return nil, nil
 }
 
-// ForgetJob removes what KeepPast kept of a job that had this number before.
+// ForgetJob removes the file that KeepPast wrote about a job that had this number before.
 func (t *Timeline) ForgetJob(job uint32) error {
 	return errors.Join(removeIfThere(t.pastPath(job)), removeIfThere(t.plainPath(job)))
 }
 
-// ForgetPast removes what KeepPast kept for longer than keep, and of plain jobs for longer than keepPlain.
+// ForgetPast removes the files of KeepPast that are older than keep, and files of plain jobs that are older than
+// keepPlain.
 func (t *Timeline) ForgetPast(now time.Time, keep time.Duration) error {
 	entries, err := os.ReadDir(t.pastFolder())
 	if errors.Is(err, fs.ErrNotExist) {

@@ -32,7 +32,7 @@ func TestPast(t *testing.T) {
 	}
 	past, err := there.ReadPast(7)
 	if err != nil || past == nil || past.UID != 1001 || !past.NextBeginsAnew || past.LastNumber != 1 || !reflect.DeepEqual(past.Events, want) {
-		t.Fatalf("%+v, %v", past, err)
+		t.Fatalf("ReadPast after KeepPast = %+v, %v", past, err)
 	}
 	if all, err := folder.LoadAll(); err != nil || len(all) != 0 {
 		t.Errorf("records %v, %v", all, err)
@@ -80,7 +80,7 @@ func TestPastBounds(t *testing.T) {
 	}
 }
 
-// TestDamagedPast: a file that is not what KeepPast writes is an error, not a job without events.
+// TestDamagedPast: a file that KeepPast has not written so is an error, not a job without events.
 func TestDamagedPast(t *testing.T) {
 	lines := NewTimeline(Folder{t.TempDir()}, "n1")
 	if err := os.MkdirAll(lines.pastFolder(), 0o700); err != nil {
@@ -91,12 +91,12 @@ func TestDamagedPast(t *testing.T) {
 			t.Fatal(err)
 		}
 		if past, err := lines.ReadPast(7); err == nil {
-			t.Errorf("%q: %+v", text, past)
+			t.Errorf("ReadPast of the damaged file %q = %+v, want an error", text, past)
 		}
 	}
 }
 
-// TestPastStays: while nodes keep a job's time line at the same time, what is kept can be read.
+// TestPastStays: while nodes keep a job's time line at the same time, the kept time line can always be read.
 func TestPastStays(t *testing.T) {
 	folder := Folder{t.TempDir()}
 	tl, rec := NewTimeline(folder, "n1"), newRecord(7)
@@ -126,7 +126,7 @@ func TestPastStays(t *testing.T) {
 			return
 		default:
 			if past, err := tl.ReadPast(7); err != nil || past == nil {
-				t.Errorf("%v, %v", past, err)
+				t.Errorf("ReadPast while another node keeps the time line = %v, %v", past, err)
 				<-done
 				return
 			}

@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// TestLayout: every capsule has a single node, in order, none is split, and the two directions
-// agree.
+// TestLayout: every capsule has a single node, the capsules are in order, and the two directions agree.
 func TestLayout(t *testing.T) {
 	for capsules := 1; capsules <= 9; capsules++ {
 		for nodes := 1; nodes <= 12; nodes++ {

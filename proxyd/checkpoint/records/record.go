@@ -20,9 +20,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
 )
 
-// Record is what all nodes know of a job, from its first start to its end: among other things the
-// nodes of the first run, and the addresses that its capsules keep on whatever nodes they are. Some keys are older than the names
-// of their fields: they stay, so that a new daemon reads the records of an old daemon.
+// Record has the facts about a job that all nodes share, from its first start to its end: among other things the nodes
+// of the first run, and the addresses that its capsules keep on all later nodes. Some keys are older than the names of
+// their fields: they stay, so that a new daemon reads the records of an old daemon.
 type Record struct {
 	Job        uint32       `json:"job"`
 	Slurm      string       `json:"slurm"` // "812", or "812_3" for a task of an array

@@ -40,11 +40,11 @@ const (
 	kitShim   = "libsingshim.so" // not in every installation
 	KitDriver = "libsingshim-device.so"
 
-	// KitScontrol is sing-srun again, in place of scontrol. Kits of older releases have none.
+	// KitScontrol is sing-srun again, in place of scontrol. Kits of older releases do not have it.
 	KitScontrol = "sing-scontrol"
 
-	// kitPMIx serves PMIx beside the tasks of srun --mpi=pmix. Wardens and sing-srun look for it beside themselves.
-	// Kits of older releases have none.
+	// kitPMIx serves PMIx beside the tasks of srun --mpi=pmix. Wardens and sing-srun look for it beside themselves. Kits
+	// of older releases do not have it.
 	kitPMIx = "sing-pmix"
 
 	KitDevices = "devices" // a folder of links

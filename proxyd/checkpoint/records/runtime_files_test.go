@@ -36,11 +36,11 @@ func TestKit(t *testing.T) {
 	}
 	second, err := a.KeepInstalled(filepath.Join(installed, "g"), shim)
 	if err != nil || second == first {
-		t.Fatal(first, second, err)
+		t.Fatalf("kits %q and %q, error %v; want another hash for another srun", first, second, err)
 	}
 	without, err := a.KeepInstalled(filepath.Join(installed, "g"), "")
 	if err != nil || without == second {
-		t.Fatal(without, second, err)
+		t.Fatalf("kits %q and %q, error %v; want another hash without the shim", without, second, err)
 	}
 	for _, c := range []Kits{a, b, b} {
 		for hash, want := range map[string]string{first: "srun 1", second: "srun 2", without: "srun 2"} {

@@ -43,8 +43,8 @@ func (c Comments) Write(ctx context.Context, job, text string) error {
 	return errors.Join(c.Slurm.Comment(ctx, job, composeComment(had, text)), c.writeAdminComment(ctx, job, text))
 }
 
-// WriteObstacle replaces what proxyd's part of a job's comment says of the obstacle to its next checkpoint, and leaves the
-// rest as it is; "" removes it. A comment that says so already is not written again.
+// WriteObstacle replaces the obstacle to the next checkpoint in proxyd's part of a job's comment, and leaves the rest
+// as it is; "" removes it. A comment that says so already is not written again.
 func (c Comments) WriteObstacle(ctx context.Context, job, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, commentTimeout)
 	defer cancel()
@@ -100,10 +100,10 @@ func composeComment(had, text string) string {
 	return had + commentPrefix + text
 }
 
-// obstacleNote begins what a comment says of an obstacle, after all else.
+// obstacleNote begins the note about an obstacle, the last part of a comment.
 const obstacleNote = "cannot be captured as it is: "
 
-// composeObstacle returns a comment with text as what is said of an obstacle.
+// composeObstacle returns the comment had with text as its note about an obstacle.
 func composeObstacle(had, text string) string {
 	before, ours, _ := strings.Cut(had, commentPrefix)
 	ours, _, _ = strings.Cut(ours, obstacleNote)
@@ -122,7 +122,7 @@ func composeObstacle(had, text string) string {
 // reasonOfAction matches the reason of a checkpoint that preemptd has asked for.
 var reasonOfAction = regexp.MustCompile(`\(action [0-9]+\)$`)
 
-// CheckpointComment says in a job's comment that a checkpoint was made, and for what reason. A reason of preemptd's is left
+// CheckpointComment says in a job's comment that a checkpoint was made, and the reason. A reason of preemptd's is left
 // out: preemptd's part of the comment has the action, its requester and the reason.
 func CheckpointComment(number uint32, at time.Time, reason string) string {
 	text := fmt.Sprintf("checkpoint %d at %s", number, at.Format(time.TimeOnly))
@@ -140,7 +140,7 @@ func GoesOnFrom(why string, number uint32) string {
 	return why + goesOnText + strconv.FormatUint(uint64(number), 10)
 }
 
-// checkpointInComment matches what our part of a comment says of a checkpoint that counts.
+// checkpointInComment matches the note about a checkpoint that counts, in our part of a comment.
 var checkpointInComment = regexp.MustCompile(regexp.QuoteMeta(commentPrefix) +
 	`(?:(?:checkpoint|restored from checkpoint) ([0-9]+) (?:at|on) |[^;]*` + goesOnText + `([0-9]+))`)
 

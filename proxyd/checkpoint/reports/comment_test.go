@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestNamedCheckpoint reads comments as this package writes them, with what a user wrote before.
+// TestNamedCheckpoint reads comments as this package writes them, behind text of a user.
 func TestNamedCheckpoint(t *testing.T) {
 	for comment, want := range map[string]int{
 		"":                         0,
@@ -55,7 +55,8 @@ func TestComment(t *testing.T) {
 	}
 }
 
-// TestObstacleComment: what is said of an obstacle stands beside all else, is replaced, and goes without a trace.
+// TestObstacleComment: the note about an obstacle stands beside the rest of a comment, is replaced, and is removed
+// without a trace.
 func TestObstacleComment(t *testing.T) {
 	for _, c := range []struct{ had, text, want string }{
 		{"", "a", "singularity: cannot be captured as it is: a"},

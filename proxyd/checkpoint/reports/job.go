@@ -14,9 +14,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
-// Subject is a job of this node, with what reports need.
+// Subject is a job of this node, as reports need it.
 type Subject interface {
-	// Services returns what writes the reports of this node.
+	// Services returns the writers of this node's reports.
 	Services() Services
 	// SlurmName returns the job's name for Slurm's commands.
 	SlurmName() string
@@ -76,8 +76,8 @@ func (j *Job) SetCommentNow(ctx context.Context, text string) {
 	}
 }
 
-// SetObstacle has the job's comment name what keeps the job from being captured, beside all else that it says; "": nothing
-// does. An error is logged.
+// SetObstacle has the job's comment name the obstacle to a capture, beside the rest of the comment; "": there is none.
+// An error is logged.
 func (j *Job) SetObstacle(ctx context.Context, text string) {
 	j.mu.Lock()
 	known := j.unobstructed
@@ -141,14 +141,14 @@ func (j *Job) WriteLogLine(ctx context.Context, text string) {
 	}
 }
 
-// SetStartLine sets what the user should know of the run that begins.
+// SetStartLine sets the line for the user about the run that begins.
 func (j *Job) SetStartLine(text string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.startLine = text
 }
 
-// StartLine returns what SetStartLine has set and is not written yet.
+// StartLine returns the line that SetStartLine has set, if it is not written yet.
 func (j *Job) StartLine() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

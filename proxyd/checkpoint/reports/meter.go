@@ -24,7 +24,7 @@ type Meter interface {
 	Stored(ctx context.Context, id store.ID)
 }
 
-// NoMeter is a Meter that does nothing.
+// NoMeter is a Meter that ignores all values.
 type NoMeter struct{}
 
 // Event implements Meter.

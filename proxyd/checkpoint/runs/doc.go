@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package runs has what a node knows of the present run of a job. Package checkpoint learns what happens, and
-// acts.
+// Package runs has the state of the present run of a job, as a node knows it. Package checkpoint receives the events,
+// and acts.
 //
 //	state.go         the states of a run, and which may follow which
 //	resume_point.go  the checkpoint from which a run is restored

@@ -14,7 +14,7 @@ type ResumePoint struct {
 	Reader *store.Reader
 	Meta   *records.Meta
 
-	LostWork  string // for the comment and the time line: what the earlier runs had done after this checkpoint, or ""
+	LostWork  string // for the comment and the time line: the work of earlier runs after this checkpoint, or ""
 	LostNewer string // for the comment: the newer checkpoint that is lost, or ""
 }
 

@@ -81,7 +81,7 @@ type Run struct {
 	now Snapshot
 }
 
-// NewRunAt returns a run that stands at a snapshot, for tests of what depends on that.
+// NewRunAt returns a run that stands at a snapshot, for tests.
 func NewRunAt(now Snapshot) Run { return Run{now: now} }
 
 // Snapshot returns the present state of the run.
@@ -106,8 +106,8 @@ func (r *Run) BeginNext(rec *records.Record, number int, nodes []string, point *
 	r.now.setState(first)
 }
 
-// EnterState makes the run enter a state. If that state may not follow the present state, nothing changes and the error is
-// a *TransitionError.
+// EnterState makes the run enter a state. If that state may not follow the present state, the run stays in that state
+// and the error is a *TransitionError.
 func (r *Run) EnterState(next State) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,8 +125,8 @@ func (s *Snapshot) setState(next State) {
 	s.State, s.been[next] = next, true
 }
 
-// ChangeRecord replaces the record by a copy that edit has changed, and saves the copy. Nothing
-// changes if there is no record or edit returns false.
+// ChangeRecord replaces the record by a copy that edit has changed, and saves the copy. Without a record, or if edit
+// returns false, nothing is replaced or saved.
 func (r *Run) ChangeRecord(save func(*records.Record) error, edit func(*records.Record) bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

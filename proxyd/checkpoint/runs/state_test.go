@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
-// TestRunTransitions tries every pair of states: the pairs of the table change the run, all
-// other pairs are refused with the typed error and change nothing.
+// TestRunTransitions tries every pair of states: the pairs of the table change the run, all other pairs are refused
+// with the typed error and leave the run as it is.
 func TestRunTransitions(t *testing.T) {
 	allowed := 0
 	for from := range states {
@@ -107,7 +107,7 @@ func TestRunWalk(t *testing.T) {
 			case next == Restoring: // only begin enters it
 			default:
 				s := r.Snapshot()
-				if s.State == Unknown && next != GivenUp { // what has not begun is given up at most
+				if s.State == Unknown && next != GivenUp { // a run that has not begun can only be given up
 					continue
 				}
 				_ = r.EnterState(next)

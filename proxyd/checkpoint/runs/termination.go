@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// TerminationState says what is known of a SIGTERM of Slurm.
+// TerminationState says whether a SIGTERM of Slurm has come, and whether its meaning is decided.
 type TerminationState int
 
-// The states of what is known of a SIGTERM.
+// The states of a run's SIGTERM.
 const (
-	TerminationNone     TerminationState = iota // Slurm has sent none in this run
+	TerminationNone     TerminationState = iota // Slurm has sent no SIGTERM in this run
 	TerminationDeciding                         // programs wait for the decision of the conductor
 	TerminationDecided                          // decided; a further SIGTERM is decided again
 )
 
-// Termination has the programs from which SIGTERM is withheld until the conductor has decided what
-// follows. Signal names such a program. All methods may be called concurrently.
+// Termination has the programs from which SIGTERM is withheld until the conductor has decided its meaning. Signal names
+// such a program. All methods may be called concurrently.
 //
 //	none ──► deciding ◄──► decided
 type Termination[Signal any] struct {
 	mu        sync.Mutex
 	state     TerminationState
 	withheld  []Signal
-	requester *Requester // the program that asked Slurm for a requeue; nil: none did
+	requester *Requester // the program that asked Slurm for a requeue; nil: no program did
 }
 
 // WithholdFor adds a program, and returns true if a decision must be started.
@@ -55,7 +55,7 @@ func (t *Termination[Signal]) CurrentState() TerminationState {
 	return t.state
 }
 
-// ForgetEarlierRun forgets what belongs to an earlier run. A decision in progress goes on.
+// ForgetEarlierRun forgets the programs and the decision of an earlier run. A decision in progress goes on.
 func (t *Termination[Signal]) ForgetEarlierRun() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,5 +101,5 @@ type Requester struct {
 // requestWithin is how long Slurm may take to carry out a requeue that a program asked for.
 const requestWithin = 2 * time.Minute
 
-// isRecent says that a request is recent enough to be what Slurm does.
+// isRecent says that a request is recent enough to be the cause of the requeue that Slurm makes.
 func (r *Requester) isRecent() bool { return r != nil && time.Since(r.At) <= requestWithin }
