@@ -53,7 +53,7 @@ type attempt struct {
 	staged        bool           // written to the stages of the nodes
 	upload        *upload.Record // record of the upload, from commit on, if staged
 
-	outcome *decisions.Outcome // what follows the checkpoint
+	outcome *decisions.Outcome // whether the job runs on after the checkpoint, or leaves its nodes
 
 	committed  chan struct{} // closed when the checkpoint is committed or has failed
 	captureErr error         // why the checkpoint failed; set before committed is closed
@@ -77,7 +77,7 @@ func (a *attempt) currentPhase() (name string, began time.Time, changed <-chan s
 	return a.phase, a.phaseBegan, a.phaseChanged
 }
 
-// run takes the checkpoint, carries out what follows, and starts the upload of a staged checkpoint.
+// run takes the checkpoint, carries out its outcome, and starts the upload of a staged checkpoint.
 func (a *attempt) run(ctx context.Context) {
 	began := time.Now()
 	err := a.takeCheckpoint(ctx)
@@ -169,8 +169,8 @@ func sleepUnlessDone(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// While other nodes dump, the manifest is written and a frozen job waits for its requeue, a node
-// hears nothing of its attempt. Heartbeats of the leader tell the node that the leader is alive.
+// While other nodes dump, the manifest is written and a frozen job waits for its requeue, no call of the attempt
+// reaches a node. Heartbeats of the leader tell the node that the leader is alive.
 
 const (
 	// Several heartbeats fit into leaderTimeout, also if a node does not answer.

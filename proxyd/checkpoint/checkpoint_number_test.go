@@ -59,8 +59,8 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	noError(t, records.WriteJSON(filepath.Join(n1.records.Dir, "7.upload"), upload.Record{Job: 7, Number: 7, Leader: "n1", Nodes: []string{"n1"}, Lost: "why"}))
 	next(8)
 
-	// A restarted daemon has the number from the record. The record of an older version has none: then the
-	// number comes from the store.
+	// A restarted daemon has the number from the record. The record of an older version has no number: then it comes from
+	// the store.
 	rec, err := n1.records.Load(7)
 	noError(t, err)
 	rec.LastNumber = 0

@@ -70,8 +70,8 @@ type Config struct {
 	Retention         store.Retention // for checkpoints of running jobs
 	KeepPast          time.Duration   // for time lines of jobs that are over
 
-	// ObstacleInterval is the time between two looks for what would keep a running job from being captured; 0: a run has one
-	// such look, soon after its start.
+	// ObstacleInterval is the time between two searches of a running job for parts that cannot be captured; 0: a run is
+	// searched once, soon after its start.
 	ObstacleInterval time.Duration
 
 	Devices DeviceConfig
@@ -179,9 +179,9 @@ func (c *Conductor) startBackground(f func(context.Context)) {
 // sharedLook is how often a shared folder that is away is looked at.
 const sharedLook = time.Second
 
-// waitForShared returns when the shared folder is there: without the folder, what is known of a job cannot be told
-// from a job of which nothing is known. It returns an error only if ctx ends, as it does with the task that waits, or if Slurm
-// has sent the task SIGTERM.
+// waitForShared returns when the shared folder is there: without the folder, a job that has a record looks like a job
+// without one. It returns an error only if ctx ends, as happens when the waiting task ends, or if Slurm has sent the
+// task SIGTERM.
 func (c *Conductor) waitForShared(ctx context.Context, t nodesocket.Join) error {
 	job := t.Job
 	if c.CheckShared == nil {
@@ -236,7 +236,7 @@ func parseJobName(job string) (uint32, error) {
 type jobTable struct {
 	mu        sync.Mutex
 	byNumber  map[uint32]*job
-	endedRuns map[uint32]int // newest run of each job of which this node had capsules and has none any more
+	endedRuns map[uint32]int // newest run of each job of which this node had capsules and has no capsule any more
 }
 
 // getOrMake returns the state of a job, and makes the state at the first call.
@@ -297,7 +297,7 @@ func (t *jobTable) rememberEndedRun(id uint32, run int) {
 	t.endedRuns[id] = run
 }
 
-// hasLostCapsules tells whether this node had capsules of the run and has none any more.
+// hasLostCapsules tells whether this node had capsules of the run and now has no capsule of the job.
 func (t *jobTable) hasLostCapsules(id uint32, run int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -305,8 +305,7 @@ func (t *jobTable) hasLostCapsules(id uint32, run int) bool {
 	return ok && last == run
 }
 
-// HasRunEnded tells whether this node had capsules of the run, or of a later run, and has none
-// any more.
+// HasRunEnded tells whether this node had capsules of the run, or of a later run, and now has no capsule of the job.
 func (t *jobTable) HasRunEnded(id uint32, run int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

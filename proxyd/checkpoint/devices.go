@@ -43,7 +43,7 @@ type DeviceConfig struct {
 	Memory     uint64 // bytes of each GPU
 	Capability string // of software GPUs
 	Kernels    string // how software GPUs execute kernels: compiled or interpreted
-	Blas       string // what computes products of matrices on software GPUs: wire.BlasVendor or wire.BlasNative
+	Blas       string // the code for products of matrices on software GPUs: wire.BlasVendor or wire.BlasNative
 	Address    string // of this node, for device servers of other nodes; "": as Slurm knows it
 	Dir        string // where capsules see the socket of their server; an empty folder of the node
 	Relative   bool   // Slurm numbers the GPUs of each job from 0

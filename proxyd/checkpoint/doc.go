@@ -8,32 +8,32 @@
 // Read in this order:
 //
 //	phases.go         a checkpoint from top to bottom
-//	attempt.go        one attempt at a checkpoint; request_checkpoint.go is how a checkpoint is asked for
-//	runs              a package: the states of a run, and what is known of its SIGTERM
+//	attempt.go        one attempt at a checkpoint; request_checkpoint.go: the requests for one
+//	runs              a package: the states of a run, and of a SIGTERM of Slurm
 //	calls             a package: the calls between nodes, their arguments, replies and messages
-//	calls.go          makes the calls, and has the function that carries out each
-//	messages          a package: values of other packages in these messages
+//	calls.go          makes the calls, and lists the handler of each
+//	messages          a package: translates values of other packages into these messages
 //	restore_steps.go  a restore from top to bottom; restore.go is one program, and the part of one node
-//	decisions         a package: what a SIGTERM of Slurm means, what follows a checkpoint and a run
-//	ends              a package: what follows the end of a run and of a job
-//	records           a package: what is written down about a job
+//	decisions         a package: the meaning of a SIGTERM, the outcome of a checkpoint, the next run
+//	ends              a package: requeues jobs after a run, removes the files of ended jobs
+//	records           a package: the files about a job: its record, manifests, time line
 //	gpus              a package: the GPUs that the capsules of a job have in a run
 //	steps             a package: the sruns of a capsule, and the layout of their steps
-//	processes         a package: what is read of processes: obstacles, executables, cgroups
-//	obstacles         a package: looks, while a job runs, for what would keep it from being captured
+//	processes         a package: reads processes: obstacles, executables, cgroups
+//	obstacles         a package: searches a running job for parts that cannot be captured
 //	queues            a package: the POSIX message queues of a capsule
 //	outside           a package: the connections of a capsule to outside of the job, kept by the site's relay
-//	upload            a package: the way of a checkpoint that is written to its nodes first, and what a checkpoint takes over of
-//	                  the previous one
-//	reports           a package: what people are told of a job
+//	upload            a package: copies staged checkpoints into the store, and takes over streams of the
+//	                  previous checkpoint
+//	reports           a package: writes a job's comment, log lines and metrics, for people
 //
 // docs/glossary.md explains the words.
 //
-// # What is where
+// # Folders and files
 //
 //	SHARED/jobs/JOB.json      the Record: nodes of the first run, addresses, options
 //	SHARED/jobs/JOB.script    the batch script
-//	SHARED/jobs/JOB.K.files   what capsule K did to files (package files)
+//	SHARED/jobs/JOB.K.files   the changes of capsule K to files (package files)
 //	SHARED/kits/HASH          our files that programs of jobs use (package records)
 //	SHARED/jobs/JOB.N.events  the job's time line, as node N saw it
 //	SHARED/jobs/JOB.upload    the record of its upload: the newest checkpoint, until it is in the store
@@ -48,16 +48,15 @@
 //
 // # Names
 //
-// Capsule K is the K-th node of the job's first run, on whatever node it is in this run
-// (records/placement.go). The batch script is program "batch" of capsule 0; the node of that capsule leads. A step has
-// the key that its srun was given: "s0-3" is the third srun of capsule 0. The programs of its
-// tasks are "s0-3.0", "s0-3.1", ….
+// Capsule K is the K-th node of the job's first run; in this run it may be on another node (records/placement.go). The
+// batch script is program "batch" of capsule 0; the node of that capsule leads. A step has the key that its srun was
+// given: "s0-3" is the third srun of capsule 0. The programs of its tasks are "s0-3.0", "s0-3.1", ….
 //
 // # When something dies
 //
-//	proxyd         capsules run on. The successor adopts them, and finishes or undoes what was
-//	               in progress (restart_daemon.go). The capsule's init withholds a SIGTERM that
-//	               comes meanwhile
+//	proxyd         capsules run on. The successor adopts them, and finishes or undoes a checkpoint
+//	               or restore in progress (restart_daemon.go). The capsule's init withholds a SIGTERM that
+//	               comes before the successor does
 //	a leader       the other nodes undo their part after leaderTimeout, unless the checkpoint was
 //	               committed and the job was released (resolveOrphaned in release.go)
 //	a node         Slurm requeues the job, which resumes from its newest checkpoint. If that is
@@ -83,9 +82,9 @@
 //	reports.Job.comment   held while the job's comment in Slurm is read and written
 //	└─ job.mu             the other fields of a job; never held during a call that waits
 //	   ├─ Run.mu          the run, and where it stands
-//	   ├─ Termination.mu  what is known of a SIGTERM of Slurm
-//	   ├─ Outcome.mu      what follows an attempt
-//	   ├─ reports.Job.mu  what the job's log is still to be told
+//	   ├─ Termination.mu  the state of a SIGTERM of Slurm
+//	   ├─ Outcome.mu      the outcome of an attempt
+//	   ├─ reports.Job.mu  the reports that the job's log has not had yet
 //	   └─ jobTable.mu     the table of jobs
 //
 // No other lock is taken under these:

@@ -70,7 +70,7 @@ func (p *participant) drainHere(ctx context.Context, id store.ID, b calls.DrainA
 		if err != nil {
 			return calls.Empty{}, err
 		}
-		if !isBatchFrozen(programs) { // else it has been asked, and hears nothing
+		if !isBatchFrozen(programs) { // a frozen batch script has been asked before, and cannot answer
 			if err := lc.sruns.TakeAllOutput(ctx); err != nil {
 				j.log.Info("output waits for its reader", "capsule", lc.index, "error", err)
 			}
@@ -88,7 +88,7 @@ func isBatchFrozen(programs []capsule.Program) bool {
 	return slices.ContainsFunc(programs, func(p capsule.Program) bool { return p.Name == records.BatchProgram && p.Frozen })
 }
 
-// drainProgram returns when what slurmstepd has had from a frozen task, and for it, has gone on its way.
+// drainProgram returns when slurmstepd has passed on all output of a frozen task, and all input for it.
 func drainProgram(ctx context.Context, in programInput) error {
 	relay, err := in.lc.inputs.Copy(in.attempt, in.program.Name)
 	if err != nil {
@@ -99,7 +99,7 @@ func drainProgram(ctx context.Context, in programInput) error {
 	}
 	stepd, err := processes.ParentPID(in.warden.PID)
 	if err != nil || in.warden.HasEnded() {
-		return nil //nolint:nilerr // the warden is gone, and with it slurmstepd: nobody reads any more
+		return nil //nolint:nilerr // the warden is gone, and with it slurmstepd: the output has no reader any more
 	}
 	return waitForStepd(ctx, in.program, stepd)
 }
@@ -120,14 +120,14 @@ func waitForStepd(ctx context.Context, p capsule.Program, stepd int) error {
 // Standard input of a task that is on its way at a checkpoint comes into the queue of the task's warden, which is saved
 // beside the image, and put into the queue of the new warden before that goes on:
 //
-//	pipe of the program, in the image ─► queue ─► what the srun of the new run sends
+//	pipe of the program, in the image ─► queue ─► input from the srun of the new run
 
 // programInput is the standard input of a program.
 type programInput struct {
 	lc      *localCapsule
 	program capsule.Program
 	warden  processes.Process
-	attempt uint32 // number of the checkpoint that is made; 0: none
+	attempt uint32 // number of the checkpoint in progress; 0: none
 }
 
 // inputStream is the stream of a program's queue, below the capsule's prefix.
@@ -145,7 +145,7 @@ func (in programInput) memoryPayer() processes.Payer {
 	return processes.Payer{UID: rec.UID, GID: rec.GID, Cgroup: processes.OwnCgroup(in.lc.j.c.Cgroups, in.warden)}
 }
 
-// keepRelay keeps what the program's warden has, before the end of the warden is no end of the program any more.
+// keepRelay keeps the input that the program's warden has. It runs before the warden may end without the program.
 func (in programInput) keepRelay() error {
 	relay, err := processes.OpenInputRelay(in.warden, in.program.Stdio[0], in.memoryPayer())
 	if err == nil && relay != nil {
@@ -172,7 +172,8 @@ func (in programInput) takeAllInput(ctx context.Context, relay *processes.InputR
 	return in.lc.inputs.Keep(in.attempt, in.program.Name, relay)
 }
 
-// settleInput has the warden take all, waits until it has, and does what is left if the warden is killed meanwhile.
+// settleInput has the warden take all input and waits until the warden is done; if the warden is killed meanwhile,
+// settleInput takes the rest itself.
 func (in programInput) settleInput(ctx context.Context, relay *processes.InputRelay) error {
 	if err := in.lc.capsule.TakeAllInput(ctx, in.program.Name); err != nil && !in.warden.HasEnded() {
 		in.lc.j.log.Info("input waits for its reader", "capsule", in.lc.index, "program", in.program.Name, "error", err)
@@ -205,7 +206,7 @@ func (in programInput) paceWarden(ctx context.Context) error {
 	}
 	err := in.lc.capsule.PaceInput(ctx, p.Name)
 	if errors.Is(err, syscall.ENOSYS) || err != nil && isGone(err) {
-		return nil // the capsule's init is of an older release, and has told the warden nothing before
+		return nil // the capsule's init is of an older release, and has not told the warden to take all input
 	}
 	return err
 }

@@ -233,8 +233,8 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 	return d.meta, nil
 }
 
-// describeCapsule begins the capsule's meta, with what is not in streams. clocksRead is when the capsule's clocks were
-// read. steps are the keys of the steps that have an srun.
+// describeCapsule begins the capsule's meta with the values that are not in streams. clocksRead is when the capsule's
+// clocks were read. steps are the keys of the steps that have an srun.
 func (d *capsuleDump) describeCapsule(ctx context.Context, steps []string) (clocksRead time.Duration, err error) {
 	lc, j := d.lc, d.lc.j
 	j.mu.Lock()

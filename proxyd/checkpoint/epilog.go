@@ -21,7 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// runEnding waits, at the end of a job's run on this node, for what is still decided about the run.
+// runEnding waits, at the end of a job's run on this node, until pending decisions about the run are made.
 type runEnding struct{ j *job }
 
 // End is called by the epilog: Slurm has ended a run of a job on this node. It waits for a
@@ -114,8 +114,8 @@ func (e runEnding) describeEnd(ctx context.Context) decisions.RunEnd {
 	return end
 }
 
-// hasLostNode tells whether a node of the run stays without an answer. A script that lost a node may have
-// ended for that, which is none of its own doing. A daemon that is restarting has not lost its job.
+// hasLostNode tells whether a node of the run stays without an answer. A script that lost a node may have ended for
+// that, and not by its own doing. A daemon that is restarting has not lost its job.
 func (e runEnding) hasLostNode(ctx context.Context) bool {
 	j := e.j
 	for _, node := range j.run.Snapshot().Placement.ThisRun {
@@ -130,8 +130,8 @@ func (e runEnding) hasLostNode(ctx context.Context) bool {
 	return false
 }
 
-// noteNextRun notes in the job's record that the next run is to begin anew, before Slurm can begin it. How a run ends that Slurm
-// has given up, while a newer one goes on, says nothing about the run after that.
+// noteNextRun notes in the job's record that the next run is to begin anew, before Slurm can begin it. If Slurm has
+// given up this run and a newer one goes on, the end of this run says nothing about the next, and is not noted.
 func (e runEnding) noteNextRun(ctx context.Context, n decisions.NextRun) error {
 	j := e.j
 	if n == decisions.Resumes || errors.Is(runFence{j}.checkNewestRun(ctx), errOldRun) {
@@ -144,11 +144,11 @@ func (e runEnding) noteNextRun(ctx context.Context, n decisions.NextRun) error {
 	})
 }
 
-// sweepEvery bounds the time for which an ended job stays on this node if its epilog called
-// nobody: the plugin was missing, or did not know that a step of the job was protected.
+// sweepEvery bounds the time for which an ended job stays on this node if its epilog did not call the daemon: the
+// plugin was missing, or did not know that a step of the job was protected.
 const sweepEvery = time.Minute
 
-// sweepPeriodically removes what ended jobs left on this node, until ctx is done.
+// sweepPeriodically removes the remains of ended jobs from this node, until ctx is done.
 func (c *Conductor) sweepPeriodically(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -184,9 +184,9 @@ func (c *Conductor) sweepPeriodically(ctx context.Context) {
 	}
 }
 
-// isAbandoned tells whether Slurm runs neither a task nor an epilog of the job on this node any
-// more, while this daemon still has capsules of the job, or was asked for a place and has given none:
-// the epilog may be handled before the request of a task, if both come while the daemon is busy.
+// isAbandoned tells whether Slurm runs neither a task nor an epilog of the job on this node any more, while this daemon
+// still has capsules of the job, or was asked for a place and has not given one: the epilog may be handled before the
+// request of a task, if both come while the daemon is busy.
 func (e runEnding) isAbandoned(ctx context.Context) bool {
 	j := e.j
 	for _, lc := range j.localCapsules() {
@@ -289,9 +289,8 @@ func (e runEnding) awaitNoCheckpoint(ctx context.Context) error {
 
 const pollInterval = 50 * time.Millisecond
 
-// progressOf says how far the run has come. Before its batch script is restored the job itself has
-// done nothing in the run, and its exit status means nothing: Slurm ends such a run for a node
-// that died a moment ago.
+// progressOf says how far the run has come. Before its batch script is restored the job itself has done no work in the
+// run, so its exit status has no meaning: Slurm ends such a run for a node that died a moment ago.
 func (e runEnding) progressOf(snap runs.Snapshot) decisions.Progress {
 	j := e.j
 	j.mu.Lock()
@@ -312,7 +311,7 @@ func (e runEnding) progressOf(snap runs.Snapshot) decisions.Progress {
 	return decisions.Ran
 }
 
-// newEnds removes what ended runs and jobs leave behind.
+// newEnds returns the Ends that removes the files of ended runs and jobs.
 func (c *Conductor) newEnds() ends.Ends {
 	return ends.Ends{
 		Node: c.Node, Cluster: c.Cluster, OnTimeLimit: c.OnTimeLimit, Retention: c.Retention, KeepPast: c.KeepPast,

@@ -133,7 +133,7 @@ func (lc *localCapsule) saveRunEnv() {
 	lc.saveNote()
 }
 
-// withholdSignal withholds a signal until it is known what Slurm intends.
+// withholdSignal withholds a signal until Slurm's intention is known.
 func (j *job) withholdSignal(sig syscall.Signal, signal withheldSignal) {
 	switch {
 	case sig == syscall.SIGCONT && j.continuation.withheld.Add(signal):
@@ -166,9 +166,10 @@ func (c *continuation) decideContinuation(ctx context.Context) {
 // errTerminated ends the wait of a task that Slurm has sent SIGTERM.
 var errTerminated = errors.New("the task was ended while it waited for its capsule")
 
-// endWaitWhenTerminated ends the wait of a step's task after Slurm has sent the task SIGTERM, when it is decided what follows.
-// If that is a checkpoint, the task is placed meanwhile, because without the task the step is not complete, and cannot be
-// captured. known is closed when this daemon knows the job's run, which the decision needs. ctx ends with the wait.
+// endWaitWhenTerminated ends the wait of a step's task after Slurm has sent the task SIGTERM, once the outcome is
+// decided. If a checkpoint follows, the task is placed meanwhile, because without the task the step is not complete,
+// and cannot be captured. known is closed when this daemon knows the job's run, which the decision needs. ctx ends with
+// the wait.
 func (j *job) endWaitWhenTerminated(ctx context.Context, terminated, known <-chan struct{}, end context.CancelCauseFunc) {
 	for _, event := range []<-chan struct{}{terminated, known} {
 		select {
@@ -229,7 +230,7 @@ func (j *job) handleTermination(ctx context.Context) {
 	if err != nil {
 		j.log.Error("the job ends without a checkpoint", "why", reason, "error", err)
 		j.report.SetComment(reports.NoCheckpoint + reason + ": " + err.Error())
-		if !errors.Is(err, errRestoring) { // else the next run resumes from the same checkpoint, and nothing is lost
+		if !errors.Is(err, errRestoring) { // else the next run resumes from the same checkpoint, and no work is lost
 			// Before the programs get their SIGTERM: the log is open as long as the script runs.
 			j.report.WriteLogLine(ctx, fmt.Sprintf("the job ends without a checkpoint (%s): %v; singctl show %d says more", reason, err, j.id))
 		}

@@ -72,8 +72,9 @@ func (r answers) Call(_ context.Context, _ string, req *rpc.CallRequest) (*rpc.C
 	return &rpc.CallReply{}, r[call]
 }
 
-// TestScriptEndedOnLeader: a node with steps of a job that Slurm requeues asks the leader for a checkpoint. If the batch
-// script had ended by itself, nothing is missing: the node says nothing to the user, and the next run begins anew.
+// TestScriptEndedOnLeader: a node with steps of a job that Slurm requeues asks the leader for a checkpoint. If the
+// batch script had ended by itself, no checkpoint is missing: the node tells the user of no failure, and the next run
+// begins anew.
 func TestScriptEndedOnLeader(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answer error

@@ -25,8 +25,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 )
 
-// journalPeriod bounds the loss of recorded changes at a crash of the node. Nothing is written
-// while there are no changes.
+// journalPeriod bounds the loss of recorded changes at a crash of the node. Without changes the journal is not written.
 const journalPeriod = 100 * time.Millisecond
 
 // createJournal creates the list for a capsule that is about to be made.
@@ -97,7 +96,7 @@ func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Prog
 	}
 	rec := j.run.Snapshot().Record
 	groups := processes.UserGroups(pids, rec.UID, rec.GID)
-	// What srun writes for its step (--output=FILE) belongs to the job, too.
+	// A file that srun writes for its step (--output=FILE) belongs to the job, too.
 	pids = append(pids, lc.sruns.PIDs()...)
 	if err := lc.journal.Drain(ctx); err != nil {
 		return nil, err
@@ -244,7 +243,8 @@ func (n *capsuleNote) addContainer(shown capsule.Container, program string) {
 	}
 }
 
-// endContainers notes that a program has ended: the capsule shows no more what no other program has for its root.
+// endContainers notes that a program has ended: the capsule no longer shows a container that no other program has for
+// its root.
 func (n *capsuleNote) endContainers(program string) {
 	all := n.Containers
 	n.Containers = nil
@@ -262,7 +262,8 @@ func (n *capsuleNote) endContainers(program string) {
 	n.PastContainers = n.PastContainers[max(0, len(n.PastContainers)-maxPastContainers):]
 }
 
-// maxPastContainers bounds how much a note holds. What was reported of files is read much sooner.
+// maxPastContainers bounds the size of a note. Reports about files in a container are read long before so many
+// containers have ended.
 const maxPastContainers = 64
 
 // containersOf returns the containers that programs have for their root, each with only these programs.

@@ -21,8 +21,8 @@ func (a answering) Call(context.Context, string, *rpc.CallRequest) (*rpc.CallRep
 	return &rpc.CallReply{Reply: &rpc.CallReply_Exchange{Exchange: a.reply}}, nil
 }
 
-// TestExchangeAnswers: package cut gets events, or an error of its own. An answer with nothing, as a daemon of another
-// release may give, is an error too.
+// TestExchangeAnswers: package cut gets events, or an error of its own. An empty answer, as a daemon of another release
+// may give, is an error too.
 func TestExchangeAnswers(t *testing.T) {
 	for _, tt := range []struct {
 		reply *rpc.ExchangeReply

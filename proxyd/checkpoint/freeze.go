@@ -27,8 +27,8 @@ func (a *attempt) freezeTasks(ctx context.Context) error {
 	return a.callNodesTogether(ctx, calls.PhaseFreeze, calls.Empty{})
 }
 
-// freezeBatch freezes the batch script and locks the network. From then on sing-srun passes on no
-// standard input, and what is on its way can be waited for.
+// freezeBatch freezes the batch script and locks the network. From then on sing-srun passes on no standard input, and
+// the wait for the input on its way has an end.
 func (a *attempt) freezeBatch(ctx context.Context) error {
 	if err := a.callNodesTogether(ctx, calls.PhaseHalt, calls.Empty{}); err != nil {
 		return err

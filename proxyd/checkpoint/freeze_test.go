@@ -56,7 +56,7 @@ func TestFrozenTooLate(t *testing.T) {
 	if !errors.Is(err, errOtherAttempt) {
 		t.Error(err)
 	}
-	c.background.Wait() // for the capsules of this node, of which there are none
+	c.background.Wait() // until the capsules of this node are resumed: there are none
 	if len(told) != 1 || <-told != "n2" {
 		t.Error("the other node was not told to resume the job")
 	}
@@ -123,7 +123,7 @@ func TestResumedBeforeDumpEnds(t *testing.T) {
 	})
 }
 
-// TestDumpAfterResume: a call to dump that comes when the membership is over begins nothing.
+// TestDumpAfterResume: a call to dump that comes after the end of the membership begins no dump.
 func TestDumpAfterResume(t *testing.T) {
 	p, m, _ := participantIn(t)
 	noError(t, p.resumeHere(t.Context(), m.id))

@@ -127,7 +127,7 @@ func (j *job) lookUpRun(ctx context.Context, t nodesocket.Join) (plain string, e
 	}
 	snap := j.run.Snapshot()
 	isNewRun := snap.Record == nil || snap.Number != s.Restarts
-	lost, anew := "", "" // anew: what the comment says of a run without a checkpoint
+	lost, anew := "", "" // anew: text of the comment for a run without a checkpoint
 	switch {
 	case !isNewRun || s.Restarts == 0:
 	case point != nil:
@@ -152,8 +152,8 @@ func (j *job) lookUpRun(ctx context.Context, t nodesocket.Join) (plain string, e
 	return "", nil
 }
 
-// removeEarlierRun removes what an earlier run has on this node. It finds something only if this
-// node missed the end of that run.
+// removeEarlierRun removes the capsules and state of an earlier run from this node. They exist only if this node missed
+// the end of that run.
 func (j *job) removeEarlierRun(ctx context.Context, s *slurm.Job) error {
 	snap := j.run.Snapshot()
 	old := snap.Record != nil && snap.Number != s.Restarts
@@ -165,8 +165,7 @@ func (j *job) removeEarlierRun(ctx context.Context, s *slurm.Job) error {
 	return err
 }
 
-// setState makes the run enter a state. A transition that is not allowed is logged, and changes
-// nothing.
+// setState makes the run enter a state. A transition that is not allowed is logged, and the state stays.
 func (j *job) setState(next runs.State) {
 	if j.run.Snapshot().State == next {
 		return
@@ -371,8 +370,8 @@ func (lc *localCapsule) openContainer(ctx context.Context, t nodesocket.Join, pr
 }
 
 // makeSpoolFolder makes the folder in which slurmstepd keeps its files for a container of a step
-// (_generate_spooldir_pattern in slurmd/slurmstepd/container.c), if the capsule does not show it.
-// With ContainerPath in oci.conf the folder is elsewhere, where nothing is covered.
+// (_generate_spooldir_pattern in slurmd/slurmstepd/container.c), if the capsule does not show it. With ContainerPath in
+// oci.conf the folder is elsewhere, where the capsule covers no folder of slurmstepd.
 func (lc *localCapsule) makeSpoolFolder(ctx context.Context, t nodesocket.Join) error {
 	lc.j.mu.Lock()
 	script := lc.note.Script

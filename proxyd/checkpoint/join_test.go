@@ -18,8 +18,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 )
 
-// TestBeginsAnew: a run of a job without a checkpoint that Slurm starts again says so in the job's log and comment, however
-// short the run before was, and whatever is known of that run.
+// TestBeginsAnew: a run of a job without a checkpoint that Slurm starts again says so in the job's log and comment,
+// however short the run before was, and even if its events are unknown.
 func TestBeginsAnew(t *testing.T) {
 	start := time.Date(2026, 7, 1, 11, 59, 0, 0, time.Local)
 	event := func(what string, after time.Duration) records.Event {

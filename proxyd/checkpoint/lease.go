@@ -22,12 +22,12 @@ import (
 // (sbatch --singularity-lease=JOB). The borrower runs on, and Slurm's accounts stay right:
 //
 //	join     the lease's batch script starts: the borrower's devices are put on its GPUs, too
-//	end      the lease's epilog: they are put on what is left, and only then Slurm gives the GPUs to other jobs
+//	end      the lease's epilog: they are put on the remaining GPUs, and only then Slurm gives the lease's GPUs to other jobs
 //	cancel   the borrower leaves its nodes: its leases are cancelled
 //
-// What the user says is the borrower's number only. That the lease runs, on this node, with which GPUs and for which
-// user is what Slurm says; the user of the borrower is in its record, which is root's. So a user can lend GPUs of
-// their own to jobs of their own, and nothing else.
+// The user states only the number of the borrower. Slurm states that the lease runs on this node, its GPUs and its
+// user; the user of the borrower is in its record, which is root's. So a user can lend only their own GPUs, and only to
+// their own jobs.
 
 // leasePatience is how long a device server may take to put devices elsewhere, at the beginning or the end of a lease.
 // The plugin's epilog waits for a minute.
@@ -170,7 +170,7 @@ func (b borrower) changeLeases(change func([]gpus.Lease) ([]gpus.Lease, error)) 
 	return nil
 }
 
-// addLease has the job use the GPUs of a lease on this node. A second call for the same lease changes nothing.
+// addLease has the job use the GPUs of a lease on this node. A second call for the same lease has no effect.
 func (j *job) addLease(ctx context.Context, id uint32, lent []int) error {
 	j.placing.Lock()
 	defer j.placing.Unlock()
@@ -284,7 +284,7 @@ func (b borrower) dropLease(ctx context.Context, id uint32) error {
 	ctx, cancel := context.WithTimeout(ctx, leasePatience)
 	defer cancel()
 	select {
-	case <-b[0].devices.Died(): // nothing is left on any GPU
+	case <-b[0].devices.Died(): // the capsules have no devices on any GPU any more
 	default:
 		if err := b.placeDevices(ctx); err != nil {
 			return fmt.Errorf("leave the GPUs of job %d: %w", id, err)
@@ -293,7 +293,8 @@ func (b borrower) dropLease(ctx context.Context, id uint32) error {
 	return b.changeLeases(func(all []gpus.Lease) ([]gpus.Lease, error) { return gpus.Without(all, id), nil })
 }
 
-// reportLease tells the job's time line what a lease has done, and how many GPUs the job has on this node now.
+// reportLease adds to the job's time line that a lease has lent or taken back GPUs, and how many GPUs the job has on
+// this node now.
 func (j *job) reportLease(id uint32, what string, count int) {
 	own, _ := j.ownGPUs()
 	has := own + j.lentGPUs()
@@ -339,7 +340,8 @@ func (l gpuLeases) noJob(id uint32) error {
 	return e
 }
 
-// endLease ends a lease, at the epilog of its job: when endLease returns nil nothing is left on its GPUs.
+// endLease ends a lease, at the epilog of its job: when endLease returns nil, the borrower has no device on the lease's
+// GPUs any more.
 func (l gpuLeases) endLease(ctx context.Context, j *job, id uint32) error {
 	j.placing.Lock()
 	defer j.placing.Unlock()
@@ -353,8 +355,8 @@ func (l gpuLeases) endLease(ctx context.Context, j *job, id uint32) error {
 	return nil
 }
 
-// cancelFor cancels the leases of a job of which the capsules are about to be removed. What cannot be cancelled now is
-// tried again.
+// cancelFor cancels the leases of a job before its capsules are removed. A lease that cannot be cancelled now is tried
+// again in the background.
 func (l gpuLeases) cancelFor(ctx context.Context, j *job) {
 	for _, o := range j.leasesHere() {
 		name := jobName(o.Job)

@@ -25,7 +25,7 @@ func leaseConductor(t *testing.T, kind string) (*Conductor, *localCapsule) {
 	return c, lc
 }
 
-// TestLeaseRefused: a user lends GPUs to jobs of their own only, and learns nothing of other users' jobs.
+// TestLeaseRefused: a user lends GPUs to jobs of their own only, and cannot learn whether other users' jobs exist.
 func TestLeaseRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name, kind string
@@ -57,7 +57,7 @@ func TestTooManyLent(t *testing.T) {
 	lc.devices = &life.Server{}
 	err := lc.j.addLease(t.Context(), 9, []int{0, 1, 2, 4})
 	if err == nil || !strings.Contains(err.Error(), "it can use 4 GPUs (--singularity-gpus), and 4 more would be 1 too many") {
-		t.Errorf("%v", err)
+		t.Errorf("addLease of 4 GPUs to a job that can use 3 more: %v", err)
 	}
 	if len(lc.note.Leases) != 0 || c.leases.findBorrower(9) != nil || errors.Is(err, errNoBorrower) {
 		t.Errorf("leases %v", lc.note.Leases)

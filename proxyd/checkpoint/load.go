@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 )
 
-// Load is what this node does for jobs.
+// Load describes this node's work for jobs.
 type Load struct {
 	Capsules int
 	Led      []LedJob // running jobs that this node leads, and has looked at

@@ -148,7 +148,7 @@ func newLocalCapsule(ctx context.Context, j *job, index int, snap runs.Snapshot)
 	return lc, err
 }
 
-// capsuleSpec returns what each capsule of a job has: its network, and a kit in the place of srun and scontrol.
+// capsuleSpec returns the parts of each capsule of a job: its network, and a kit in the place of srun and scontrol.
 func capsuleSpec(ctx context.Context, lc *localCapsule, rec *records.Record, kit string) (capsule.Spec, error) {
 	j, index := lc.j, lc.index
 	hosts, err := capsuleHosts(rec)
@@ -210,7 +210,7 @@ func (c *Conductor) isKitFile(path string) bool {
 	return path == c.SrunPath || path == c.Scontrol || strings.HasPrefix(path, c.KitDir+"/")
 }
 
-// fillCapsule makes what programs of a new or a restored capsule need before they run.
+// fillCapsule prepares a capsule for its programs: it restores the contents, if any, and starts the forwarder.
 func (lc *localCapsule) fillCapsule(ctx context.Context, point *runs.ResumePoint, m *records.CapsuleMeta) error {
 	if m != nil {
 		if err := lc.restoreContents(ctx, point, m); err != nil {
@@ -220,8 +220,8 @@ func (lc *localCapsule) fillCapsule(ctx context.Context, point *runs.ResumePoint
 	return outsideOf(lc).startForwarder(ctx, point, m)
 }
 
-// restoreContents restores what a capsule contains besides programs, and locks its network until
-// all programs of the job are restored.
+// restoreContents restores the contents of a capsule, except programs, and locks its network until all programs of the
+// job are restored.
 func (lc *localCapsule) restoreContents(ctx context.Context, point *runs.ResumePoint, m *records.CapsuleMeta) error {
 	c := lc.capsule
 	if err := overlay.Lock(c.PID()); err != nil {

@@ -28,8 +28,9 @@ func (w *committedWriter) Commit(context.Context, []byte, []store.Part) error {
 	return nil
 }
 
-// TestOldRunMakesNoCheckpoint: a run that Slurm has given up, and that lives on, makes no checkpoint once a newer run has begun, and
-// its end does not decide how the job goes on. Without a newer run, or if Slurm says that there is none, it is captured as ever.
+// TestOldRunMakesNoCheckpoint: a run that Slurm has given up, but that still runs, makes no checkpoint once a newer run
+// has begun, and its end does not decide how the job goes on. Without a newer run, or if Slurm says that there is no
+// newer run, the old one is captured as usual.
 func TestOldRunMakesNoCheckpoint(t *testing.T) {
 	for name, tt := range map[string]struct {
 		run      int

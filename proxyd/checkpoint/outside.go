@@ -23,15 +23,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// A TCP connection between a program and an address outside of the job cannot move with the
-// program: the other end knows the connection by the address of the node. While the job runs on
-// in place, such a connection lives through a checkpoint. At a restore it is reset before the
-// program runs, which then learns at once what it would learn from a failure of the network. A
-// connection between programs of the job is left alone. The same holds for a unix socket that is connected to a daemon
-// of the node; package criu resets these.
+// A TCP connection between a program and an address outside of the job cannot move with the program: the other end
+// knows the connection by the address of the node. While the job runs on in place, such a connection lives through a
+// checkpoint. At a restore the connection is reset before the program runs, so the program at once gets the error that
+// a failure of the network would give. A connection between programs of the job is left alone. A unix socket that is
+// connected to a daemon of the node is treated alike; package criu resets it.
 //
-// With the option relay, such a connection is one to a forwarder of the capsule (package outside), and the relay has
-// the one to the other side: both stay.
+// With the option relay, the program's connection ends at a forwarder of the capsule (package outside), and the relay
+// has a connection to the other side: both stay.
 
 // Values of the option "outside".
 const (
@@ -45,7 +44,7 @@ const outsideStream = "outside.json"
 // errNoRelay refuses a job.
 var errNoRelay = errors.New("--singularity-outside=relay and --singularity-listen: the site has no relay (relay in proxyd.yaml): submit the job with reset, the default, or with refuse")
 
-// What users can do about connections to outside.
+// The advice to users about connections to outside.
 const (
 	cureRefused = "close it, or submit the job with --singularity-outside=reset"
 	cureReset   = "a restore resets it, and the program has to connect again; with --singularity-outside=refuse the job is not captured meanwhile"
@@ -54,7 +53,7 @@ const (
 	cureInward  = "it has come from outside and not by the relay, so a restore resets it: the relay keeps those that programs make themselves, and clients of --singularity-listen"
 )
 
-// outsideOption is what becomes of the job's connections to outside.
+// outsideOption returns the way in which the job's connections to outside are treated: its own option, or the site's.
 func (j *job) outsideOption() string {
 	return cmp.Or(j.run.Snapshot().Record.Options.Outside, j.c.Outside)
 }
@@ -68,8 +67,8 @@ func (lc *localCapsule) findOutside(ctx context.Context, programs []capsule.Prog
 	return processes.FindOutside(ctx, lc.capsule.PID(), programs, j.run.Snapshot().Record.Addresses)
 }
 
-// findObstacles returns what in programs of a capsule cannot be captured, and the connections to
-// outside, with what becomes of them.
+// findObstacles returns the parts of a capsule's programs that cannot be captured, and the connections to outside, with
+// their fate at a restore.
 func (lc *localCapsule) findObstacles(ctx context.Context, programs []capsule.Program) (found, reset []processes.Obstacle, err error) {
 	found = processes.FindObstacles(ctx, lc.capsule.PID(), programs)
 	found = append(found, processes.FindLargeInputs(lc.sruns.PIDs())...)
@@ -93,7 +92,7 @@ type outsidePart struct{ *localCapsule }
 
 func outsideOf(lc *localCapsule) outsidePart { return outsidePart{lc} }
 
-// fateOfSockets returns a function that says what becomes of a connection to outside.
+// fateOfSockets returns a function that describes the fate of a connection to outside, for people.
 func (lc outsidePart) fateOfSockets(ctx context.Context) func(processes.OutsideSocket) string {
 	j := lc.j
 	if lc.outside == nil {
@@ -181,7 +180,7 @@ func (lc outsidePart) startForwarder(ctx context.Context, point *runs.ResumePoin
 	return nil
 }
 
-// describeForRelay returns what the relay is told of the capsule.
+// describeForRelay returns the description of the capsule for the relay.
 func (lc outsidePart) describeForRelay() outside.Admission {
 	j := lc.j
 	j.mu.Lock()
@@ -298,7 +297,8 @@ func (lc outsidePart) endStopped(ctx context.Context, err error) error {
 	return lc.outside.EndProcess(ctx)
 }
 
-// saveConnections writes the connections through the relay into the checkpoint. A forwarder that has died has none.
+// saveConnections writes the connections through the relay into the checkpoint. If the forwarder has died, there are
+// none.
 func (lc outsidePart) saveConnections(ctx context.Context, w upload.ShareWriter, name string) (int, error) {
 	if lc.outside.HasDied() {
 		return 0, nil

@@ -20,9 +20,9 @@ import (
 // before it is captured. Slurm's KillWait is 30 s by default.
 const handlerWithin = 10 * time.Second
 
-// NoteRequeue remembers that a program of a capsule is about to have Slurm requeue a job. What a person types in a shell,
-// as in a session, is not noted: it counts like a requeue from elsewhere. Such a shell is no handler of which the end
-// would be waited for, and its exit status is the person's.
+// NoteRequeue remembers that a program of a capsule is about to have Slurm requeue a job. A requeue that a person types
+// in a shell, as in a session, is not noted: it counts like a requeue from elsewhere. The daemon does not wait for the
+// end of such a shell, because it is no handler, and its exit status is the person's.
 func (s SrunRequests) NoteRequeue(ctx context.Context, who nodesocket.Peer) error {
 	c := s.c
 	j, lc, err := s.callerCapsule(who)

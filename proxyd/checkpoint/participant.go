@@ -40,8 +40,9 @@ func (m *membership) awaitEnd(ctx context.Context) error {
 	}
 }
 
-// beginDump begins this node's dump, unless the membership m has ended. The dump's context ends with the membership, and w is
-// the leader's writer; nil on another node. The caller calls end when nothing of the dump works on the capsules any more.
+// beginDump begins this node's dump, unless the membership m has ended. The dump's context ends with the membership,
+// and w is the leader's writer; nil on another node. The caller calls end when no part of the dump works on the
+// capsules any more.
 func (p *participant) beginDump(ctx context.Context, m *membership) (dumpCtx context.Context, w upload.ShareWriter, end func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,8 +140,8 @@ func (p *participant) membershipIn(id store.ID) (*membership, error) {
 	return p.now, nil
 }
 
-// joinAttempt makes this node a member of the attempt id, if this node has capsules. The result is the membership
-// in another attempt, if that is in progress; then nothing changes.
+// joinAttempt makes this node a member of the attempt id, if this node has capsules. The result is the membership in
+// another attempt, if that is in progress; then joinAttempt has no effect.
 func (p *participant) joinAttempt(id store.ID, release bool) (other *membership) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,8 +172,8 @@ func (p *participant) leaveAttempt(id store.ID, capsulesGone bool) *membership {
 	return m
 }
 
-// unlessMember calls do unless a checkpoint is in progress here. None begins while do runs: that
-// checkpoint would miss a part of what do notes. The result is the membership in a checkpoint in progress.
+// unlessMember calls do unless a checkpoint is in progress here. No checkpoint begins while do runs: it would miss a
+// part of the changes that do makes. The result is the membership in a checkpoint in progress.
 func (p *participant) unlessMember(do func()) *membership {
 	p.mu.Lock()
 	defer p.mu.Unlock()

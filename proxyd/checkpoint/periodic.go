@@ -18,8 +18,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 )
 
-// IntervalAuto is the configured interval with which the interval of each job follows from what its
-// checkpoints cost and how often its nodes fail.
+// IntervalAuto is the configured interval with which the interval of each job follows from the cost of its checkpoints
+// and from how often its nodes fail.
 const IntervalAuto time.Duration = -1
 
 // Bounds of an automatic interval. A job that ends within shortestAutoInterval is never captured
@@ -58,7 +58,7 @@ func (p *periodic) nextInterval(cost time.Duration) time.Duration {
 	if p.every != IntervalAuto {
 		return p.every
 	}
-	// What stands in the way of a checkpoint is looked at less and less often.
+	// After each failure the next attempt comes later, because the same obstacle is probably still there.
 	d := autoInterval(cost, p.nodeMTBF, p.nodes) << min(p.failures, 3)
 	d = min(d, max(longestAutoInterval, autoInterval(cost, p.nodeMTBF, p.nodes)))
 	return d + time.Duration(rand.Float64()*autoJitter*float64(d)) //nolint:gosec // no secret
@@ -72,7 +72,7 @@ func (p *periodic) noteResult(err error) {
 	}
 }
 
-// startPeriodic starts the periodic checkpoints, and the looks for what would keep the job from being captured, once a run.
+// startPeriodic starts the periodic checkpoints, and the looks for obstacles, once a run.
 func (j *job) startPeriodic() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -137,7 +137,7 @@ func (j *job) lastCapture() (cost time.Duration, began time.Time) {
 	return j.captureCost, j.capturedAt
 }
 
-// noteCapture notes what a checkpoint took. The job stood still for a part of that.
+// noteCapture notes the time that a checkpoint took. The job stood still for a part of that time.
 func (j *job) noteCapture(began time.Time, took time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -148,7 +148,7 @@ func (j *job) noteCapture(began time.Time, took time.Duration) {
 type watchedJob struct {
 	j    *job
 	run  int
-	text string // for the job's comment; "": nothing stands in the way
+	text string // for the job's comment; "": no obstacle
 }
 
 // FindObstacles implements obstacles.Job.
@@ -162,7 +162,8 @@ func (w *watchedJob) FindObstacles(ctx context.Context) (found []processes.Obsta
 	return j.obstaclesOf(views), len(views) >= len(snap.Record.Nodes)
 }
 
-// NoteObstacles implements obstacles.Job: people who ask are shown what is settled, and a change is reported to the user.
+// NoteObstacles implements obstacles.Job: people who ask are shown the settled obstacles, and a change is reported to
+// the user.
 func (w *watchedJob) NoteObstacles(ctx context.Context, settled []processes.Obstacle, changed bool) {
 	j := w.j
 	j.mu.Lock()
@@ -174,7 +175,7 @@ func (w *watchedJob) NoteObstacles(ctx context.Context, settled []processes.Obst
 	j.report.SetObstacle(ctx, w.text)
 }
 
-// reportObstacles tells people what stands in the way now.
+// reportObstacles tells people of the present obstacles.
 func (w *watchedJob) reportObstacles(ctx context.Context, settled []processes.Obstacle) {
 	if len(settled) == 0 {
 		w.text = ""

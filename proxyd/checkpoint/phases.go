@@ -25,10 +25,10 @@ type phase struct {
 	do, undo func(*attempt, context.Context) error
 }
 
-// phases lists the steps of a checkpoint in order. Nothing before commit destroys data: after a
-// failure the phases are undone in reverse order and the job runs on.
+// phases lists the steps of a checkpoint in order. No phase before commit destroys data: after a failure the phases are
+// undone in reverse order and the job runs on.
 var phases = []phase{
-	{calls.PhasePrepare, 10 * time.Second, (*attempt).prepare, (*attempt).unprepare},    // which nodes take part, what prevents a capture, space
+	{calls.PhasePrepare, 10 * time.Second, (*attempt).prepare, (*attempt).unprepare},    // which nodes take part, obstacles, space
 	{calls.PhaseCut, time.Minute, (*attempt).findCut, (*attempt).resumeDevices},         // stop the devices at a cut of all ranks
 	{calls.PhaseFreeze, 10 * time.Second, (*attempt).freezeTasks, (*attempt).resumeJob}, // freeze the tasks of steps
 	{calls.PhaseDrain, 15 * time.Second, (*attempt).drain, nil},                         // wait until the tasks' output has reached the batch script's side

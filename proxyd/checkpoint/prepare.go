@@ -25,7 +25,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// ObstacleError lists what in a job cannot be captured.
+// ObstacleError lists the obstacles of a job.
 type ObstacleError struct{ Obstacles []processes.Obstacle }
 
 func (e *ObstacleError) Error() string {

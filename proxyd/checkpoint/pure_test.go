@@ -19,8 +19,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// TestLostCheckpointsAreNotNamed: the comment of a job that is held because its checkpoints are gone names none of
-// them, so that the job begins anew after its release.
+// TestLostCheckpointsAreNotNamed: the comment of a job that is held because its checkpoints are gone names no
+// checkpoint, so that the job begins anew after its release.
 func TestLostCheckpointsAreNotNamed(t *testing.T) {
 	if n := reports.NamedCheckpoint("singularity: " + reports.Held + errCheckpointsLost.Error()); n != 0 {
 		t.Errorf("the comment names checkpoint %d", n)
@@ -34,7 +34,7 @@ func TestNodeOfScontrol(t *testing.T) {
 	c.Scontrol, c.RealScontrol = file, "/run/nowhere/scontrol"
 	here, err := host.FingerprintOf("/", file)
 	if err != nil || here.Files[file] == "" {
-		t.Fatalf("%s: %v", file, err)
+		t.Fatalf("FingerprintOf %s: %v", file, err)
 	}
 	m := &records.CapsuleMeta{Fingerprint: here}
 	m.Fingerprint.Files = map[string]string{c.RealScontrol: here.Files[file]}
@@ -68,8 +68,8 @@ func TestRunOfTask(t *testing.T) {
 	}
 }
 
-// TestWaitingTaskIsTerminated: a task that waits for its capsule and was sent SIGTERM waits until the run is known and what
-// follows is decided, and not longer.
+// TestWaitingTaskIsTerminated: a task that waits for its capsule and was sent SIGTERM waits until the run is known and
+// the outcome is decided, and no longer.
 func TestWaitingTaskIsTerminated(t *testing.T) {
 	j := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil).jobFor(7)
 	ctx, end := context.WithCancelCause(t.Context())

@@ -18,8 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// wholeNodes are nodes of a restored job that have all of their programs. wholeNodes counts what they
-// are asked to do.
+// wholeNodes are nodes of a restored job that have all of their programs. wholeNodes counts the calls to them.
 type wholeNodes struct {
 	mu    sync.Mutex
 	asked map[string]int
@@ -84,10 +83,10 @@ func TestCompleteAfterRestart(t *testing.T) {
 	r := &wholeNodes{asked: map[string]int{}, at: map[string]map[int]string{"n2": {1: ""}, "n3": {2: "b"}}}
 	j := restoredOn(t, r)
 	if did, err := j.restore.takeSteps(t.Context(), j.run.Snapshot(), nodeReports); err != nil || !did {
-		t.Fatal(did, err)
+		t.Fatalf("takeSteps when a node reports = %v, %v; want true", did, err)
 	}
 	if got := slices.Sorted(maps.Keys(r.asked)); !slices.Equal(got, []string{"unlock n2", "unlock n3"}) {
-		t.Errorf("%v", got)
+		t.Errorf("calls to the other nodes: %v, want one unlock each", got)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// finish carries out what follows a commit: the job runs on, or leaves its nodes.
+// finish carries out the outcome after a commit: the job runs on, or leaves its nodes.
 func (a *attempt) finish(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	j := a.j
@@ -271,7 +271,7 @@ func (p *participant) wasReleased(ctx context.Context, id store.ID, release bool
 	}
 	committed := slices.ContainsFunc(all, func(s store.Summary) bool { return s.ID == id && s.Err == nil })
 	if !committed {
-		// A staged checkpoint counts, whatever happens to its upload.
+		// A staged checkpoint counts, with or without a successful upload.
 		up, err := j.c.uploads.Newest(j.id)
 		return up != nil && up.Number == id.Number && up.Submitted == j.submittedAt(), err
 	}

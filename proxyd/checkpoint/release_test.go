@@ -99,7 +99,7 @@ func TestWasReleased(t *testing.T) {
 			j := (&job{c: tt.c, id: 7, run: runs.NewRunAt(runs.Snapshot{Number: tt.run, Record: &records.Record{Job: 7, Submitted: "then", Nodes: []string{"n1"}, Addresses: []netip.Addr{{}}}})}).wireParts()
 			got, err := j.part.wasReleased(t.Context(), l.checkpointID(tt.number), tt.release)
 			if got != tt.want || (err != nil) != tt.fails {
-				t.Errorf("%v, %v", got, err)
+				t.Errorf("wasReleased = %v, %v", got, err)
 			}
 		})
 	}

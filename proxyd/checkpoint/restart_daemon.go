@@ -28,11 +28,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// restart takes over what the predecessor of this daemon left.
+// restart takes over the capsules, folders and networks that the predecessor of this daemon left.
 type restart struct{ c *Conductor }
 
-// Adopt takes over the capsules of this daemon's predecessor, and finishes or undoes what the
-// predecessor was doing. It removes what is left of capsules that died with the node.
+// Adopt takes over the capsules of this daemon's predecessor, and finishes or undoes the work that the predecessor had
+// in progress. It removes the remains of capsules that died with the node.
 func (c *Conductor) Adopt(ctx context.Context) error {
 	notes, err := c.restarts.adoptCapsules(ctx)
 	if err != nil {
@@ -184,7 +184,8 @@ func (r restart) adoptCapsule(ctx context.Context, n capsuleNote) error {
 	return nil
 }
 
-// removeLeftovers removes what a capsule has outside of its folder: its device server, network and files, and its note.
+// removeLeftovers removes the parts of a capsule outside of its folder: its device server, network and files, and its
+// note.
 func (r restart) removeLeftovers(ctx context.Context, n capsuleNote) error {
 	c := r.c
 	return errors.Join(

@@ -26,9 +26,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 )
 
-// TestKitsAtRestart: a daemon that starts removes the kits that no job of the node uses. The kit of a job stays although the
-// job's capsule could not be taken over, or the job's record not be read; and a daemon that is told to stop meanwhile removes
-// nothing.
+// TestKitsAtRestart: a daemon that starts removes the kits that no job of the node uses. The kit of a job stays
+// although the job's capsule could not be taken over, or the job's record not be read; and a daemon that is told to
+// stop meanwhile removes no kit.
 func TestKitsAtRestart(t *testing.T) {
 	kits := map[string]string{"used": strings.Repeat("a", 32), "unused": strings.Repeat("b", 32)}
 	ended, end := context.WithCancel(t.Context())
@@ -147,7 +147,7 @@ func TestUnreadableNote(t *testing.T) {
 	}
 	mayRun := c.folders().capsuleDir(7, 0)
 	noError(t, os.MkdirAll(mayRun, 0o755))
-	noError(t, os.WriteFile(filepath.Join(mayRun, "capsule.json"), []byte("damaged"), 0o600)) // 8.1 has none: it is gone
+	noError(t, os.WriteFile(filepath.Join(mayRun, "capsule.json"), []byte("damaged"), 0o600)) // 8.1 has no capsule.json: that capsule is gone
 	notes, err := c.restarts.adoptCapsules(t.Context())
 	if err != nil || len(notes) != 1 || notes[0].Job != 7 || notes[0].Index != 0 {
 		t.Errorf("kept: %+v, %v, want the capsule 7.0", notes, err)

@@ -99,7 +99,8 @@ func (j *job) logCRIU(err error) {
 	}
 }
 
-// programRestore is the restore of a program of a capsule: what the checkpoint has of the program, and where it is to run.
+// programRestore is the restore of a program of a capsule: its entry in the checkpoint, and the place where it is to
+// run.
 type programRestore struct {
 	lc      *localCapsule
 	rec     *records.Record
@@ -187,8 +188,8 @@ func (r *programRestore) runCRIU(ctx context.Context, stdio [3]*os.File, queueSt
 	return nil
 }
 
-// completeProgram gives the frozen processes of the program what no image of CRIU has, and takes away their connections to
-// outside.
+// completeProgram gives the frozen processes of the program the state that CRIU does not restore, and resets their
+// connections to outside.
 func (r *programRestore) completeProgram(ctx context.Context) error {
 	lc, name := r.lc, r.program.Name
 	restored := capsule.Program{Name: name, Cgroup: r.group}
@@ -231,9 +232,9 @@ func (r *programRestore) letRun(ctx context.Context) error {
 	return nil
 }
 
-// unlockLoopback lets the programs of a capsule reach each other once CRIU has restored all of them. With a locked network, what
-// they send to each other would be lost until the whole job is restored: TCP sends it again later, when timers have gone
-// off that should not, and UDP does not.
+// unlockLoopback lets the programs of a capsule reach each other once CRIU has restored all of them. With a locked
+// network, their packets to each other would be lost until the whole job is restored: TCP would send them again only
+// later, when timers have gone off that should not, and UDP never.
 func (r *restore) unlockLoopback(lc *localCapsule) error {
 	r.j.mu.Lock()
 	can := lc.note.NetworkLocked && lc.hasCRIURestoredAll()
@@ -254,7 +255,7 @@ func (lc *localCapsule) hasCRIURestoredAll() bool {
 // refuses a restore by root only where such a program is there when the restore begins.
 type restoreTurns struct{ programs sync.RWMutex }
 
-// takeTurn waits until a program may be restored, and returns what ends the turn.
+// takeTurn waits until a program may be restored, and returns a function that ends the turn.
 func (r *restoreTurns) takeTurn(byRoot bool) (end func()) {
 	if byRoot {
 		r.programs.Lock()
@@ -311,8 +312,8 @@ func programCgroup(ctx context.Context, c *capsule.Capsule, program string) (str
 	return "", errNoProgram
 }
 
-// stepsDeadline bounds the time from the restore of the batch script to the restore of the last
-// task. The steps' sruns start again meanwhile; nothing in Slurm delays them longer.
+// stepsDeadline bounds the time from the restore of the batch script to the restore of the last task. The steps' sruns
+// start again meanwhile; no timer of Slurm delays them longer.
 const stepsDeadline = 10 * time.Minute
 
 // awaitSteps gives the run up if the tasks of its steps do not come back in time.

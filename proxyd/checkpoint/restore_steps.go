@@ -29,7 +29,7 @@ type restoreStep struct {
 	do    func(*restore, context.Context, runs.Snapshot) (bool, error)
 }
 
-// restoreEvent is what makes the leader take the next steps.
+// restoreEvent is an event after which the leader takes the next steps.
 type restoreEvent int
 
 const (
@@ -48,7 +48,7 @@ const (
 //	                                               each task waits, and is restored (restore.go)
 //	                                         ◄───  nodeRestored: all programs here are restored
 //	ask for programs to restore          ───────►
-//	none is left: connect the devices    ───────►  (reconnect_devices.go)
+//	all are restored: connect the devices    ───────►  (reconnect_devices.go)
 //	unlock the network                   ───────►  the job runs on
 //	note that the run is restored
 //
@@ -67,8 +67,8 @@ var restoreSteps = []restoreStep{
 // stepComplete is the name of the last step, for which no node is called.
 const stepComplete = "complete"
 
-// restore restores a job: on the leader the steps, on every node what the leader asks for.
-// All methods may be called concurrently. Its lock is taken after job.capsulesMu and before the other locks.
+// restore restores a job: the leader takes the steps, and every node carries out the leader's calls. All methods may be
+// called concurrently. Its lock is taken after job.capsulesMu and before the other locks.
 type restore struct {
 	j *job
 

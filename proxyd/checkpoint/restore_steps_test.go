@@ -76,7 +76,7 @@ func TestLeadRestore(t *testing.T) {
 	}
 }
 
-// TestRestoreOfEarlierRun: a report that was sent to an earlier run changes nothing.
+// TestRestoreOfEarlierRun: a report that was sent to an earlier run has no effect.
 func TestRestoreOfEarlierRun(t *testing.T) {
 	j := conductorOn(t, "n1", t.TempDir()).jobFor(7)
 	j.run.BeginNext(recordOf(7), 1, []string{"n1"}, &runs.ResumePoint{})

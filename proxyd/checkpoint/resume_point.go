@@ -19,7 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// earlierRun is what the job's record tells about the run before the run that begins.
+// earlierRun says how the run before the one that begins has ended, by the job's record.
 type earlierRun int
 
 const (
@@ -56,8 +56,8 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t nodesocket
 	return j.createRecord(ctx, s, t)
 }
 
-// createRecord creates the job's record at its first start, or after the record of an earlier run was removed, and takes what
-// the job keeps from then on: addresses and a kit.
+// createRecord creates the job's record at its first start, or after the record of an earlier run was removed, and
+// takes the addresses and the kit that the job keeps from then on.
 func (j *job) createRecord(ctx context.Context, s *slurm.Job, t nodesocket.Join) (*records.Record, earlierRun, error) {
 	past, err := findEndedJob(j.c.timeline, s)
 	if err == nil && past == nil {
@@ -209,8 +209,8 @@ func (j *job) holdWithoutCheckpoint(lost *upload.Record) error {
 	return errors.Join(err, j.c.uploads.Change(lost, func(now *upload.Record) bool { now.HoldReported = true; return true }))
 }
 
-// findLostWork says, at the start of a run, what of the earlier runs' work is lost; "": nothing. number
-// is that of the checkpoint from which the run resumes; 0: it begins anew.
+// findLostWork describes, at the start of a run, the work of the earlier runs that is lost; "": none. number is that of
+// the checkpoint from which the run resumes; 0: the run begins anew.
 func (c *Conductor) findLostWork(s *slurm.Job, number uint32) string {
 	events, err := c.timeline.Read(s.ID)
 	if err != nil {
@@ -225,7 +225,8 @@ func (c *Conductor) findLostWork(s *slurm.Job, number uint32) string {
 	return records.DescribeLostWork(records.LostWork(events, number, ended))
 }
 
-// describeFailure says why the run before has made no checkpoint, as the end of a sentence; "" if that has tried none.
+// describeFailure returns, as the end of a sentence, why the run before has made no checkpoint; "" if it has not tried
+// to.
 func describeFailure(lines *records.Timeline, job uint32) string {
 	events, err := lines.Read(job)
 	why := records.LastFailure(events)
@@ -240,8 +241,9 @@ var errCheckpointsLost = errors.New("the shared folder has no checkpoint of this
 	"were they deleted?); released, the job begins anew")
 
 // lostCheckpoint returns an error that wraps errCheckpointsLost if Slurm runs a job again and the job's comment names a
-// checkpoint above deleted; its caller has found none in the store. A run from the script's beginning would write over what
-// the job has done, so the job is to be held. The comment names no checkpoint afterwards: released, the job begins anew.
+// checkpoint above deleted; its caller has found no checkpoint in the store. A run from the script's beginning would
+// overwrite the job's results, so the job is to be held. The comment names no checkpoint afterwards: released, the job
+// begins anew.
 func (c *Conductor) lostCheckpoint(ctx context.Context, s *slurm.Job, deleted uint32) error {
 	if s.Restarts == 0 {
 		return nil
@@ -259,8 +261,8 @@ func (c *Conductor) lostCheckpoint(ctx context.Context, s *slurm.Job, deleted ui
 	return nil
 }
 
-// findEndedJob returns what is kept of a job that has no record because its run ended by itself, if a person has had Slurm
-// run the job again; else nil. The checkpoints that the job's comment names were deleted with the job, or are to be.
+// findEndedJob returns the Past of a job that has no record because its run ended by itself, if a person has had Slurm
+// run the job again; else nil. The checkpoints that the job's comment names have been deleted with the job, or will be.
 func findEndedJob(lines *records.Timeline, s *slurm.Job) (*records.Past, error) {
 	if s.Restarts == 0 {
 		return nil, nil

@@ -66,9 +66,8 @@ var transientErrors = []error{
 // ends if the step has lost a node, or where there is no memory.
 const killedText = "signal: killed"
 
-// clusterMayRecover tells whether what has failed may succeed soon: slurmctld, or a node's daemon or
-// network, was away. An error that has come from another node is only a text, and criu writes the
-// names of errors with capital letters.
+// clusterMayRecover tells whether the failed step may succeed soon: slurmctld, or a node's daemon or network, was away.
+// An error that has come from another node is only a text, and criu writes the names of errors with capital letters.
 func clusterMayRecover(err error) bool {
 	text := strings.ToLower(err.Error())
 	if strings.Contains(text, killedText) {

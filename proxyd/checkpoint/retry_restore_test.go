@@ -114,7 +114,7 @@ func TestLaunchFailsLate(t *testing.T) {
 		}
 		var err error
 		if rec, err = c.records.Load(7); err != nil || rec == nil {
-			t.Fatal(rec, err)
+			t.Fatalf("record before a complete restore: %v, %v", rec, err)
 		}
 		rec.UnrestoredRuns = 0 // as after a restore that is complete
 		if err := c.records.Save(rec); err != nil {
@@ -148,8 +148,8 @@ func TestNodesAgree(t *testing.T) {
 	c.background.Wait()
 }
 
-// TestRestoreTriedAgainWithoutFolder: a restore that failed because a node does not see the shared folder is tried again,
-// whatever the error there was.
+// TestRestoreTriedAgainWithoutFolder: a restore that failed because a node does not see the shared folder is tried
+// again, with any error of that node.
 func TestRestoreTriedAgainWithoutFolder(t *testing.T) {
 	missing := errors.New("journal: open jobs/7.0.files: no such file or directory")
 	away := func() error { return shared.ErrUnmarked }

@@ -36,9 +36,8 @@ func (j *job) isLeavingNodes() bool {
 	return now.HasBeen(runs.Released) || now.HasBeen(runs.GivenUp)
 }
 
-// awaitStayOrEnd returns when the job stays on its nodes for now, or is gone. If the failure of
-// this srun was not reported, Slurm is asked repeatedly: Slurm may take minutes to carry out what
-// it has begun.
+// awaitStayOrEnd returns when the job stays on its nodes for now, or is gone. If the failure of this srun was not
+// reported, Slurm is asked repeatedly: Slurm may take minutes to end a job that it is taking away.
 func (lc *localCapsule) awaitStayOrEnd(ctx context.Context, key string) error {
 	j := lc.j
 	for j.c.jobs.findJob(j.id) == j {

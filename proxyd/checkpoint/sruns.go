@@ -18,12 +18,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 )
 
-// SrunRequests answers what the sruns of programs in capsules ask. All methods may be called concurrently.
+// SrunRequests answers the requests of the sruns of programs in capsules. All methods may be called concurrently.
 type SrunRequests struct{ c *Conductor }
 
 var _ nodesocket.SrunRequests = SrunRequests{}
 
-// SrunRequests answers what the sruns of this node's capsules ask.
+// SrunRequests returns the handler of requests from the sruns of this node's capsules.
 func (c *Conductor) SrunRequests() SrunRequests { return SrunRequests{c} }
 
 // Admit returns nil if a caller is in a capsule.
@@ -78,7 +78,7 @@ func (s SrunRequests) receiveSrun(ctx context.Context, who nodesocket.Peer, key 
 	return err
 }
 
-// srunCall is what has been received of a process that asks for an srun.
+// srunCall is the request of a process for an srun.
 type srunCall struct {
 	who        nodesocket.Peer
 	checkAlive func() error // Alive of who
@@ -113,7 +113,7 @@ func (lc *localCapsule) startSrun(ctx context.Context, call srunCall) error {
 	}
 	var env []string
 	if again {
-		// keep what slurmstepd has written for the step so far
+		// keep the output that slurmstepd has written for the step so far
 		env = append(env, "SLURM_OPEN_MODE=append")
 	}
 	snap := j.run.Snapshot()

@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 )
 
-// countingCaller starts nothing, and counts.
+// countingCaller counts the sruns to start, and starts none.
 type countingCaller struct{ started int }
 
 var errCounted = errors.New("an srun would have started")
@@ -29,13 +29,13 @@ func (c *countingCaller) Start(context.Context, srun.StartSpec) (*srun.Runner, e
 
 func (c *countingCaller) Report(string, syscall.WaitStatus) error { return nil }
 
-// TestSrunOfEndedCaller: a caller ends before its srun is started, between any two looks at what is read by its PID. There is no
-// srun, which would be another process's: with the rights of the caller, in the cgroups of the process that has its PID now.
+// TestSrunOfEndedCaller: a caller ends before its srun is started, between any two reads by its PID. No srun is
+// started: it would have the rights of the caller, and the cgroups of the process that has its PID now.
 func TestSrunOfEndedCaller(t *testing.T) {
 	errEnded := errors.New("the caller has ended")
 	for _, tt := range []struct {
 		name     string
-		saysNo   int // which look finds that the caller has ended; 0: none
+		saysNo   int // which look finds that the caller has ended; 0: no look
 		isNewKey bool
 		started  int
 		want     error
@@ -68,7 +68,8 @@ func TestSrunOfEndedCaller(t *testing.T) {
 	}
 }
 
-// TestCallerEndedAtTheDoor: what is found by the PID of a caller counts only if the caller is alive after that.
+// TestCallerEndedAtTheDoor: a capsule that was found by the PID of a caller counts only if the caller is alive after
+// that.
 func TestCallerEndedAtTheDoor(t *testing.T) {
 	c, _ := leaseConductor(t, kindSoft)
 	c.jobs.findJob(7).capsules = nil

@@ -23,7 +23,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// conductorOn makes the Conductor of a node, with nothing but the folder of jobs.
+// conductorOn makes the Conductor of a node, with only the folder of jobs.
 func conductorOn(t *testing.T, node, shared string) *Conductor {
 	t.Helper()
 	c, err := New(Config{Node: node, Cluster: "mini", Lib: t.TempDir(), Shared: shared}, Deps{Log: slog.New(slog.DiscardHandler)})
@@ -58,8 +58,8 @@ func tidyOn(t *testing.T, node, shared string, q slurmtest.Queue, jobs ...uint32
 	return c
 }
 
-// TestTimeline: what nodes saw of a job is read in order by any of them, also when no
-// daemon of then is there any more, and goes with the job's record.
+// TestTimeline: any node reads the events of all nodes of a job in order, also when no daemon that wrote them runs any
+// more. The time line is removed with the job's record.
 func TestTimeline(t *testing.T) {
 	shared := t.TempDir()
 	one, two := conductorOn(t, "n1", shared), conductorOn(t, "n2", shared)
@@ -86,7 +86,7 @@ func TestTimeline(t *testing.T) {
 	f.Close()
 	v, err := conductorOn(t, "n3", shared).View(t.Context(), "7")
 	if err != nil || len(v.Events) != 3 {
-		t.Fatalf("%+v, %v", v, err)
+		t.Fatalf("View of a job with three events and a line cut short = %+v, %v", v, err)
 	}
 	for i, want := range []string{"started n1,n2 ", "checkpoint n1,n2 é", "restored n2 from checkpoint 1"} {
 		if e := v.Events[i]; !strings.HasPrefix(e.What+" "+e.Where+" "+e.Text, want) || time.Since(e.At) > time.Minute || len(e.Text) > records.MaxEventText+3 {

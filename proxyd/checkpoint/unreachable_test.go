@@ -131,7 +131,7 @@ func TestRepeatsAttempt(t *testing.T) {
 	} {
 		a := &attempt{outcome: decisions.NewOutcome(decisions.Request{After: c.after}), reconnected: c.reconnected}
 		if got := a.maySucceedSoon(c.err); got != c.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: maySucceedSoon = %v", name, got)
 		}
 	}
 }
@@ -159,6 +159,6 @@ echo NodeName=n2 NodeAddr=10.0.0.2
 		return err
 	})
 	if err != nil || at != "10.0.0.2" {
-		t.Errorf("%s, %v", at, err)
+		t.Errorf("address %s, error %v; want 10.0.0.2", at, err)
 	}
 }

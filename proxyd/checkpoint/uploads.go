@@ -129,9 +129,10 @@ func (p *participant) openBase(ctx context.Context, w upload.ShareWriter, id sto
 	return base
 }
 
-// earlierFiles returns the state of files from which a dump of the capsule begins: that of the base, of which streams can be taken
-// over, or that of the checkpoint from which the run resumed. It is nil if there is neither. The state can be large, so it is
-// read for each dump and not kept in memory. A checkpoint that cannot be read is none: the dump then has more to do.
+// earlierFiles returns the state of files from which a dump of the capsule begins: that of the base, of which streams
+// can be taken over, or that of the checkpoint from which the run resumed. It is nil if there is neither. The state can
+// be large, so it is read for each dump and not kept in memory. A checkpoint that cannot be read counts as none: the
+// dump then has to read and write all files again.
 func (lc *localCapsule) earlierFiles(ctx context.Context, on *upload.Base) (state *files.State, inBase bool) {
 	j := lc.j
 	state, err := j.c.filesInBase(ctx, on, lc.index)
@@ -162,7 +163,8 @@ func (lc *localCapsule) logRecording(err error) {
 	lc.j.log.Info("changed files are recorded again", "capsule", lc.index)
 }
 
-// reportUnknownFiles tells the user that what programs did to files is not all recorded. full says that it is too much.
+// reportUnknownFiles tells the user that some changes of programs to files are not recorded. full says that there are
+// too many changes.
 func (lc *localCapsule) reportUnknownFiles(full bool) {
 	why := ""
 	if full {

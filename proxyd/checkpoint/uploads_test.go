@@ -68,7 +68,7 @@ func TestOpenBase(t *testing.T) {
 			}
 			base := j.part.openBase(t.Context(), w, l.checkpointID(3), 2)
 			if base.DeviceSave(3) != "the save" || base.DeviceSave(4) != "" || base.DeviceSave(5) != "" {
-				t.Fatalf("%+v", base)
+				t.Fatalf("saves of the device servers in the base: %+v", base)
 			}
 			for index, want := range map[int]int{3: 2, 4: 0, 5: 0, 6: 60, 8: 0} { // 8: in the streams of another node
 				f, err := c.filesInBase(t.Context(), base, index)
@@ -86,7 +86,7 @@ func TestOpenBase(t *testing.T) {
 			noError(t, base.CarryStreams(t.Context(), "3/devices/", []string{"blocks-1-0"}))
 			for _, bad := range []string{"blocks-1-0", "blocks-1-1"} { // twice; not there
 				if err := base.CarryStreams(t.Context(), "3/devices/", []string{bad}); !errors.Is(err, upload.ErrBaseUnusable) || !base.IsUsed() {
-					t.Errorf("%s: %v", bad, err)
+					t.Errorf("CarryStreams of %s: %v, want ErrBaseUnusable", bad, err)
 				}
 			}
 			noError(t, w.Commit(t.Context(), []byte("meta"), nil))

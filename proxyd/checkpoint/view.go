@@ -28,7 +28,7 @@ type View struct {
 	Run       int
 	Leader    string               // "": this node knows of no run
 	Capsules  []*rpc.Capsule       // by index; home, address and gpus are not set
-	Obstacles []processes.Obstacle // what cannot be captured now, or could not at the last attempt
+	Obstacles []processes.Obstacle // parts that cannot be captured now, or could not at the last attempt
 	Outside   []processes.Obstacle // connections to outside, which a restore resets
 	Events    []records.Event
 }
@@ -46,7 +46,7 @@ func (c *Conductor) Owner(job string) (uid uint32, known bool) {
 	return rec.UID, true
 }
 
-// Past returns what is kept of a job that is over, or nil.
+// Past returns the kept file about a job that is over, or nil.
 func (c *Conductor) Past(job string) (*records.Past, error) {
 	id, err := parseJobName(job)
 	if err != nil {
@@ -67,8 +67,8 @@ func (c *Conductor) Over(job store.JobID) bool {
 // viewWithin bounds the wait for the other nodes of a job.
 const viewWithin = 5 * time.Second
 
-// View describes a job. The error wraps ErrNoJob if this node knows nothing of the job and the
-// job has no record; of a lease the error is a *LeaseError.
+// View describes a job. The error wraps ErrNoJob if this node does not know the job and the job has no record; for a
+// lease the error is a *LeaseError.
 func (c *Conductor) View(ctx context.Context, job string) (*View, error) {
 	id, err := parseJobName(job)
 	if err != nil {

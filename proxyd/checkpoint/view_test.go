@@ -26,7 +26,8 @@ func TestNothingHere(t *testing.T) {
 	}
 }
 
-// TestAttemptIsShown: while a checkpoint is being made, people are told its phase; after that, nothing.
+// TestAttemptIsShown: while a checkpoint is being made, people are told its phase; after that, they are told of no
+// attempt.
 func TestAttemptIsShown(t *testing.T) {
 	l := newLab(t)
 	c := l.bootNode("n1", t.TempDir()+"/s", nil)

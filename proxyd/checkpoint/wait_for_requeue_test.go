@@ -34,7 +34,7 @@ func waitingAttempt(ctx context.Context, t *testing.T) (*Conductor, *attempt, <-
 	return c, a, waitOver
 }
 
-// verdictAfter is what follows the attempt.
+// verdictAfter returns the outcome of the attempt.
 func verdictAfter(a *attempt) decisions.Verdict {
 	follows, _ := a.outcome.WhatFollows()
 	return follows
@@ -130,7 +130,7 @@ func TestWaitForRequeue(t *testing.T) {
 	})
 }
 
-// TestOutcomeDecided: after the wait, or without a wait, no request changes what follows.
+// TestOutcomeDecided: after the wait, or without a wait, no request changes the outcome.
 func TestOutcomeDecided(t *testing.T) {
 	for _, stands := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

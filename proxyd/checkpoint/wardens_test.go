@@ -14,8 +14,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
-// TestWardenGone: the batch step's warden has ended, and its PID is a stranger's. The job's srun is not put into the stranger's
-// cgroups, nor into none, which would be outside of the job's limits, and no variables are taken.
+// TestWardenGone: the batch step's warden has ended, and its PID is a stranger's. The job's srun is not put into the
+// stranger's cgroups, nor left without a cgroup, outside of the job's limits. The stranger's variables are not taken
+// either.
 func TestWardenGone(t *testing.T) {
 	n1 := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil)
 	stranger, err := processes.NewProcess(os.Getpid())
@@ -47,7 +48,7 @@ func TestWardensForgotten(t *testing.T) {
 	}
 	lc.handleEvent(capsule.Event{Kind: capsule.Ended, Program: capsule.Program{Name: "s0-1.1", WardenPID: 9}}) // of the step before
 	if n := len(lc.note.WardenPIDs); n != 2 || lc.note.wardenOf("s0-1.1").PID != 12 || len(lc.note.WardenStarts) != n {
-		t.Errorf("%v, %v", lc.note.WardenPIDs, lc.note.WardenStarts)
+		t.Errorf("wardens after tasks have ended: PIDs %v, start times %v", lc.note.WardenPIDs, lc.note.WardenStarts)
 	}
 }
 
@@ -56,6 +57,6 @@ func TestOlderNote(t *testing.T) {
 	n := capsuleNote{WardenPIDs: map[string]int{records.BatchProgram: os.Getpid(), "s0-1.0": 1 << 30}}
 	n.addWardenStarts()
 	if n.wardenOf(records.BatchProgram).HasEnded() || !n.wardenOf("s0-1.0").HasEnded() {
-		t.Errorf("%v, %v", n.WardenPIDs, n.WardenStarts)
+		t.Errorf("wardens of an older note: PIDs %v, start times %v", n.WardenPIDs, n.WardenStarts)
 	}
 }

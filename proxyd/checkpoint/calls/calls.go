@@ -52,8 +52,8 @@ const (
 	AwaitDecision     = "await_decision"     // a node on which Slurm has ended the job asks whether its capsules are still needed
 )
 
-// All returns the names of all calls. Phases cut and commit are none: the leader carries them out by other calls, and
-// alone.
+// All returns the names of all calls. Phases cut and commit have no call: the leader carries out cut by other calls,
+// and commit alone.
 func All() []string {
 	return []string{
 		PhasePrepare, PhaseFreeze, PhaseDrain, PhaseHalt, PhaseDump, Exchange, Heartbeat, Resume, Release,
@@ -62,7 +62,7 @@ func All() []string {
 	}
 }
 
-// Empty stands for the arguments or the reply of a call that has none.
+// Empty stands for the arguments of a call without arguments, and for a reply without content.
 type Empty struct{}
 
 // PrepareArgs starts an attempt on a node.
@@ -117,8 +117,8 @@ type DumpArgs struct {
 	Base   uint32       // number of the checkpoint of which streams may be taken over
 }
 
-// DumpReply is what a node adds to the manifest. The leader's own streams are in its writer, so
-// its Part is nil.
+// DumpReply has the streams and capsules that a node adds to the manifest. The leader's own streams are in its writer,
+// so its Part is nil.
 type DumpReply struct {
 	Part         *store.Part
 	Capsules     []records.CapsuleMeta
@@ -144,9 +144,9 @@ type UploadShareArgs struct {
 	Ticket store.Ticket
 }
 
-// CapsuleView describes a capsule, and what would be in the way of a checkpoint.
+// CapsuleView describes a capsule, and its obstacles to a checkpoint.
 type CapsuleView struct {
 	Capsule   *rpc.Capsule         // home, address and gpus are not set
-	Obstacles []processes.Obstacle // what cannot be captured now
+	Obstacles []processes.Obstacle // parts that cannot be captured now
 	Outside   []processes.Obstacle // connections to outside, which a restore resets
 }

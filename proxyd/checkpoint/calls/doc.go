@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package calls defines what the daemons of nodes ask of each other during checkpoints, restores and uploads: the name of
-// each call, its arguments, its reply, and the message of proxyd.proto for each. Package checkpoint makes the calls, and
-// carries them out (checkpoint/calls.go).
+// Package calls defines the requests that the daemons of nodes send each other during checkpoints, restores and
+// uploads: the name of each call, its arguments, its reply, and the message of proxyd.proto for each. Package
+// checkpoint makes the calls, and carries them out (checkpoint/calls.go).
 //
 //	calls.go     names, arguments and replies
 //	messages.go  their messages; package messages has those of values of other packages

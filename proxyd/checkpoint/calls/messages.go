@@ -328,8 +328,8 @@ func decodeAddresses(m map[int32]string) map[int]string {
 	return addresses
 }
 
-// encodePart encodes a part of a manifest as the manifest has it; nothing for nil. The type of store.Part is the one
-// definition of that form: docs/decisions/19-manifest-parts-as-stored.md says why proxyd.proto has no second.
+// encodePart encodes a part of a manifest as the manifest stores it; nil gives no bytes. The type store.Part is the
+// only definition of that form: docs/decisions/19-manifest-parts-as-stored.md says why proxyd.proto has no second.
 func encodePart(part *store.Part) ([]byte, error) {
 	if part == nil {
 		return nil, nil
@@ -337,7 +337,7 @@ func encodePart(part *store.Part) ([]byte, error) {
 	return json.Marshal(part)
 }
 
-// decodeManifestJSON decodes what a manifest has of a node; nothing leaves into as it is.
+// decodeManifestJSON decodes a node's entry of a manifest into the value into. An empty b leaves into unchanged.
 func decodeManifestJSON(b []byte, into any) error {
 	if len(b) == 0 {
 		return nil

@@ -92,7 +92,7 @@ func TestCallMessages(t *testing.T) {
 func TestUnknownCalls(t *testing.T) {
 	for _, req := range []*rpc.CallRequest{{}, {Call: &rpc.CallRequest_Exchange{Exchange: &rpc.ExchangeCall{}}}, {Call: &rpc.CallRequest_RequestCheckpoint{RequestCheckpoint: &rpc.RequestCheckpointCall{After: 9}}}} {
 		if _, _, err := DecodeCall(req); !errors.Is(err, ErrUnknown) {
-			t.Errorf("%v: %v", req, err)
+			t.Errorf("DecodeCall(%v): %v, want ErrUnknown", req, err)
 		}
 	}
 	if _, err := EncodeCall(PhaseDump, "text"); err == nil {
@@ -169,8 +169,8 @@ func bytesFields(m protoreflect.MessageDescriptor, seen map[protoreflect.FullNam
 	return found
 }
 
-// TestTypedCalls: what nodes tell each other has fields of its own in proxyd.proto, but for parts of a manifest.
-// docs/decisions/19-manifest-parts-as-stored.md says why these have none.
+// TestTypedCalls: messages between nodes have typed fields in proxyd.proto; only parts of a manifest are sent as bytes.
+// docs/decisions/19-manifest-parts-as-stored.md gives the reason for this exception.
 func TestTypedCalls(t *testing.T) {
 	if found := bytesFields((&rpc.CallRequest{}).ProtoReflect().Descriptor(), map[protoreflect.FullName]bool{}); found != nil {
 		t.Errorf("calls have bytes in %v: give what is in them fields of its own", found)

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filestate keeps the state of a capsule's files in a stream of the checkpoint. A job chooses the length of that
-// state by what the job does to files, and each list of checkpoints reads all manifests: so the manifest has only a summary.
+// Package filestate keeps the state of a capsule's files in a stream of the checkpoint. The length of that state
+// depends on the files that the job changes, and each listing of checkpoints reads all manifests: so the manifest has
+// only a summary.
 package filestate
 
 import (

@@ -140,10 +140,10 @@ func TestFindUUIDs(t *testing.T) {
 	all := []string{"GPU-a", "", "GPU-c"}
 	got, err := FindUUIDs("n1", all, []int{2, 0})
 	if err != nil || !slices.Equal(got, []string{"GPU-c", "GPU-a"}) {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("FindUUIDs of GPUs 2 and 0 = %v, %v", got, err)
 	}
 	if _, err := FindUUIDs("n1", all, []int{3}); err == nil || err.Error() != "node n1: Slurm gives it GPU 3, and the driver knows 3" {
-		t.Errorf("%v", err)
+		t.Errorf("FindUUIDs of a GPU that the driver does not know: %v", err)
 	}
 	if _, err := FindUUIDs("n1", all, []int{0, 1}); err == nil || err.Error() != "node n1: GPU 1 does not answer" {
 		t.Errorf("a GPU that does not answer: %v", err)

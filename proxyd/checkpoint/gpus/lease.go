@@ -47,7 +47,8 @@ func Divide(lent int, all []Devices, leases [][]Lease) ([]int, error) {
 	return counts, nil
 }
 
-// Add returns the leases with a lease, which gets free devices. A lease that is among them already changes nothing.
+// Add returns the leases together with a new lease, which gets free devices. If the lease is in the list already, Add
+// returns the list unchanged.
 func (d Devices) Add(leases []Lease, lease Lease) ([]Lease, error) {
 	if Index(leases, lease.Job) >= 0 {
 		return leases, nil

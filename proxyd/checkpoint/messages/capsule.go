@@ -38,8 +38,8 @@ func describeState(p *capsule.Program) string {
 	return "running"
 }
 
-// EncodeDevices describes the devices of a capsule by what their server says. shared is the server's name if it is that of
-// other capsules, too.
+// EncodeDevices describes the devices of a capsule from the status of their server. shared is the server's name if it
+// serves other capsules too.
 func EncodeDevices(st *server.Status, shared string) *rpc.Devices {
 	out := &rpc.Devices{Server: shared, Missed: st.Missed, Faults: st.Faults, Stopped: st.Stopped, Reductions: st.Reductions, Products: st.Products}
 	for _, d := range st.Devices {

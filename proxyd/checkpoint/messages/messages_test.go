@@ -77,7 +77,7 @@ func sendMessage[M proto.Message](t *testing.T, m, arrived M) M {
 	return arrived
 }
 
-// TestCutMessages: orders and events arrive as they were sent, with all their fields, and with none.
+// TestCutMessages: orders and events arrive as they were sent, with all fields set, and with no field set.
 func TestCutMessages(t *testing.T) {
 	for _, orders := range []*cut.Orders{{}, {Do: []cut.Order{{}}}, filledValue[cut.Orders](t)} {
 		if got := DecodeOrders(sendMessage(t, EncodeOrders(orders), &rpc.CutOrders{})); !reflect.DeepEqual(got, orders) {

@@ -39,7 +39,7 @@ func (f *Forwarder) admitCapsule(ctx context.Context, relay Relay, a Admission) 
 	return admitted, nil
 }
 
-// completeReachable adds the ports of which a relay says nothing: one of an older release knows nothing of clients.
+// completeReachable adds the ports that the relay has not reported: a relay of an older release knows no clients.
 func completeReachable(ports []uint16, said []*rpc.Reachable) []*rpc.Reachable {
 	for _, port := range ports {
 		if !slices.ContainsFunc(said, func(r *rpc.Reachable) bool { return r.GetPort() == uint32(port) }) {
@@ -100,8 +100,8 @@ func (f *Forwarder) PauseClients(ctx context.Context) error {
 	}
 }
 
-// supplySockets gives the forwarder as many sockets for clients as it wants. The forwarder has the user's ids: what it wants
-// is bounded here.
+// supplySockets gives the forwarder as many sockets for clients as it wants. The forwarder runs with the user's ids, so
+// the number that it wants is bounded here.
 func (f *Forwarder) supplySockets(ctx context.Context, wanted int) error {
 	sockets, err := overlay.ClientSockets(f.spec.Init, min(wanted, forward.MaxSockets))
 	if err != nil {

@@ -9,8 +9,8 @@
 //	run        the relay is told of the capsule, again and again
 //	freeze     the forwarder connects no more clients to programs
 //	halt       the forwarder stands still, then the capsule's network is locked
-//	dump       what the forwarder has is saved, and its ends of the connections
-//	restore    another forwarder gets that, and stands still
+//	dump       the forwarder's buffers are saved, and its ends of the connections
+//	restore    another forwarder gets both, and stands still
 //	unlock     the network is unlocked, then the forwarder goes on
 //	remove     the forwarder is ended with the capsule
 //
@@ -44,7 +44,7 @@ type Relay interface {
 	Forget(ctx context.Context, job string) error
 }
 
-// Note is what a successor of the daemon needs to know of a capsule's connections.
+// Note holds the facts about a capsule's connections that a successor of the daemon needs.
 type Note struct {
 	Ticket  string   `json:"ticket"`
 	Names   []string `json:"names,omitempty"`   // of connections that come from the checkpoint
@@ -64,7 +64,7 @@ type Spec struct {
 	UID, GID uint32
 	Cgroup   string // for the forwarder, within the job's; "" if there is none yet
 	Divert   func(pid int) (*os.File, error)
-	Clients  forward.Ports // what clients outside can reach
+	Clients  forward.Ports // ports that clients outside can reach
 }
 
 // Forwarder is the forwarder of a capsule. A Forwarder is safe for concurrent use.
@@ -139,7 +139,7 @@ func Find(ctx context.Context, spec Spec, note *Note) (*Forwarder, error) {
 	return f, nil
 }
 
-// Note returns what a successor needs to know.
+// Note returns the note for a successor of the daemon.
 func (f *Forwarder) Note() *Note { return &f.note }
 
 // End ends the forwarder. A second call is harmless.
@@ -253,7 +253,7 @@ const (
 	resumeLook     = 200 * time.Millisecond
 )
 
-// Admission is what the relay is told of the capsule.
+// Admission describes the capsule to the relay.
 type Admission struct {
 	Job     string // distinguishes the job from all other jobs
 	Run     int

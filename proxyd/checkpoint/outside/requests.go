@@ -24,8 +24,8 @@ const maxAsked = 128
 // askPatience bounds a question. The forwarder answers earlier, unless its user has stopped it.
 const askPatience = 2 * time.Minute
 
-// refusals are what becomes of connect() where the relay cannot connect. Without an entry connect() gets no answer, and
-// fails with ETIMEDOUT after the time that the kernel allows.
+// refusals maps the cause for which the relay cannot connect to the error that the program's connect() gets. For a
+// cause without an entry connect() gets no answer, and fails with ETIMEDOUT after the time that the kernel allows.
 var refusals = map[stream.Cause]overlay.Refusal{
 	stream.CauseRefused:    overlay.RefuseConnection,
 	stream.CauseHost:       overlay.RefuseHost,
@@ -36,8 +36,8 @@ var refusals = map[stream.Cause]overlay.Refusal{
 // ends are the addresses of a connection.
 type ends struct{ from, to netip.AddrPort }
 
-// answers has programs' requests answered, except while the forwarder stands still: a connection that began
-// then would have an end within the checkpoint and none in the forwarder.
+// answers has programs' requests answered, except while the forwarder stands still: a connection that began then would
+// have one end in the checkpoint, and no other end in the forwarder.
 type answers struct {
 	mu      sync.Mutex
 	changed sync.Cond
@@ -119,7 +119,7 @@ func (f *Forwarder) answerRequests(ctx context.Context, capsule int, log *slog.L
 	}
 }
 
-// askForwarder asks the forwarder for a connection, and returns what gives the answer.
+// askForwarder asks the forwarder for a connection, and returns a function that passes the answer to the program.
 func (f *Forwarder) askForwarder(ctx context.Context, q overlay.Request) (give func() error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
@@ -136,7 +136,7 @@ func (f *Forwarder) askForwarder(ctx context.Context, q overlay.Request) (give f
 	}
 	why, ok := refusals[cause]
 	if !ok {
-		return nil, nil //nolint:nilnil // nothing is to be answered
+		return nil, nil //nolint:nilnil // connect() gets no answer
 	}
 	return func() error { return f.requests.Refuse(q, why) }, nil
 }

@@ -17,15 +17,15 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/forward"
 )
 
-// Connection is what a checkpoint keeps of a connection.
+// Connection is the state of a connection in a checkpoint.
 type Connection struct {
 	forward.Saved
 	Socket *overlay.Connection `json:"socket"`
 }
 
-// Save writes what a checkpoint keeps of the capsule's connections, and returns how many there are. The network of
-// the capsule is locked, and its programs stand still. The forwarder stands still after that, until Go. The connections are
-// written as they come: a user decides how much there is, and the daemon is root's.
+// Save writes the state of the capsule's connections for a checkpoint, and returns their number. The network of the
+// capsule is locked, and its programs stand still. The forwarder stands still after that, until Go. The connections are
+// written one by one: a user decides how many there are, and they must not fill the memory of root's daemon.
 func (f *Forwarder) Save(ctx context.Context, w io.Writer) (n int, err error) {
 	f.answers.holdAnswers()
 	list := &listWriter{w: w}
@@ -98,8 +98,9 @@ func readList(r io.Reader, f func(Connection) error) error {
 	return err
 }
 
-// joinSocket adds to what the forwarder has of a connection what its socket has: bytes that the program has sent and the
-// forwarder has not read, and bytes that the forwarder has written and the socket has not sent.
+// joinSocket adds the bytes in a connection's socket to the forwarder's state of the connection: the bytes that the
+// program has sent and the forwarder has not read, and the bytes that the forwarder has written and the socket has not
+// sent.
 func joinSocket(s forward.Saved, socket *overlay.Connection, unread, unsent []byte) Connection {
 	if !s.Ended {
 		s.Stream.Out = append(s.Stream.Out, unread...)

@@ -29,7 +29,7 @@ func TestList(t *testing.T) {
 		}
 		var whole, parts []Connection
 		if err := json.Unmarshal(text.Bytes(), &whole); err != nil {
-			t.Errorf("%s: %v", text.Bytes(), err)
+			t.Errorf("parse the list %s as a whole: %v", text.Bytes(), err)
 		}
 		err := readList(&text, func(c Connection) error { parts = append(parts, c); return nil })
 		if err != nil || len(whole) != n || len(parts) != n || l.n != n {
@@ -37,7 +37,7 @@ func TestList(t *testing.T) {
 		}
 		for i, c := range parts {
 			if c.ID != fmt.Sprint(i) || c.Socket == nil {
-				t.Errorf("%+v", c)
+				t.Errorf("connection %+v: want the next ID, and a socket", c)
 			}
 		}
 	}

@@ -49,7 +49,7 @@ func findSilent(t *testing.T) (*Forwarder, *exec.Cmd) {
 	}
 	p, err := life.Find(t.Context(), dir)
 	if err != nil || p == nil {
-		t.Fatal(p, err)
+		t.Fatalf("Find returns process %v, %v; want the process that was started", p, err)
 	}
 	t.Cleanup(p.Close)
 	return &Forwarder{process: p}, cmd
@@ -71,7 +71,7 @@ func TestStopped(t *testing.T) {
 	defer cancel()
 	for name, order := range map[string]func(context.Context) error{"hold": f.Hold, "continue": f.Continue} {
 		if err := order(ctx); !errors.Is(err, ErrStopped) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s to a stopped forwarder: %v, want ErrStopped", name, err)
 		}
 	}
 	if took := time.Since(began); took > 30*time.Second {

@@ -18,7 +18,8 @@ import (
 // NewKey returns the key of the n-th srun of a capsule.
 func NewKey(capsule, n int) string { return fmt.Sprintf("s%d-%d", capsule, n) }
 
-// KeyNumber returns n of NewKey, or Slurm's number of a step that has no srun of ours ("x7"); 0 for what is no key.
+// KeyNumber returns n of NewKey, or Slurm's number of a step that has no srun of ours ("x7"); 0 for a text that is no
+// key.
 func KeyNumber(key string) int {
 	n, _ := strconv.Atoi(strings.TrimLeft(key[strings.LastIndexByte(key, '-')+1:], "x"))
 	return n

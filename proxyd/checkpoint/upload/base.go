@@ -16,13 +16,13 @@ import (
 
 // The memory of a device server is large, and most of it often stays the same for hours; so do the files that a job has
 // written. So a dump takes over streams of the job's newest checkpoint, called the base: they become streams of the new
-// checkpoint, under the same names. The base must be in the store and of the same run, because its device server must still
-// live, and what happened to files since then must be known.
+// checkpoint, under the same names. The base must be in the store and of the same run, because its device server must
+// still live, and all changes to files since then must be known.
 //
 //	devices  The device server names the blocks that have not changed since the base, and does not write them. The base itself
 //	         says which save of the device server it contains (DeviceMeta.Save), so a failed or lost save is never used; a
 //	         server that does not know the save writes all blocks.
-//	files    What is not changed since the base is neither read nor written again (files.Record).
+//	files    Content that has not changed since the base is neither read nor written again (files.Record).
 //
 // The new checkpoint lists the chunks itself: once it is in the store, it does not need the base.
 //
@@ -65,7 +65,7 @@ func (b *Base) ID() store.ID { return b.id }
 // IsUsed tells whether a stream was taken over.
 func (b *Base) IsUsed() bool { return b != nil && b.used.Load() }
 
-// Capsule returns what the base has of a capsule, or nil.
+// Capsule returns the base's entry of a capsule, or nil.
 func (b *Base) Capsule(index int) *records.CapsuleMeta {
 	if b == nil {
 		return nil
@@ -98,9 +98,9 @@ func (b *Base) CarryStreams(ctx context.Context, prefix string, names []string) 
 	return nil
 }
 
-// UnlessBase calls do unless a checkpoint is the base of a newer checkpoint. Meanwhile no
-// checkpoint becomes dependent on it: either this function sees the pledge of the newer checkpoint, or the
-// pledge sees what do has done.
+// UnlessBase calls do unless a checkpoint is the base of a newer checkpoint. Meanwhile no checkpoint becomes dependent
+// on it: either this function sees the pledge of the newer checkpoint, or the writer of the pledge sees the effect of
+// do.
 func (u *Uploads) UnlessBase(id store.ID, do func() error) error {
 	u.folder.mu.Lock()
 	defer u.folder.mu.Unlock()

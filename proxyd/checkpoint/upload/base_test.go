@@ -100,8 +100,8 @@ func TestExpiredBase(t *testing.T) {
 	}
 }
 
-// TestPledge: an upload takes the place of the upload before when the new upload is known to be whole. Until then the job has the upload before, whatever dies,
-// and what the new upload is made upon stays.
+// TestPledge: an upload replaces the previous upload when the new one is known to be whole. Until then the job has the
+// previous upload, even if a daemon dies, and the base of the new upload stays.
 func TestPledge(t *testing.T) {
 	l := newLab(t)
 	dir := t.TempDir() + "/s"
@@ -178,8 +178,8 @@ func TestIncrementalUploadKilled(t *testing.T) {
 	}
 }
 
-// TestUploadWithoutItsBase: if the checkpoint before is deleted all the same, the checkpoint made upon it is lost, and that is said; nothing that is
-// not whole comes to the store.
+// TestUploadWithoutItsBase: if the base is deleted all the same, the checkpoint that depends on it is reported as lost,
+// and no incomplete checkpoint comes to the store.
 func TestUploadWithoutItsBase(t *testing.T) {
 	l := newLab(t)
 	n1 := l.bootNode("n1", t.TempDir()+"/s", nil)
@@ -194,7 +194,7 @@ func TestUploadWithoutItsBase(t *testing.T) {
 	n1.Start(up, nil)
 	lost, err := l.awaitRestore(n1, time.Minute)
 	if err != nil || lost == nil || !strings.Contains(lost.Lost, "0/batch/pages-1.img: the previous checkpoint cannot be used as base") {
-		t.Fatalf("%+v, %v", lost, err)
+		t.Fatalf("awaitRestore without the base = %+v, %v; want a lost upload", lost, err)
 	}
 	if got := l.storedNumbers(); len(got) != 0 {
 		t.Errorf("checkpoints in the store: %v", got)
@@ -230,7 +230,7 @@ func TestCarryStreams(t *testing.T) {
 	} {
 		err = tt.err
 		if got := on.CarryStreams(t.Context(), "3/devices/", []string{"blocks-1-0"}); !errors.Is(got, err) || errors.Is(got, ErrBaseUnusable) != tt.base {
-			t.Errorf("%v: %v", tt.err, got)
+			t.Errorf("CarryStreams after %v: %v", tt.err, got)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())

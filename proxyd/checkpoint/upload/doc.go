@@ -6,7 +6,7 @@
 // nodes. Read in this order:
 //
 //	record.go        the record of an upload, and the protocol as a drawing
-//	upload.go        Uploads: what a node's conductor calls, and what uploads need of the conductor
+//	upload.go        Uploads: functions for a node's conductor, and the interface that it gives to uploads
 //	run.go           the leader's side: an upload, repeated until the checkpoint is in the store or lost
 //	share.go         every node's side: its share is copied into the store
 //	wait.go          the side of a restore: when an upload counts as lost

@@ -247,7 +247,7 @@ func (l *lab) awaitRestore(c *node, patience time.Duration) (*Record, error) {
 	return c.AwaitStoredOrLost(l.t.Context(), 7, "then", patience, func(*Record, *Watch) {})
 }
 
-// waitUntilEmpty waits until a node's stage has nothing left.
+// waitUntilEmpty waits until a node's stage is empty.
 func (l *lab) waitUntilEmpty(c *node) {
 	l.t.Helper()
 	for range 200 {

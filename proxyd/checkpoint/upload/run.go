@@ -222,11 +222,10 @@ func (u *Uploads) finishUpload(ctx context.Context, up *Record) error {
 	return u.Conductor.DeleteExpired(ctx, up.Job)
 }
 
-// markUploadLost notes that a checkpoint will never be in the store. The record stays, so that
-// the number is not used again and a restore can name the lost checkpoint. Of several nodes that
-// find out, the first one gives the reason: after that, the leader drops all shares, and a node
-// that finds one of those missing knows nothing of the cause. An upload without a record is not
-// lost: it is in the store, or a newer one has taken its place.
+// markUploadLost notes that a checkpoint will never be in the store. The record stays, so that the number is not used
+// again and a restore can name the lost checkpoint. Of several nodes that report the loss, the first one gives the
+// reason: after that, the leader drops all shares, and a node that then misses its share cannot know the cause. An
+// upload without a record is not lost: it is in the store, or a newer one has taken its place.
 func (u *Uploads) markUploadLost(ctx context.Context, up *Record, why string) error {
 	var first, left bool
 	err := u.folder.changeRecord(up, func(now *Record) bool {

@@ -28,8 +28,7 @@ type ShareWriter interface {
 	// Commit ends the leader's share and the checkpoint, with the parts that Finish returned on
 	// other nodes.
 	Commit(ctx context.Context, meta []byte, parts []store.Part) error
-	// Abort drops a share that has not ended otherwise; else it does nothing. It may be called
-	// during writes, which then fail.
+	// Abort drops a share that was neither ended nor aborted before. It may be called during writes, which then fail.
 	Abort(ctx context.Context) error
 }
 

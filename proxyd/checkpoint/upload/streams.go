@@ -33,7 +33,7 @@ func (s BaseSink) Keep(ctx context.Context, name string) error {
 	return s.Base.CarryStreams(ctx, s.Prefix, []string{name})
 }
 
-// StreamSource reads what a StreamSink has written of a capsule.
+// StreamSource reads the streams that a StreamSink has written of a capsule.
 type StreamSource struct {
 	Reader  *store.Reader
 	Capsule *records.CapsuleMeta

@@ -13,8 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// Conductor is what uploads need of this node's conductor: calls to other nodes (this node included), what people
-// are told, and what the conductor knows of jobs.
+// Conductor is the part of this node's conductor that uploads need: calls to other nodes (this node included), reports
+// to people, and facts about jobs.
 type Conductor interface {
 	// UploadShare has a node copy its share into the store.
 	UploadShare(ctx context.Context, node string, id store.ID, ticket store.Ticket) (ShareReply, error)

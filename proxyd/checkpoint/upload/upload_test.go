@@ -41,8 +41,8 @@ func TestUpload(t *testing.T) {
 	}
 }
 
-// TestUploadKilled: daemons that die at any change that the leader makes to the store, and
-// come back, lose nothing.
+// TestUploadKilled: daemons that die at any change that the leader makes to the store, and come back, lose no part of a
+// checkpoint.
 func TestUploadKilled(t *testing.T) {
 	for at := 1; ; at++ {
 		l := newLab(t)
@@ -74,7 +74,7 @@ func TestUploadKilled(t *testing.T) {
 	}
 }
 
-// TestUploadAbandoned: nothing of a job arrives after its checkpoints were deleted.
+// TestUploadAbandoned: no part of a job's checkpoint comes to the store after its checkpoints were deleted.
 func TestUploadAbandoned(t *testing.T) {
 	l := newLab(t)
 	n1, _, n3 := l.bootNode("n1", t.TempDir()+"/s", nil), l.bootNode("n2", t.TempDir()+"/s", nil), l.bootNode("n3", t.TempDir()+"/s", nil)

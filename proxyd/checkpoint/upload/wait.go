@@ -109,10 +109,9 @@ type Watch struct {
 	lastError        string               // of the last try, or ""
 }
 
-// lossReason returns why the upload counts as lost, or "". A missing share is lost at once. A
-// node that does not answer has patience, because a killed daemon and a booting node come back.
-// While all nodes have their shares, nothing is lost, even if the store is full or unreachable
-// for long.
+// lossReason returns why the upload counts as lost, or "". A missing share is lost at once. A node that does not answer
+// has patience, because a killed daemon and a booting node come back. While all nodes have their shares, the checkpoint
+// is not lost, even if the store is full or unreachable for long.
 func (w *Watch) lossReason(now time.Time, sights []nodeStatus) string {
 	away := map[string]time.Time{}
 	w.Done, w.Total, w.lastError = 0, 0, ""
@@ -142,7 +141,7 @@ func (w *Watch) lossReason(now time.Time, sights []nodeStatus) string {
 	return ""
 }
 
-// Describe says, for the job's comment, what a restore waits for.
+// Describe names, for the job's comment, the checkpoint that a restore waits for.
 func (w *Watch) Describe(up *Record) string {
 	text := fmt.Sprintf("waits for checkpoint %d, which is on its way to the store from %s", up.Number, strings.Join(up.Nodes, ","))
 	if w.Total > 0 {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestUploadShareGone: what a node has lost is noticed at once, said in the record, and
+// TestUploadShareGone: the loss of a node's share is noticed at once and written to the record, and the checkpoint
 // never comes to the store.
 func TestUploadShareGone(t *testing.T) {
 	for _, node := range []string{"n1", "n2"} {
@@ -21,7 +21,7 @@ func TestUploadShareGone(t *testing.T) {
 			old := l.stageCheckpoint(1, false)
 			n1.Start(old, nil)
 			if lost, err := l.awaitRestore(n3, time.Minute); lost != nil || err != nil {
-				t.Fatal(lost, err)
+				t.Fatalf("awaitRestore of a whole upload = %v, %v; want no loss", lost, err)
 			}
 			noError(t, n1.Wait(t.Context(), 7, func() {}))
 			l.stageCheckpoint(2, true)
@@ -132,7 +132,7 @@ func TestUploadFenced(t *testing.T) {
 	}
 }
 
-// TestUploadWatch is a transcript of what a restore sees, and when the restore gives up.
+// TestUploadWatch is a transcript of the node states that a restore sees, and of the moment when it gives up.
 func TestUploadWatch(t *testing.T) {
 	has := func(done int64, why string) ShareStatus {
 		return ShareStatus{Has: true, Done: done, Total: 100, LastError: why}
