@@ -129,11 +129,11 @@ func (a *attempt) useFallback(err error) bool {
 	return full || base
 }
 
-// maySucceedSoon tells whether the same attempt may succeed soon. The tasks of a step that is being
-// started are complete within a moment. A device server that is busy was just restored, and works
-// soon. A restarting daemon answers again within the time that Slurm leaves to a job that is being
-// ended, and so does slurmctld, which knows the addresses of nodes. A node that had lost its power, and is back, resets the
-// connection that was open to its daemon: the first call over it fails, and the next one has another.
+// maySucceedSoon tells whether the same attempt may succeed soon. The tasks of a step that is being started are
+// complete within a moment. A device server that is busy was just restored, and works soon. A restarting daemon answers
+// again within the time that Slurm leaves to a job that is being ended, and so does slurmctld, which knows the
+// addresses of nodes. A node that is back after a loss of power resets the old connection to its daemon: the first call
+// fails, and the next call opens a new connection.
 func (a *attempt) maySucceedSoon(err error) bool {
 	switch {
 	case errors.Is(err, errScriptEnded):

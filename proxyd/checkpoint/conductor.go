@@ -148,7 +148,7 @@ func New(cfg Config, deps Deps) (*Conductor, error) {
 	return c, nil
 }
 
-// wireParts gives the parts of the conductor their conductor.
+// wireParts makes the parts of the conductor refer to it.
 func (c *Conductor) wireParts() *Conductor {
 	c.restarts.c, c.leases.c = c, c
 	return c
@@ -176,7 +176,7 @@ func (c *Conductor) startBackground(f func(context.Context)) {
 	c.background.Go(func() { f(c.daemonCtx) })
 }
 
-// sharedLook is how often a shared folder that is away is looked at.
+// sharedLook is the time between two looks at a shared folder that is away.
 const sharedLook = time.Second
 
 // waitForShared returns when the shared folder is there: without the folder, a job that has a record looks like a job
@@ -363,7 +363,7 @@ func (f nodeFolders) sharedDeviceDir(job uint32, run, first int) string {
 // sharedDeviceIndex is the lowest capsule of a folder that sharedDeviceDir has named.
 func sharedDeviceIndex(dir string) int {
 	name := filepath.Base(dir)
-	index, _ := strconv.Atoi(name[strings.LastIndexByte(name, '.')+1:]) // 0 for a name of another kind, which there is not
+	index, _ := strconv.Atoi(name[strings.LastIndexByte(name, '.')+1:]) // an error, for a name of another form, does not happen
 	return index
 }
 

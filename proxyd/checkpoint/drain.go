@@ -36,8 +36,8 @@ func (a *attempt) drain(ctx context.Context) error {
 }
 
 // drainInput waits, after the batch script and its sing-sruns have been frozen, until the standard input that these
-// have passed on has reached the tasks' pipes, which are captured, or the queues of
-// their wardens, which are saved. Input goes from srun to slurmstepd, so the order is the other one.
+// have passed on has reached the tasks' pipes, which are captured, or the queues of their wardens, which are saved.
+// Input goes from srun to slurmstepd, so the sruns come first here.
 func (a *attempt) drainInput(ctx context.Context) error {
 	if err := a.drainSruns(ctx); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (p *participant) drainHere(ctx context.Context, id store.ID, b calls.DrainA
 		if err != nil {
 			return calls.Empty{}, err
 		}
-		if !isBatchFrozen(programs) { // a frozen batch script has been asked before, and cannot answer
+		if !isBatchFrozen(programs) { // frozen sing-sruns were asked before, and cannot answer
 			if err := lc.sruns.TakeAllOutput(ctx); err != nil {
 				j.log.Info("output waits for its reader", "capsule", lc.index, "error", err)
 			}
@@ -118,7 +118,7 @@ func waitForStepd(ctx context.Context, p capsule.Program, stepd int) error {
 }
 
 // Standard input of a task that is on its way at a checkpoint comes into the queue of the task's warden, which is saved
-// beside the image, and put into the queue of the new warden before that goes on:
+// beside the image, and put into the queue of the new warden before the new warden goes on:
 //
 //	pipe of the program, in the image ─► queue ─► input from the srun of the new run
 
@@ -139,7 +139,7 @@ func inputOf(lc *localCapsule, p capsule.Program, attempt uint32) programInput {
 	return programInput{lc, p, lc.note.wardenOf(p.Name), attempt}
 }
 
-// memoryPayer has the memory of the program's input counted: the cgroup of the warden.
+// memoryPayer returns the payer for the memory of the program's input: the job's user, in the cgroup of the warden.
 func (in programInput) memoryPayer() processes.Payer {
 	rec := in.lc.j.run.Snapshot().Record
 	return processes.Payer{UID: rec.UID, GID: rec.GID, Cgroup: processes.OwnCgroup(in.lc.j.c.Cgroups, in.warden)}
@@ -211,7 +211,7 @@ func (in programInput) paceWarden(ctx context.Context) error {
 	return err
 }
 
-// saveInput writes the queue that was kept of a frozen program's warden, and notes in m how many bytes that has.
+// saveInput writes the queue that was kept of a frozen program's warden, and notes its size in m.
 func (in programInput) saveInput(w upload.ShareWriter, prefix string, m *records.ProgramMeta) error {
 	queue, err := in.lc.inputs.Copy(in.attempt, in.program.Name)
 	if err != nil || queue == nil {

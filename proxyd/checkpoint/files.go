@@ -79,15 +79,14 @@ func capsuleProcesses(ctx context.Context, c *capsule.Capsule) (pids []int) {
 	return pids
 }
 
-// fileUser returns the user: with that user's rights the job's files are read and written. Supplementary
-// groups may be needed for access.
+// fileUser returns the user for reading and writing the job's files. Supplementary groups may be needed for access.
 func (lc *localCapsule) fileUser(groups []uint32) files.User {
 	rec := lc.j.run.Snapshot().Record
 	return files.User{PID: lc.capsule.PID(), UID: rec.UID, GID: rec.GID, Groups: groups}
 }
 
-// recordFiles records the state of the job's files, in streams that it takes over from a base where that has the same content.
-// The job's programs are frozen.
+// recordFiles records the state of the job's files, and takes over streams of the base that have the same content. The
+// job's programs are frozen.
 func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Program, on *upload.Base, s upload.StreamSink) (*files.State, error) {
 	j := lc.j
 	var pids []int
@@ -358,7 +357,7 @@ func (lc *localCapsule) linkRemoved(programs []capsule.Program) ([]string, error
 	return links, err
 }
 
-// unlinkRemoved takes these names away. A second call is harmless.
+// unlinkRemoved removes the names that linkRemoved has made. A second call is harmless.
 func (lc *localCapsule) unlinkRemoved() error {
 	j := lc.j
 	j.mu.Lock()

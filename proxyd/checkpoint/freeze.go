@@ -156,7 +156,7 @@ func (p *participant) freezePrograms(ctx context.Context, id store.ID, which fun
 	return nil
 }
 
-// keepObserved needs job.mu.
+// keepObserved keeps the state of a program from before the freeze. Caller holds job.mu.
 func (lc *localCapsule) keepObserved(program string, o syscalls.Observed) {
 	if lc.observed == nil {
 		lc.observed = map[string]syscalls.Observed{}

@@ -17,12 +17,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// errGivenUp prevents a checkpoint of a run after this node has ended its programs because the run
-// could not be restored. That checkpoint would lack them and be the newest.
+// errGivenUp prevents a checkpoint of a run after this node has ended its programs because the run could not be
+// restored. Such a checkpoint would lack these programs, and would be the newest.
 var errGivenUp = errors.New("this run could not be restored")
 
-// failedRun ends the present run of a job if the run cannot go on: it could not be restored, or has lost a part. The job
-// runs again, is held, or begins anew. The type has no state: that the run is given up is a state of the run.
+// failedRun ends the present run of a job if the run cannot go on: it could not be restored, or has lost a part. The
+// job runs again, is held, or begins anew. The type has no state: GivenUp is a state of the run.
 type failedRun struct{ j *job }
 
 // giveUpRun ends a run that cannot be restored. If the reason is transient the job is requeued and

@@ -60,7 +60,7 @@ type job struct {
 	captureCost   time.Duration        // that the newest checkpoint took; 0: not known
 	capturedAt    time.Time            // when the newest checkpoint of this run began
 	lastObstacles []processes.Obstacle // of the last attempt, or of the last look
-	lookedAt      bool                 // in this run, for obstacles
+	lookedAt      bool                 // this run was searched for obstacles
 
 	awaitsProtection bool // a task has asked for its place, and Slurm was not asked about the run yet
 }
@@ -69,7 +69,7 @@ func newJob(c *Conductor, id uint32) *job {
 	return (&job{c: c, id: id, capsules: map[int]*localCapsule{}, log: c.Log.With("job", id)}).wireParts()
 }
 
-// wireParts gives the parts of the job their job.
+// wireParts makes the parts of the job refer to it.
 func (j *job) wireParts() *job {
 	j.continuation.j, j.part.j, j.restore.j, j.failed.j, j.ending.j = j, j, j, j, j
 	j.report.Init(j.id, reportedJob{j})

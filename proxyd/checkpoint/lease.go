@@ -36,7 +36,7 @@ const leasePatience = 45 * time.Second
 // cancelPatience is how long the end of a run waits for slurmctld to cancel a lease.
 const cancelPatience = 5 * time.Second
 
-// gpuLeases begins and ends leases on this node. The type has no state: it is in the notes of capsules.
+// gpuLeases begins and ends leases on this node. The type has no state: the leases are in the notes of capsules.
 type gpuLeases struct{ c *Conductor }
 
 // beginLease begins a lease, at the start of its batch script, which then runs as in any job.
@@ -69,8 +69,8 @@ func (l gpuLeases) beginLease(ctx context.Context, t nodesocket.Join) (nodesocke
 	return plain, nil
 }
 
-// borrowerFor returns a user's job that can be lent GPUs on this node. Of other users' jobs it does not even say whether
-// they are there.
+// borrowerFor returns a user's job that can be lent GPUs on this node. The error for a job of another user does not
+// tell whether the job is there.
 func (l gpuLeases) borrowerFor(id, uid uint32) (*job, error) {
 	j := l.c.jobs.findJob(id)
 	if j == nil {
@@ -117,8 +117,8 @@ func (l gpuLeases) lentGPUs(ctx context.Context, t nodesocket.Join) ([]int, erro
 	return all[0], nil
 }
 
-// borrower is the capsules of a job on this node that share a device server, in order: one, as a rule. They have their
-// leases together, in the note of the first of them.
+// borrower is the capsules of a job on this node that share a device server, in order: one, as a rule. Their leases are
+// in the note of the first capsule.
 type borrower []*localCapsule
 
 // localBorrowers returns the job's capsules with devices on this node, by device server.
@@ -258,9 +258,8 @@ func (b borrower) addLease(ctx context.Context, lease gpus.Lease) error {
 	return b.placeDevices(ctx)
 }
 
-// placeDevices puts the capsules' devices on the GPUs that they have: their own, and those of leases that are not over. Of a
-// capsule's devices, those share a GPU that are alike.
-// Caller holds placing.
+// placeDevices puts the capsules' devices on the GPUs that they have: their own, and those of leases that are not over.
+// If devices of a capsule share a GPU, they are devices that are alike. Caller holds placing.
 func (b borrower) placeDevices(ctx context.Context) error {
 	places, has := b.devices().Places(b.leases())
 	began := time.Now()
@@ -374,8 +373,8 @@ func (l gpuLeases) cancelFor(ctx context.Context, j *job) {
 	}
 }
 
-// endAbandoned ends the leases of jobs that are over without an epilog that has told this daemon, and leases with GPUs
-// that could not be left in time.
+// endAbandoned ends leases that are over although no epilog has told this daemon, and leases with GPUs that the
+// borrower could not leave in time.
 func (l gpuLeases) endAbandoned(ctx context.Context) {
 	for _, j := range l.c.jobs.allJobs() {
 		for _, o := range j.leasesHere() {

@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// ErrNotLent is why a job cannot have another number of GPUs by leases. The reason is wrapped, too.
+// ErrNotLent is the error if a job cannot have another number of GPUs by leases. The reason is wrapped, too.
 var ErrNotLent = errors.New("it cannot have so many GPUs in place")
 
 // lendPatience is how long leases may take to start, or to end.

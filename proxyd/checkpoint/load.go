@@ -16,7 +16,7 @@ import (
 // Load describes this node's work for jobs.
 type Load struct {
 	Capsules int
-	Led      []LedJob // running jobs that this node leads, and has looked at
+	Led      []LedJob // running jobs that this node leads, and has searched for obstacles
 }
 
 // LedJob is a running job, as the node that leads it has looked at it last.
@@ -47,7 +47,7 @@ func DescribeLoad(c *Conductor) Load {
 	return l
 }
 
-// sharedServer returns the name of a device server that serves several capsules; "" for another one.
+// sharedServer returns the name of a device server that serves several capsules; "" for a server of one capsule.
 func sharedServer(s *life.Server) string {
 	if dir := s.Shared(); dir != "" {
 		return filepath.Base(dir)
@@ -72,7 +72,7 @@ func (c *Conductor) DeviceCounts(ctx context.Context) map[string][]server.Sharin
 				continue
 			}
 			name := capsuleName(j.id, lc.index)
-			if shared := sharedServer(lc.devices); shared != "" { // each of the capsules that it serves says the same
+			if shared := sharedServer(lc.devices); shared != "" { // its capsules share the counts: ask once
 				if name = shared; asked[name] {
 					continue
 				}

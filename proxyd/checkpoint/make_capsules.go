@@ -251,7 +251,7 @@ func (lc *localCapsule) restoreContents(ctx context.Context, point *runs.ResumeP
 // checkCompatible returns an error if this node cannot run the programs of a capsule.
 func (c *Conductor) checkCompatible(m *records.CapsuleMeta) error {
 	was := m.Fingerprint
-	if id, has := was.Files[c.RealScontrol]; has { // a program ran scontrol, which is there in capsules alone
+	if id, has := was.Files[c.RealScontrol]; has { // a program ran scontrol, which has this path in capsules only
 		was.Files = maps.Clone(was.Files)
 		delete(was.Files, c.RealScontrol)
 		was.Files[c.Scontrol] = id
@@ -296,8 +296,8 @@ func unpackFolder(ctx context.Context, p *runs.ResumePoint, m *records.CapsuleMe
 	return files.Unpack(ctx, r, dir)
 }
 
-// connectCapsules makes the job's capsules on other nodes reachable from this node. It waits for
-// a controller that is restarting, or a node with a network that is.
+// connectCapsules makes the job's capsules on other nodes reachable from this node. It waits for a slurmctld, or the
+// network of a node, that is restarting.
 func (j *job) connectCapsules(ctx context.Context, rec *records.Record, where records.Placement) error {
 	return retryWhile(ctx, restoreCallTimeout, clusterMayRecover, func() error { return j.setPeers(ctx, rec, where) })
 }

@@ -41,7 +41,7 @@ const (
 // outsideStream is the stream of a capsule with its connections through the relay.
 const outsideStream = "outside.json"
 
-// errNoRelay refuses a job.
+// errNoRelay refuses a job that needs a relay.
 var errNoRelay = errors.New("--singularity-outside=relay and --singularity-listen: the site has no relay (relay in proxyd.yaml): submit the job with reset, the default, or with refuse")
 
 // The advice to users about connections to outside.
@@ -251,7 +251,7 @@ func (lc outsidePart) serveForwarder(ctx context.Context) {
 	lc.outside.Serve(ctx, j.c.Relay, lc.describeForRelay(), j.log)
 }
 
-// pauseClients has no more clients from outside reach programs that are about to be frozen. releaseForwarder undoes that.
+// pauseClients keeps new clients outside from programs that are about to be frozen. releaseForwarder undoes that.
 func (lc outsidePart) pauseClients(ctx context.Context) error {
 	if lc.outside == nil || lc.outside.HasDied() {
 		return nil

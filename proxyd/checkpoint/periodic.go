@@ -22,8 +22,8 @@ import (
 // and from how often its nodes fail.
 const IntervalAuto time.Duration = -1
 
-// Bounds of an automatic interval. A job that ends within shortestAutoInterval is never captured
-// for it. maxCheckpointShare is the share of its time that a job stands still for it, at most.
+// Bounds of an automatic interval. A job that ends within shortestAutoInterval has no periodic checkpoint.
+// maxCheckpointShare is the largest share of its time for which a job stands still for periodic checkpoints.
 const (
 	shortestAutoInterval = 10 * time.Minute
 	longestAutoInterval  = 4 * time.Hour
@@ -58,7 +58,7 @@ func (p *periodic) nextInterval(cost time.Duration) time.Duration {
 	if p.every != IntervalAuto {
 		return p.every
 	}
-	// After each failure the next attempt comes later, because the same obstacle is probably still there.
+	// After each checkpoint that has failed, the next comes later.
 	d := autoInterval(cost, p.nodeMTBF, p.nodes) << min(p.failures, 3)
 	d = min(d, max(longestAutoInterval, autoInterval(cost, p.nodeMTBF, p.nodes)))
 	return d + time.Duration(rand.Float64()*autoJitter*float64(d)) //nolint:gosec // no secret

@@ -169,13 +169,14 @@ func (f runFence) noteBegunRun() {
 		rec.RunsBegun = begun
 		return changed
 	})
-	if err != nil { // the run goes on: only an earlier run that still lives is not kept from checkpoints
+	if err != nil { // the run goes on, but an earlier run that still lives can make checkpoints
 		j.log.Error("cannot note in the record that the run has begun", "error", err)
 	}
 }
 
-// checkNewestRun returns errOldRun if a newer run of the job has begun. This one lives on then because slurmd has died on its node,
-// or is cut off from slurmctld. Where Slurm says that this is the newest run, slurmctld has forgotten a later one.
+// checkNewestRun returns errOldRun if a newer run of the job has begun. This run then still lives because slurmd has
+// died on its node, or is cut off from slurmctld. If Slurm says that this run is the newest, slurmctld has forgotten
+// the later run, and the result is nil.
 func (f runFence) checkNewestRun(ctx context.Context) error {
 	j := f.j
 	run := j.run.Snapshot().Number

@@ -250,8 +250,8 @@ func (p *participant) tellOtherNodes(ctx context.Context, id store.ID, left bool
 	}
 }
 
-// wasReleased tells whether the job's processes here were captured for good. For a job that Slurm
-// still runs the answer is no, without a look into the store, which may be unreachable for long.
+// wasReleased tells whether the checkpoint is committed and releases the job: then the processes here must not run on.
+// For a job that Slurm still runs the answer is no, without a look into the store, which may be unreachable for long.
 func (p *participant) wasReleased(ctx context.Context, id store.ID, release bool) (bool, error) {
 	j := p.j
 	if !release {

@@ -114,8 +114,9 @@ func retryWhileFilesFail(ctx context.Context, within time.Duration, do func() er
 	}, do)
 }
 
-// runsWithoutNote tells whether the capsule runs to which a file of the folder of notes belongs that cannot be read. Such a capsule
-// is not taken over, and not ended either: its programs run on. The note that is returned has the capsule's name only.
+// runsWithoutNote tells, for a file in the folder of notes that cannot be read, whether its capsule runs. Such a
+// capsule is not taken over, and not ended either: its programs run on. The note that is returned has the capsule's
+// name only.
 func (r restart) runsWithoutNote(ctx context.Context, file string) (n capsuleNote, runs bool) {
 	if _, err := fmt.Sscanf(file, "%d.%d.json", &n.Job, &n.Index); err != nil || file != filepath.Base(r.c.folders().notePath(n.Job, n.Index)) {
 		return n, false

@@ -48,7 +48,7 @@ const (
 //	                                               each task waits, and is restored (restore.go)
 //	                                         ◄───  nodeRestored: all programs here are restored
 //	ask for programs to restore          ───────►
-//	all are restored: connect the devices    ───────►  (reconnect_devices.go)
+//	all restored: connect the devices    ───────►  (reconnect_devices.go)
 //	unlock the network                   ───────►  the job runs on
 //	note that the run is restored
 //

@@ -236,7 +236,7 @@ func describeFailure(lines *records.Timeline, job uint32) string {
 	return "; " + why
 }
 
-// errCheckpointsLost is why a job is held if its checkpoints are gone.
+// errCheckpointsLost is the reason for which a job is held if its checkpoints are gone.
 var errCheckpointsLost = errors.New("the shared folder has no checkpoint of this job any more (is the right file system mounted? " +
 	"were they deleted?); released, the job begins anew")
 
@@ -293,8 +293,8 @@ func (c *Conductor) holdIfCheckpointsLost(ctx context.Context, s *slurm.Job) err
 	return errors.Join(lost, said, c.Slurm.RequeueHold(ctx, s.String()))
 }
 
-// runOfTask returns the number of the run to which a task belongs. Slurm counts a requeue before it ends the run: until all is
-// ended the tasks of a step that has just begun are of the run before.
+// runOfTask returns the number of the run to which a task belongs. Slurm counts a requeue before it ends the run: until
+// the end of that run, the tasks of a step that has just begun belong to it.
 func runOfTask(s *slurm.Job, t nodesocket.Join) int {
 	if t.Key != "" && !s.Runs() {
 		return min(t.Restarts, s.Restarts)

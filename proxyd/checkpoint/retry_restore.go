@@ -62,8 +62,8 @@ var transientErrors = []error{
 	syscall.EAGAIN, syscall.ENOMEM, syscall.ENFILE,
 }
 
-// killedText is how os/exec says that a program was killed. A restore is killed with the processes of its step, which Slurm
-// ends if the step has lost a node, or where there is no memory.
+// killedText is the text by which os/exec reports a killed program. A restore is killed with the processes of its step,
+// which Slurm ends if the step has lost a node, or where there is no memory.
 const killedText = "signal: killed"
 
 // clusterMayRecover tells whether the failed step may succeed soon: slurmctld, or a node's daemon or network, was away.

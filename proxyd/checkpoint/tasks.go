@@ -22,8 +22,8 @@ import (
 // errCapsuleLost prevents a checkpoint after a node has lost its capsules of the run.
 var errCapsuleLost = errors.New("its capsule of this run is gone")
 
-// errKilledMeanwhile prevents a checkpoint that has a task as ended which Slurm, out of patience, has killed: the restored job
-// would fail for that.
+// errKilledMeanwhile prevents a checkpoint in which a task counts as ended that Slurm has killed, because Slurm waits
+// no longer: the restored job would fail for that.
 var errKilledMeanwhile = errors.New("was killed while the checkpoint was made")
 
 // noteEndedBefore notes, at the beginning of an attempt, which programs have ended.

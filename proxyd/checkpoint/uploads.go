@@ -132,7 +132,7 @@ func (p *participant) openBase(ctx context.Context, w upload.ShareWriter, id sto
 // earlierFiles returns the state of files from which a dump of the capsule begins: that of the base, of which streams
 // can be taken over, or that of the checkpoint from which the run resumed. It is nil if there is neither. The state can
 // be large, so it is read for each dump and not kept in memory. A checkpoint that cannot be read counts as none: the
-// dump then has to read and write all files again.
+// dump then reads and writes more files.
 func (lc *localCapsule) earlierFiles(ctx context.Context, on *upload.Base) (state *files.State, inBase bool) {
 	j := lc.j
 	state, err := j.c.filesInBase(ctx, on, lc.index)

@@ -127,8 +127,8 @@ func isTolerable(err error) bool {
 	return errors.Is(err, errAnotherFile) || slices.ContainsFunc(tolerable, func(e syscall.Errno) bool { return errors.Is(err, e) })
 }
 
-// noteOrFail notes why a path is not as at the cut, if that can be tolerated. Else PutBack fails when all other paths were
-// looked at.
+// noteOrFail notes why a path is not as at the cut, if that can be tolerated. Otherwise PutBack fails, after it has
+// tried all other paths.
 func (b *backer) noteOrFail(p, what string, err error) {
 	switch {
 	case isTolerable(err):
@@ -158,7 +158,7 @@ func (b *backer) setAttributes(p string, f *File) {
 		return
 	}
 	if now.Gid != f.GID {
-		_ = unix.Lchown(p, -1, int(f.GID)) // he may have left the group
+		_ = unix.Lchown(p, -1, int(f.GID)) // the user may have left the group
 	}
 	if f.Type != Symlink {
 		if now, err = statLink(p); err == nil && now.Mode&0o7777 != f.Mode {

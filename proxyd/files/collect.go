@@ -205,7 +205,7 @@ func (c *collector) recordExtents(file *os.File, from int64, f *File, known map[
 			return nil // a hole to the end
 		}
 		if err != nil {
-			data = from // a file system that does not tell
+			data = from // a file system that does not report holes
 		}
 		// A segment begins at a multiple of its size, not of an extent, so that the same content has the same segments again.
 		from = data / maxSegment * maxSegment
@@ -226,7 +226,7 @@ func (c *collector) recordExtents(file *os.File, from int64, f *File, known map[
 	return nil
 }
 
-// takeSegment takes a segment into f, and sends a new segment. Zeros need no place.
+// takeSegment takes a segment into f, and sends a new segment. A segment of zeros is left out.
 func (c *collector) takeSegment(b []byte, at int64, f *File, known map[int64]Segment) error {
 	for len(b) > 0 && b[len(b)-1] == 0 {
 		b = b[:len(b)-1]

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipeError is an error that no file is to blame for.
+// pipeError is an error of the pipe to the daemon, not of a file.
 type pipeError struct{ error }
 
 func hashOf(b []byte) Hash { return blake3.Sum256(b) }
@@ -55,7 +55,7 @@ func openAnyway(p string, flags int, want *File) (int, error) {
 	return fd, errors.Join(err, unix.Chmod(p, want.Mode))
 }
 
-// openForReading leaves no trace: the time of the last access stays, where that can be.
+// openForReading opens a file for reading. The time of the last access stays, if the kernel allows O_NOATIME.
 func openForReading(p string, f *File) (*os.File, error) {
 	file, err := openFile(p, unix.O_RDONLY|unix.O_NOATIME, f)
 	if errors.Is(err, unix.EPERM) {

@@ -52,7 +52,7 @@ func bypassesShim(r io.ReaderAt) bool {
 	case interpreter != "":
 		return false
 	}
-	return !soname // the dynamic linker has a name and no interpreter; a static program neither
+	return !soname // the dynamic linker has a soname and no interpreter; a static program has neither
 }
 
 func readPart(r io.ReaderAt, p elf.Prog64) []byte {

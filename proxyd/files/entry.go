@@ -25,7 +25,7 @@ const (
 	Symlinked Kind = 's' // a symbolic link, made
 	Closed    Kind = 'f' // the kernel saw the file open for writing, or closed after that; ID is its identity
 	Mapped    Kind = 'M' // was there at a cut, mapped for writing and sharing: its content may change from then on, and its times stay
-	Unsure    Kind = '?' // something of the above was about to happen
+	Unsure    Kind = '?' // a change of a kind above was about to be made
 )
 
 // Entry is a change that the job made to a path.
@@ -41,7 +41,7 @@ type Entry struct {
 type Touched struct {
 	Entries []Entry // in the order of the changes
 	Lost    bool    // the list is not complete
-	Full    bool    // it is Lost because more was done than is read
+	Full    bool    // Lost, because there are more entries than are read
 	Until   Mark    // where the list ends
 }
 

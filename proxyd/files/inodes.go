@@ -22,7 +22,7 @@ const (
 	maxShown = 1024
 )
 
-// FileNumber is by which the kernel knows a file that exists.
+// FileNumber identifies a file to the kernel, as long as the file exists.
 type FileNumber struct{ Device, Inode uint64 }
 
 // ShownInode is a row of the table: programs are shown an inode that is not the file's.

@@ -33,13 +33,13 @@ const (
 	maxPending = 64
 )
 
-// minFreed is how much of the second file is given back at a time.
+// minFreed is the least space of the second file that is freed at a time.
 const minFreed = 1 << 20
 
 // CreateJournal makes an empty list in dir for the shims of a capsule's processes; the programs of uid can write to the
-// list. dir is made if missing, root's, and belongs bound into the capsule at a path that never changes in the job's
-// life: restored processes have the list mapped. The lists that were in dir are replaced; no process may be using the
-// old list.
+// list. dir is root's, and is made if missing. The caller binds dir into the capsule at a path that never changes in
+// the job's life: restored processes have the list mapped. The lists that were in dir are replaced; no process may be
+// using the old list.
 func CreateJournal(dir string, uid, gid uint32) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -66,8 +66,7 @@ func createFile(path string, isList bool, run string, uid, gid uint32) error {
 	}
 	defer f.Close()
 	if isList {
-		// With its blocks: a page that cannot be written for want of space would be a
-		// SIGBUS to the program.
+		// Blocks are allocated now: a program that wrote a page for which there is no space would get a SIGBUS.
 		if err := unix.Fallocate(int(f.Fd()), 0, 0, listSize); err != nil {
 			if _, err := f.Write(make([]byte, listSize)); err != nil {
 				return err
@@ -100,7 +99,7 @@ type Journal struct {
 	run            string
 	pos            int64           // in the list
 	morePos        int64           // in the second file
-	freed          int64           // of the second file: the space up to here is given back
+	freed          int64           // of the second file: the space up to here is freed
 	lost           uint64          // as the list counts
 	end            int64           // of the log
 	pending        map[int64]bool  // places in the list before pos that may still be completed
@@ -108,8 +107,8 @@ type Journal struct {
 	told           map[int64]bool  // pending places that the log has as Unsure
 	tail           []byte          // of the log, up to end: not known to be durable
 	written        int             // how much of the tail is in the file
-	losing         bool            // the log says since the last Cut that something is missing
-	ranWithoutShim bool            // a program bypassed the shim, some time
+	losing         bool            // the log says since the last Cut that an entry is missing
+	ranWithoutShim bool            // a program bypassed the shim, at some time
 	missed         bool            // a program could bypass the shim while no Watch ran
 	watcher        *watcher
 	real           func(path string) string // nil: paths are as they are seen
@@ -315,7 +314,7 @@ func (j *Journal) setWatcher(w *watcher) {
 	j.watcher = w
 }
 
-// markIncomplete says that something is not in the list.
+// markIncomplete notes in the log that changes are missing.
 func (j *Journal) markIncomplete() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 // maxTail bounds the tail. Of a log that cannot be written for that long, the rest is lost, and the log says so later.
 const maxTail = 2 * maxMore
 
-// writeDurably appends b to the log and makes the whole log durable. After an error the next call does it.
+// writeDurably appends b to the log and makes the whole log durable. After an error the next call does both.
 func (j *Journal) writeDurably(b []byte) error {
 	if err := j.writeUnsynced(b); err != nil || len(j.tail) == 0 {
 		return err
@@ -49,7 +49,7 @@ func (j *Journal) writeUnsynced(b []byte) error {
 	return nil
 }
 
-// keepRecords appends b to the log. If b cannot be written now, Sync and Cut do it, and return the error.
+// keepRecords appends b to the log. If b cannot be written now, the next Sync or Cut writes b, or returns the error.
 func (j *Journal) keepRecords(b []byte) {
 	_ = j.writeUnsynced(b)
 }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// markFiles has the kernel tell of files from now on, instead of programs.
+// markFiles has the kernel report closed files from now on, instead of executed programs.
 func (w *watcher) markFiles() error {
 	armed, err := w.armMarks()
 	if !armed {
@@ -24,7 +24,7 @@ func (w *watcher) markFiles() error {
 	return errors.Join(w.f.Close(), err)
 }
 
-// armMarks marks the mounts for files, unless they are marked so already.
+// armMarks marks the mounts for reports of files, unless they are marked so already.
 func (w *watcher) armMarks() (armed bool, err error) {
 	w.marking.Lock()
 	defer w.marking.Unlock()
@@ -36,7 +36,7 @@ func (w *watcher) armMarks() (armed bool, err error) {
 	return true, w.markMounts()
 }
 
-// markNewMounts has the kernel tell of files, also of those on mounts that are as new as this call.
+// markNewMounts has the kernel report closed files, also on mounts that are as new as this call.
 func (w *watcher) markNewMounts() error {
 	if err := w.markFiles(); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (w *watcher) markMount(at string, mask uint64) error {
 	defer unix.Close(fd)
 	path := fmt.Sprintf("/proc/self/fd/%d", fd)
 	if mask != unix.FAN_OPEN_EXEC {
-		// An error tells that there was no mark.
+		// An error means that there was no mark.
 		_ = unix.FanotifyMark(w.fd, unix.FAN_MARK_REMOVE|unix.FAN_MARK_MOUNT, unix.FAN_OPEN_EXEC, unix.AT_FDCWD, path)
 	}
 	if mask == 0 {

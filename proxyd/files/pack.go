@@ -103,7 +103,7 @@ func (p *packer) packFolder(fd int, prefix string) error {
 	if err != nil {
 		return err
 	}
-	sort.Strings(names) // the same folder is the same pack
+	sort.Strings(names) // the same folder gives the same pack
 	for _, name := range names {
 		if err := p.ctx.Err(); err != nil {
 			return err
@@ -122,7 +122,7 @@ type childError struct {
 	why  error
 }
 
-// Error is that of error. A path can be as long as Unpack takes it.
+// Error implements error. It cuts a long path, which can have maxPath bytes.
 func (e *childError) Error() string {
 	if len(e.path) > 300 {
 		return fmt.Sprintf("%s…: %v", e.path[:300], e.why)
@@ -130,7 +130,7 @@ func (e *childError) Error() string {
 	return fmt.Sprintf("%s: %v", e.path, e.why)
 }
 
-// Unwrap is for errors.Is.
+// Unwrap returns the reason, for errors.Is.
 func (e *childError) Unwrap() error { return e.why }
 
 // nameChild adds a path to an error, unless the error names one already.
@@ -215,7 +215,7 @@ func (p *packer) packFile(fd int, e packed) error {
 		if err == nil {
 			hole, err = unix.Seek(int(file.Fd()), data, unix.SEEK_HOLE)
 		} else {
-			data, err = at, nil // a file system that does not tell
+			data, err = at, nil // a file system that does not report holes
 		}
 		if err != nil {
 			return err
@@ -255,7 +255,7 @@ func (p *packer) writeHeader(e packed, file *os.File) error {
 	return nil
 }
 
-// onlyWriter keeps io.Copy to its buffer.
+// onlyWriter hides ReadFrom of a writer, so that io.CopyBuffer uses its buffer.
 type onlyWriter struct{ io.Writer }
 
 // entryOf describes the file of the O_PATH descriptor fd.
@@ -283,7 +283,7 @@ func readXattrs(fd int) map[Name][]byte {
 	list := make([]byte, 64<<10)
 	n, err := unix.Listxattr(path, list)
 	if err != nil {
-		return nil // a file system without
+		return nil // a file system without attributes
 	}
 	var all map[Name][]byte
 	for _, name := range bytes.Split(list[:n], []byte{0}) {

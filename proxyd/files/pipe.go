@@ -40,8 +40,7 @@ const (
 	maxMessage = 1 << 30 // of a State of an older release
 )
 
-// pipe is an end of both pipes. A pipe is not safe for concurrent use, but for a single reader
-// and a single writer.
+// pipe is an end of both pipes. A pipe may have a reader and a writer at the same time, and no other concurrent use.
 type pipe struct {
 	r    *bufio.Reader
 	w    *bufio.Writer
@@ -52,7 +51,7 @@ func newPipe(r io.Reader, w io.Writer) *pipe {
 	return &pipe{r: bufio.NewReaderSize(r, 256<<10), w: bufio.NewWriterSize(w, 256<<10), most: maxMessage}
 }
 
-// sendFrame sends a message; the message may stay in the buffer until flush or the next receive.
+// sendFrame sends a message; the message may stay in the buffer until flushFrames or the next receiveFrame.
 func (p *pipe) sendFrame(kind byte, b []byte) error {
 	for {
 		part := b[:min(len(b), maxFrame)]

@@ -18,11 +18,11 @@ type backer struct {
 	*worker
 	report  Report
 	removed map[string]bool
-	done    map[string]bool      // paths that are ours to finish: mode, owner, times
-	origin  map[[2]uint64]string // where the job's files were when we came
-	strays  map[[2]uint64]string // and where they are after undo
+	done    map[string]bool      // true: finishAll sets mode, group and times of the path
+	origin  map[[2]uint64]string // paths of the job's files before undoNames
+	strays  map[[2]uint64]string // and after undoNames
 	missing []missingPart
-	failed  error // the first reason that cannot be tolerated
+	failed  error // the first error that cannot be tolerated
 }
 
 // The modes of files and folders that a PutBack has made, until setAttributes: the next PutBack, after a crash, must
@@ -79,7 +79,7 @@ func (w *worker) putBack() error {
 			b.linkAgain(string(p), f, t.wasChanged(string(p)) || t.wasChanged(string(f.LinkTo)))
 		}
 	}
-	b.cleanUp(t) // cleanUp runs before any step that may fail: a second attempt could not tell which files undo had moved.
+	b.cleanUp(t) // cleanUp runs before any step that may fail: a second attempt could not tell which files undoNames had moved.
 	b.pruneFolders()
 	if b.failed != nil {
 		return b.failed
@@ -138,7 +138,7 @@ func (b *backer) restoreFirstNames(paths []Name) {
 // that setAttributes sets. touched: the job changed the path, or a folder above, after the cut.
 func (b *backer) restorePath(p string, f *File, touched bool) {
 	if f.Type == Missing || f.Type == Other {
-		return // cleanUp; sockets are made with the process that listens
+		return // Missing: see cleanUp. Other: a socket is made with the process that listens
 	}
 	b.moveBack(p, f)
 	st, err := statLink(p)
@@ -194,7 +194,7 @@ func (b *backer) restorePath(p string, f *File, touched bool) {
 	b.done[p] = true
 }
 
-// findInodes returns which of the job's files are where.
+// findInodes returns the paths of the job's files, by device and inode.
 func (b *backer) findInodes(t *tree) map[[2]uint64]string {
 	all := map[[2]uint64]string{}
 	for _, p := range t.touchedPaths() {

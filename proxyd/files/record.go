@@ -36,8 +36,8 @@ const (
 const (
 	anchorList        Kind = 'P'
 	anchorMore        Kind = 'Q'
-	anchorLost        Kind = 'L' // something could not be recorded
-	anchorWithoutShim Kind = 'B' // a program ran that goes past the shim
+	anchorLost        Kind = 'L' // a change could not be recorded
+	anchorWithoutShim Kind = 'B' // a program that bypasses the shim ran
 )
 
 // recordSize is the length of a record with paths of n1 and n2 bytes.

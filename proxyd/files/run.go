@@ -108,8 +108,8 @@ func joinMounts() error {
 	return syscall.Exec(strconv.Itoa(self), []string{helperName, Arg}, nil)
 }
 
-// becomeUser takes the user's rights for good. This was not done before the program began again,
-// because the user can trace a process that executes as the user.
+// becomeUser gives up root's rights for the user's. The program has executed itself before: the user can trace a
+// process that executes a program as the user.
 func (o order) becomeUser() error {
 	unix.Umask(0)
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {

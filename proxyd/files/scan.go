@@ -76,7 +76,7 @@ func (s *scan) addLink(link string, e Entry) {
 	}
 	path, err := os.Readlink(link)
 	if err != nil || strings.HasSuffix(path, " (deleted)") {
-		return // also where only this name of several was removed: the other names are as good as unknown
+		return // also if the file has other names: they are not known
 	}
 	e.Path, e.ID = path, fileIdentity(&st)
 	s.addEntry(e)

@@ -78,9 +78,9 @@ func (j *Journal) readList(b []byte, end int64, final bool) ([]byte, error) {
 		return b, err
 	}
 	buf = buf[:n]
-	at, next := 0, 0 // next: behind the last that is done
+	at, next := 0, 0 // next: behind the last completed record
 	zeros := -1      // where the last zeros end
-	var open []int   // places between that are not done
+	var open []int   // places of records before next that are not completed
 	for at < len(buf) {
 		p := parseRecord(buf[at:])
 		if p.size == 0 {
@@ -123,8 +123,8 @@ func (j *Journal) appendUncertain(b []byte, at int64, p parsed) []byte {
 	return j.appendEntry(b, p.entry)
 }
 
-// notePending remembers a place that may be completed later. Of many, some are the places of
-// killed writers, which no process will complete.
+// notePending remembers a place that may be completed later. If there are many, some are places of killed writers,
+// which no process will complete.
 func (j *Journal) notePending(at int64) {
 	for o := range j.pending {
 		if len(j.pending) < maxPending {
@@ -135,7 +135,7 @@ func (j *Journal) notePending(at int64) {
 	j.pending[at] = true
 }
 
-// checkPending looks at places that were not done when they were passed.
+// checkPending looks again at records that were not completed when readList read them.
 func (j *Journal) checkPending(b []byte, final bool) ([]byte, error) {
 	buf := make([]byte, recordSize(maxPath, maxPath))
 	for at := range j.pending {

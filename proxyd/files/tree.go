@@ -30,7 +30,7 @@ type fact struct {
 type tree struct {
 	root  *node
 	count int
-	lost  bool // there were more than can be kept
+	lost  bool // there were more paths than can be kept
 }
 
 type node struct {
@@ -48,7 +48,7 @@ func (t *tree) nodeAt(path string) *node {
 		if next == nil {
 			if t.count >= maxEntries {
 				t.lost = true
-				return &node{} // in no tree
+				return &node{} // outside of the tree: its facts are dropped
 			}
 			t.count++
 			next = &node{}
@@ -88,7 +88,7 @@ func (t *tree) wasChanged(path string) bool {
 	return false
 }
 
-// copyBelow gives to the children of from.
+// copyBelow gives the node to the children that the node from has.
 func (t *tree) copyBelow(to, from *node, depth int) {
 	if depth > maxPath/2 { // a folder moved into itself; no kernel does that
 		return

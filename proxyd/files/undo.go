@@ -25,7 +25,7 @@ func (b *backer) undoNames(t *tree) {
 		case Created, Folder, Symlinked, Linked:
 			b.undoCreate(e.Path)
 		case Written, Appended, Removed, Closed, Mapped, Unsure:
-			// These changes are not undone by names.
+			// The old content cannot be restored by names.
 		}
 	}
 }
@@ -36,8 +36,7 @@ func (b *backer) undoRename(e Entry, t *tree) {
 		return
 	}
 	if f := b.state.Files[Name(e.Path)]; f != nil && f.Type == typeOf(now) {
-		// The file belongs here: the job has taken the change back itself, or a PutBack that
-		// failed has.
+		// The file belongs here: the job itself, or a PutBack that failed, has undone the change.
 		if same, _ := b.isSameFile(f, b.describeFile(e.Path, now)); same || isUnfinished(now.Mode&0o7777, f) {
 			return
 		}
@@ -95,7 +94,8 @@ func removeEmpty(p string, now unix.Stat_t) error {
 // isUsers says whether a file is the user's. The job has not made files of other owners.
 func (b *backer) isUsers(st unix.Stat_t) bool { return st.Uid == b.o.UID }
 
-// cleanUp deals with the paths which the State does not have, paths in folders first.
+// cleanUp removes, truncates or notes the files that the State does not have, the content of a folder before the
+// folder.
 func (b *backer) cleanUp(t *tree) {
 	for _, p := range slices.Backward(t.touchedPaths()) {
 		f := b.state.Files[Name(p)]

@@ -79,7 +79,7 @@ func (u *unpacker) readHeader() (*packed, error) {
 	if n > maxHeader {
 		return nil, fmt.Errorf("header of %d bytes", n)
 	}
-	// In parts: a length alone must not make us allocate.
+	// ReadAll allocates in parts: a pack with a large length and few bytes must not cost memory.
 	b, err := io.ReadAll(io.LimitReader(u.r, int64(n)))
 	if err != nil {
 		return nil, err
@@ -221,7 +221,7 @@ func (u *unpacker) setAttributes(e packed) error {
 	}
 	mode := e.Mode & 0o7777
 	if e.UID == 0 {
-		mode &^= unix.S_ISUID | unix.S_ISGID // a job has no business with programs that make their callers root
+		mode &^= unix.S_ISUID | unix.S_ISGID // a job needs no programs that make their callers root
 	}
 	if err := unix.Chmod(self, mode); err != nil {
 		return err

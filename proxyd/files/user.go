@@ -148,7 +148,8 @@ func (h *helper) nextMessage() (kind byte, b []byte, err error) {
 	return kind, b, err
 }
 
-// failureBehind returns the reason why a helper takes no more, instead of the broken pipe of which its end is seen.
+// failureBehind returns the failure that a helper has sent before its end, instead of the error that the pipe is
+// broken.
 func (h *helper) failureBehind(err error) error {
 	if !errors.Is(err, syscall.EPIPE) {
 		return err
@@ -160,7 +161,7 @@ func (h *helper) failureBehind(err error) error {
 	return err
 }
 
-// endHelper ends the helper, and explains an error that its death was the cause of.
+// endHelper ends the helper. If the helper's death has caused err, the result says so.
 func (h *helper) endHelper(ctx context.Context, err error) error {
 	h.in.Close()
 	if err != nil {

@@ -89,13 +89,13 @@ var errGone = errors.New("the capsule is gone")
 type watcher struct {
 	what   Watched
 	j      *Journal
-	f      *os.File // to wait for events; closed when files are told of
+	f      *os.File // to wait for events; closed once the kernel reports files
 	raw    syscall.RawConn
 	ns     string // the mount namespace: another process may get the PID
 	judged map[int]judgement
 	ours   map[[2]uint64]bool
 
-	armed  atomic.Bool // the kernel tells of files
+	armed  atomic.Bool // the kernel reports files
 	sudden atomic.Bool // files are to be marked
 
 	marking sync.Mutex // held while mounts are marked, and for the fields below
@@ -174,7 +174,7 @@ func (w *watcher) watchEvents(ctx context.Context) error {
 		switch {
 		case err != nil:
 		case w.armed.Load():
-			// Not for ever: again has to be done, too.
+			// Only until next: mounts and processes have to be scanned again then.
 			for more := true; more && err == nil && ctx.Err() == nil && time.Now().Before(next); {
 				more, err = w.takeEvents()
 			}
@@ -290,7 +290,7 @@ func (w *watcher) addOpenFiles(pids []int) error {
 	return w.j.Add(entries...)
 }
 
-// drainEvents takes all that the kernel has to tell.
+// drainEvents takes all events that the kernel has.
 func (w *watcher) drainEvents() error {
 	for {
 		took, err := w.takeEvents()
@@ -298,7 +298,7 @@ func (w *watcher) drainEvents() error {
 			return err
 		}
 		if w.sudden.Load() {
-			_ = w.f.SetReadDeadline(longAgo) // run is to look
+			_ = w.f.SetReadDeadline(longAgo) // watchEvents is to call scanProcesses
 		}
 	}
 }
@@ -321,8 +321,7 @@ func (w *watcher) takeEvents() (bool, error) {
 	case unix.EBADF, unix.EINVAL, unix.EFAULT:
 		return false, err
 	}
-	// The file of an event could not be opened: a file server that does not trust root.
-	// The event is gone.
+	// The file of an event could not be opened: it is on a file server that does not trust root. The event is gone.
 	if w.armed.Load() {
 		w.j.markIncomplete()
 		return true, nil

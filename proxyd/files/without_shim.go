@@ -64,8 +64,8 @@ func (w *watcher) checkExecuted(fd int) {
 		w.sudden.Store(true)
 		return
 	}
-	// The kernel is not to report this file again until the file is written to. Without this mark
-	// the file is only looked at each time.
+	// The kernel is not to report this file again until the file is written to. Without this mark the file is only checked
+	// each time.
 	_ = unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_IGNORED_MASK, unix.FAN_OPEN_EXEC, fd, "")
 }
 

@@ -20,10 +20,10 @@ type worker struct {
 	p       *pipe
 	o       order
 	state   *State  // the last State, or the State to put back
-	entries []Entry // resolved by resolve
+	entries []Entry // resolved by resolveAll
 	skip    []string
 	logs    map[[2]uint64]bool // device and inode of files that Slurm writes
-	folders map[string]string  // of folders as they were said: where they are
+	folders map[string]string  // by the path of a folder as in entries: its path without links
 	boot    string
 	fsids   map[uint64]uint64
 	local   map[uint64]bool // of devices: see local
@@ -48,7 +48,7 @@ func newWorker(p *pipe, o order, s *State) *worker {
 			w.logs[[2]uint64{st.Dev, st.Ino}] = true
 		}
 	}
-	w.boot, _ = procfs.BootID() // without a node's name, no node is this node
+	w.boot, _ = procfs.BootID() // without a boot ID, no State is taken to be of this boot
 	return w
 }
 
@@ -183,8 +183,8 @@ var named = map[int64]bool{
 	unix.AFS_FS_MAGIC: true, unix.V9FS_MAGIC: true, unix.EXT4_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true,
 }
 
-// local are those of the named file systems that a node's crash leaves with the times of a file's last change, and with the
-// content before.
+// local are the named file systems on which a file may have, after a crash of the node, the times of its last change,
+// and the content before it.
 var local = map[int64]bool{unix.EXT4_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true, 0x7461636f /* ocfs2 */ : true, 0x01161970 /* gfs2 */ : true}
 
 // fileSystemOf returns a name for the file system that p, of device dev, is on.

@@ -85,7 +85,7 @@ type PrepareReply struct {
 	TasksHere  map[string]int // number of tasks of each step that ran on this node
 
 	Devices   []int // capsules that have a device server
-	ManyFiles bool  // the newest dump of this run had much to do with files
+	ManyFiles bool  // the newest dump of this run recorded many files or bytes
 
 	Staged bool // room is reserved in the stage
 }
@@ -104,7 +104,7 @@ type ExchangeReply struct {
 	Error     string
 }
 
-// DrainArgs says where output on its way is waited for.
+// DrainArgs says whether a node waits for the output in its sruns, or in its tasks' pipes and slurmstepd.
 type DrainArgs struct {
 	Sruns bool
 }

@@ -41,7 +41,7 @@ type NextRun int
 const (
 	Resumes    NextRun = iota // from the newest checkpoint, if there is any
 	BeginsAnew                // if Slurm makes a next run
-	IsRequeued                // and Slurm is asked for one
+	IsRequeued                // Slurm is asked for a next run, which begins anew
 )
 
 // String says for people how the run begins.

@@ -69,7 +69,7 @@ func (e Ends) reportInterruption(ctx context.Context, id uint32, s *slurm.Job, i
 	)
 }
 
-// withNextRun adds to why a run ended where the job goes on.
+// withNextRun appends to the reason of a run's end how the next run begins.
 func (e Ends) withNextRun(ctx context.Context, id uint32, why string) (string, error) {
 	job := e.storeJob(id)
 	all, err := e.Store.List(ctx, &job)

@@ -27,7 +27,7 @@ func (e Ends) DeleteRecord(id uint32) error {
 	if rec != nil && e.Relay != nil {
 		e.StartBackground(func(ctx context.Context) {
 			if err := e.Relay.Forget(ctx, rec.RelayKey(e.Cluster)); err != nil && ctx.Err() == nil {
-				// The relay forgets a job by itself that no daemon names for long.
+				// The relay forgets a job by itself if no daemon names the job for long.
 				e.Log.Info("the relay cannot be told that a job is over", "job", id, "error", err)
 			}
 		})

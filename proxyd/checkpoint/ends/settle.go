@@ -56,7 +56,7 @@ func (e Ends) SettleEndedRun(ctx context.Context, id uint32, run int, again []st
 		case s.State == decisions.StateTimeout || s.State == "PREEMPTED":
 			return e.keepCheckpoints(id) // to be requeued; else GC deletes the checkpoints by age
 		case s.State != stateCancelled && e.willResume(id):
-			return nil // should a person requeue it; the Cleaner removes the record
+			return nil // all stays, should a person requeue the job; the Cleaner removes the record
 		default:
 			// Failed or cancelled: a person may want the checkpoints.
 			return errors.Join(e.Addresses.Give(ctx, slurmName(id)), e.DeleteRecord(id))

@@ -56,7 +56,7 @@ func (g *Grant) DeviceNames() []string {
 	return names
 }
 
-// SpareDevices is how many GPUs more than they have the capsules of a device server can use, if other jobs lend them: the
+// SpareDevices returns how many additional GPUs the capsules of a device server can use, if other jobs lend them: the
 // capsule, or all that share its GPU. began has the GPUs of each capsule's first run.
 func (g *Grant) SpareDevices(began []int) int {
 	devices := len(g.Order)

@@ -104,7 +104,7 @@ func Index(leases []Lease, job uint32) int {
 	return slices.IndexFunc(leases, func(o Lease) bool { return o.Job == job })
 }
 
-// End returns the leases, with that of a job over.
+// End returns the leases, with the lease of a job marked as over.
 func End(leases []Lease, job uint32) []Lease {
 	leases = slices.Clone(leases)
 	for i := range leases {
@@ -113,7 +113,7 @@ func End(leases []Lease, job uint32) []Lease {
 	return leases
 }
 
-// Without returns the leases without that of a job.
+// Without returns the leases without the lease of a job.
 func Without(leases []Lease, job uint32) []Lease {
 	return slices.DeleteFunc(slices.Clone(leases), func(o Lease) bool { return o.Job == job })
 }

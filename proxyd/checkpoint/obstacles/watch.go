@@ -64,7 +64,7 @@ func (w *Watch) KeepLooking(ctx context.Context) {
 	}
 }
 
-// lookForObstacles looks once. unsure: the look found something else than the look before.
+// lookForObstacles looks once. unsure: the look found other obstacles than the look before.
 func (w *Watch) lookForObstacles(ctx context.Context) (unsure bool) {
 	found, complete := w.Job.FindObstacles(ctx)
 	if !complete {

@@ -74,9 +74,9 @@ const (
 	pausePatience = time.Second
 )
 
-// PauseClients has the forwarder connect no more clients to programs, until Go, and waits until the programs have accepted the
-// clients that are connected: CRIU cannot dump a connection that is not accepted. A program that does not accept is named by
-// the dump. Programs run meanwhile.
+// PauseClients has the forwarder connect no more clients to programs, until Continue, and waits until the programs have
+// accepted the clients that are connected: CRIU cannot dump a connection that is not accepted. A program that does not
+// accept is named by the dump. Programs run meanwhile.
 func (f *Forwarder) PauseClients(ctx context.Context) error {
 	if len(f.spec.Clients.Ports) == 0 {
 		return nil

@@ -9,8 +9,8 @@
 //	run        the relay is told of the capsule, again and again
 //	freeze     the forwarder connects no more clients to programs
 //	halt       the forwarder stands still, then the capsule's network is locked
-//	dump       the forwarder's buffers are saved, and its ends of the connections
-//	restore    another forwarder gets both, and stands still
+//	dump       the forwarder's state is saved, with its ends of the connections
+//	restore    another forwarder gets that state, and stands still
 //	unlock     the network is unlocked, then the forwarder goes on
 //	remove     the forwarder is ended with the capsule
 //

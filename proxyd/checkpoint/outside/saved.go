@@ -24,8 +24,9 @@ type Connection struct {
 }
 
 // Save writes the state of the capsule's connections for a checkpoint, and returns their number. The network of the
-// capsule is locked, and its programs stand still. The forwarder stands still after that, until Go. The connections are
-// written one by one: a user decides how many there are, and they must not fill the memory of root's daemon.
+// capsule is locked, and its programs stand still. The forwarder stands still after that, until Continue. The
+// connections are written one by one: a user decides how many there are, and they must not fill the memory of root's
+// daemon.
 func (f *Forwarder) Save(ctx context.Context, w io.Writer) (n int, err error) {
 	f.answers.holdAnswers()
 	list := &listWriter{w: w}
@@ -113,8 +114,8 @@ func joinSocket(s forward.Saved, socket *overlay.Connection, unread, unsent []by
 }
 
 // Restore makes the connections of a checkpoint again, in a capsule with a locked network, and gives them to the
-// forwarder, which stands still until Go. A connection that cannot be made again is left out, and its program's end
-// is to be reset.
+// forwarder, which stands still until Continue. A connection that cannot be made again is left out, and its program's
+// end is to be reset.
 func (f *Forwarder) Restore(ctx context.Context, r io.Reader, log *slog.Logger) error {
 	if err := f.Hold(ctx); err != nil {
 		return err

@@ -18,8 +18,8 @@ import (
 // ErrStopped is wrapped by the errors of orders to a forwarder that a signal has stopped.
 var ErrStopped = errors.New("a signal has stopped it, and it does not answer")
 
-// A forwarder that is seen stopped so often, one time after the other, is not waited for. The kernel tells only a parent
-// that a process is stopped, and after a restart the daemon is not the parent.
+// A forwarder that is found stopped at so many looks in a row is not waited for. The kernel tells only a parent that a
+// process is stopped, and after a restart the daemon is not the parent.
 const (
 	stoppedLook  = 200 * time.Millisecond
 	stoppedLooks = 10

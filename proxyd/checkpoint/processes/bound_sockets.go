@@ -21,7 +21,7 @@ import (
 // siocUnixFile is SIOCUNIXFILE of linux/un.h: it opens the file of a unix socket, as with O_PATH.
 const siocUnixFile = unix.SIOCPROTOPRIVATE
 
-// BoundFile is by which stat distinguishes the file that a unix socket is bound to.
+// BoundFile identifies the file that a unix socket is bound to, by the values of stat.
 type BoundFile struct{ Device, Inode uint64 }
 
 // BoundSockets returns the files of the unix sockets that frozen programs of a capsule have, by the names to which the
@@ -63,7 +63,7 @@ func BoundSockets(ctx context.Context, init int, programs []capsule.Program) (ma
 	return found, nil
 }
 
-// addNamed adds a file, or notes with no file that there are two of the name.
+// addNamed adds a file by its name. If there is one of the same name, both are replaced by the zero BoundFile.
 func addNamed(found map[string]BoundFile, name string, file BoundFile) {
 	_, twice := found[name]
 	switch {

@@ -23,8 +23,8 @@ const maxExecutables = 4096
 
 // SystemExecutables returns the system files with the code that the programs of a capsule run, by their paths in the
 // capsule, which has this init. Unchanged pages of them are in no image, so a node with another build of such a file
-// would restore other code. Files of users are not included, and neither are files of a file system that a user's
-// process serves, because that process can name any owner: they are on shared file systems or travel with the capsule.
+// would restore other code. Files of users are not included: they are on shared file systems or travel with the
+// capsule. Neither are files of a file system that a user's process serves: that process can name any owner for them.
 // Files of the kit are the same on every node.
 func SystemExecutables(init int, programs []capsule.Program, ours func(path string) bool) []string {
 	table, err := mounts.Of(init)

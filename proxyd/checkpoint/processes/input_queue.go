@@ -95,7 +95,8 @@ func (r *InputRelay) drainPipe(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
-// payerNow is the payer; this daemon, for a little, where Slurm has removed the cgroup with the warden.
+// payerNow returns the payer. If Slurm has removed the cgroup together with the warden, this daemon pays, for maxUnpaid
+// bytes at most.
 func (r *InputRelay) payerNow() Payer {
 	payer := r.payer
 	if payer.Cgroup == "" || r.taken > maxUnpaid {
@@ -110,7 +111,7 @@ func (r *InputRelay) payerNow() Payer {
 // waitingInput reads the bytes that are in a pipe now. Its end is the moment at which the pipe is empty.
 type waitingInput int
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (w waitingInput) Read(b []byte) (int, error) {
 	for {
 		n, err := unix.Read(int(w), b)
@@ -172,7 +173,7 @@ func (r *InputRelay) End() error {
 // memoryFile is a descriptor of a file in memory.
 type memoryFile int
 
-// ReadAt is that of io.ReaderAt.
+// ReadAt implements io.ReaderAt.
 func (m memoryFile) ReadAt(b []byte, at int64) (n int, err error) {
 	for n < len(b) {
 		got, err := unix.Pread(int(m), b[n:], at+int64(n))
@@ -187,7 +188,7 @@ func (m memoryFile) ReadAt(b []byte, at int64) (n int, err error) {
 	return n, nil
 }
 
-// WriteAt is that of io.WriterAt.
+// WriteAt implements io.WriterAt.
 func (m memoryFile) WriteAt(b []byte, at int64) (n int, err error) {
 	for n < len(b) {
 		wrote, err := unix.Pwrite(int(m), b[n:], at+int64(n))

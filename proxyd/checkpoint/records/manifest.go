@@ -23,8 +23,8 @@ import (
 // begin, for eventfds that count as semaphores, which an older daemon would restore as others, and for unix sockets
 // that are to be reset: an older daemon would have the latter connected to a daemon of the node again, in the middle of
 // a message. The fifth is for standard input that was on its way. The sixth is for standard input that had ended: an
-// older daemon would let a task go on reading, now the input that the srun of the new run sends. The seventh is for a
-// state of files in a stream: an older daemon would put no files back.
+// older daemon would give the task the input that the srun of the new run sends. The seventh is for a state of files in
+// a stream: an older daemon would put no files back.
 const (
 	MetaVersion  = 1
 	metaDevices  = 2

@@ -34,8 +34,8 @@ func (t *Timeline) pastPath(job uint32) string {
 	return filepath.Join(t.pastFolder(), fmt.Sprintf("%d.json", job))
 }
 
-// keepPlain is for how long a job is kept of which no node tells more than its start and its end: Slurm knows as much. There
-// are many such jobs, and each is a file.
+// keepPlain is how long the file of a job is kept that has no events except its start and its end: Slurm knows as much.
+// There are many such jobs, and each is a file.
 const keepPlain = 24 * time.Hour
 
 // plainEnding ends the names of the files of such jobs.

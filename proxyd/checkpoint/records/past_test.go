@@ -80,7 +80,7 @@ func TestPastBounds(t *testing.T) {
 	}
 }
 
-// TestDamagedPast: a file that KeepPast has not written so is an error, not a job without events.
+// TestDamagedPast: a file with other content than KeepPast writes is an error, not a job without events.
 func TestDamagedPast(t *testing.T) {
 	lines := NewTimeline(Folder{t.TempDir()}, "n1")
 	if err := os.MkdirAll(lines.pastFolder(), 0o700); err != nil {

@@ -42,10 +42,10 @@ type Record struct {
 	// RunsBegun is the number of the newest run that has begun, from 1 on; 0: not known. No earlier run makes a checkpoint.
 	RunsBegun      int `json:"runs_begun,omitempty"`
 	UnrestoredRuns int `json:"cut,omitempty"` // runs in a row that ended before their restore was complete
-	// LastUnrestoredRun is the newest of them: several nodes may count it.
+	// LastUnrestoredRun is the newest of these runs: several nodes may count the same run.
 	LastUnrestoredRun int `json:"cut_run,omitempty"`
 	FailedLaunches    int `json:"failed_launches,omitempty"` // restored runs that were given up because srun said that the launch of a step had failed
-	// FailedLaunchRun is the newest of them: several steps of it may fail.
+	// FailedLaunchRun is the newest of these runs: several of its steps may fail.
 	FailedLaunchRun int    `json:"failed_launch_run,omitempty"`
 	RequeuedBy      string `json:"outlast,omitempty"` // node that owes the requeue after the time limit
 }

@@ -106,8 +106,8 @@ func (r *Run) BeginNext(rec *records.Record, number int, nodes []string, point *
 	r.now.setState(first)
 }
 
-// EnterState makes the run enter a state. If that state may not follow the present state, the run stays in that state
-// and the error is a *TransitionError.
+// EnterState makes the run enter a state. If that state may not follow the present state, the run keeps its state and
+// the error is a *TransitionError.
 func (r *Run) EnterState(next State) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

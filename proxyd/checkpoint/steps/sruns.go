@@ -102,7 +102,7 @@ func (s *Sruns) TakeAllOutput(ctx context.Context) error {
 	return s.askEach(func(r *srun.Runner) error { return r.TakeAllOutput(ctx) })
 }
 
-// PaceOutput takes TakeAllOutput back.
+// PaceOutput undoes TakeAllOutput.
 func (s *Sruns) PaceOutput(ctx context.Context) error {
 	return s.askEach(func(r *srun.Runner) error { return r.PaceOutput(ctx) })
 }

@@ -110,7 +110,7 @@ type Watch struct {
 }
 
 // lossReason returns why the upload counts as lost, or "". A missing share is lost at once. A node that does not answer
-// has patience, because a killed daemon and a booting node come back. While all nodes have their shares, the checkpoint
+// has time to come back, as a killed daemon or a booting node does. While all nodes have their shares, the checkpoint
 // is not lost, even if the store is full or unreachable for long.
 func (w *Watch) lossReason(now time.Time, sights []nodeStatus) string {
 	away := map[string]time.Time{}
