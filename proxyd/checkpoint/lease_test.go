@@ -60,6 +60,6 @@ func TestTooManyLent(t *testing.T) {
 		t.Errorf("addLease of 4 GPUs to a job that can use 3 more: %v", err)
 	}
 	if len(lc.note.Leases) != 0 || c.leases.findBorrower(9) != nil || errors.Is(err, errNoBorrower) {
-		t.Errorf("leases %v", lc.note.Leases)
+		t.Errorf("leases after a refused lease: %v, want none", lc.note.Leases)
 	}
 }

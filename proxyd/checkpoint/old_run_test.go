@@ -74,7 +74,7 @@ func TestOldRunMakesNoCheckpoint(t *testing.T) {
 			w := &committedWriter{}
 			a := &attempt{j: j, log: j.log, writer: w, meta: records.Meta{Capsules: []records.CapsuleMeta{{Programs: []records.ProgramMeta{{Name: records.BatchProgram}}}}}}
 			if err := a.commit(t.Context()); !errors.Is(err, want) || w.committed != tt.captured {
-				t.Errorf("commit: %v, committed: %v", err, w.committed)
+				t.Errorf("commit = %v, the writer was committed: %v", err, w.committed)
 			}
 			if err := a.prepare(t.Context()); errors.Is(err, errOldRun) == tt.captured { // there is no capsule
 				t.Errorf("prepare: %v", err)

@@ -90,7 +90,7 @@ func TestWaitingTaskIsTerminated(t *testing.T) {
 		t.Fatal("the wait ends before the decision")
 	}
 	if programs := endWaits(j.termination.EndDecision()); len(programs) != 0 {
-		t.Errorf("programs %v", programs)
+		t.Errorf("programs that get the signal: %v, want none", programs)
 	}
 	if err := context.Cause(ctx); !errors.Is(err, errTerminated) {
 		t.Errorf("the wait ends with %v", err)

@@ -123,7 +123,7 @@ func TestConnectSharedNode(t *testing.T) {
 		told.Add(3)
 		servers[4] = failingServer{}
 		if err := connectServers(t.Context(), servers, nil); err == nil || err.Error() != "capsule 4: no route" {
-			t.Errorf("got %v", err)
+			t.Errorf("connectServers with a server that fails: %v", err)
 		}
 		told.Done()
 	})

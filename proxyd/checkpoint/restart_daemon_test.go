@@ -58,7 +58,7 @@ func TestKitsAtRestart(t *testing.T) {
 			}
 			notes, err := c.restarts.adoptCapsules(given.ctx)
 			if !errors.Is(err, given.err) {
-				t.Fatalf("%v, want %v", err, given.err)
+				t.Fatalf("adoptCapsules: %v, want %v", err, given.err)
 			}
 			if err == nil {
 				noError(t, c.restarts.removeUnusedKits(notes))
@@ -150,6 +150,6 @@ func TestUnreadableNote(t *testing.T) {
 	noError(t, os.WriteFile(filepath.Join(mayRun, "capsule.json"), []byte("damaged"), 0o600)) // 8.1 has no capsule.json: that capsule is gone
 	notes, err := c.restarts.adoptCapsules(t.Context())
 	if err != nil || len(notes) != 1 || notes[0].Job != 7 || notes[0].Index != 0 {
-		t.Errorf("kept: %+v, %v, want the capsule 7.0", notes, err)
+		t.Errorf("adopted notes: %+v, %v, want the capsule 7.0", notes, err)
 	}
 }

@@ -180,7 +180,7 @@ func TestRestoreTriedAgainWithoutFolder(t *testing.T) {
 	c := &Conductor{Deps: Deps{CheckShared: away}, Config: Config{Node: "n2"}}
 	said := withSharedFolder(t.Context(), c, fmt.Errorf("job 7: %w", ErrNoJob))
 	if remote := errors.New(said.Error()); !clusterMayRecover(remote) || !strings.Contains(said.Error(), "n2") { // as the leader sees it
-		t.Errorf("another node does not see the folder: %v", said)
+		t.Errorf("error on a node without the shared folder: %v", said)
 	}
 }
 
@@ -235,6 +235,6 @@ func TestProgramsAtOnce(t *testing.T) {
 	}
 	lc.criuRestored["s0-1.1"] = true
 	if !lc.hasCRIURestoredAll() {
-		t.Error("both are there")
+		t.Error("hasCRIURestoredAll is false after both programs were restored")
 	}
 }

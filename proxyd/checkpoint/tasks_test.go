@@ -57,7 +57,7 @@ func TestCapsuleLost(t *testing.T) {
 	}
 	c.jobs.rememberEndedRun(7, 0)
 	if err := ask(0); !errors.Is(err, errCapsuleLost) {
-		t.Errorf("%v, want %v", err, errCapsuleLost)
+		t.Errorf("prepare on a node that has lost its capsules: %v, want %v", err, errCapsuleLost)
 	}
 	if err := ask(1); err != nil {
 		t.Error(err)
@@ -70,7 +70,7 @@ func TestWithoutScript(t *testing.T) {
 	step := records.CapsuleMeta{Programs: []records.ProgramMeta{{Name: "s0-1.0"}}, Ended: map[string]syscall.WaitStatus{records.BatchProgram: 0}}
 	a := &attempt{meta: records.Meta{Capsules: []records.CapsuleMeta{step, {Index: 1}}}}
 	if err := a.commit(t.Context()); !errors.Is(err, errScriptEnded) {
-		t.Errorf("%v, want %v", err, errScriptEnded)
+		t.Errorf("commit without the batch script: %v, want %v", err, errScriptEnded)
 	}
 	step.Programs = append(step.Programs, records.ProgramMeta{Name: records.BatchProgram})
 	if m := (records.Meta{Capsules: []records.CapsuleMeta{step}}); !m.HasScript() {

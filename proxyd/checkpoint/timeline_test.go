@@ -114,7 +114,7 @@ func TestOver(t *testing.T) {
 		t.Error("wrong jobs are over")
 	}
 	if uid, known := c.Owner("7"); uid != 1001 || !known {
-		t.Errorf("owner %d %v", uid, known)
+		t.Errorf("Owner of job 7 = %d, %v; want 1001", uid, known)
 	}
 	if _, known := c.Owner("8"); known {
 		t.Error("owner of a job without a record")
@@ -134,7 +134,7 @@ func TestTimelineOfEnded(t *testing.T) {
 	}
 	v, err := c.View(t.Context(), "7")
 	if err != nil || len(v.Events) != 2 {
-		t.Errorf("%+v, %v, want both events", v, err)
+		t.Errorf("View = %+v, %v, want both events", v, err)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestLostCheckpointsAreCounted(t *testing.T) {
 	err := c.holdIfCheckpointsLost(t.Context(), &slurm.Job{ID: 7, ArrayTask: -1, Restarts: 1})
 	asked, _ := os.ReadFile(filepath.Join(bin, "asked"))
 	if !errors.Is(err, errCheckpointsLost) || !strings.Contains(string(asked), "requeuehold 7") {
-		t.Errorf("%v; asked:\n%s", err, asked)
+		t.Errorf("holdIfCheckpointsLost: %v; commands to Slurm:\n%s", err, asked)
 	}
 	if !slices.Equal(meter.events, []string{records.EventHeld}) {
 		t.Errorf("metrics have %q", meter.events)

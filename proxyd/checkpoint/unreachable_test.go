@@ -71,7 +71,7 @@ func TestCallNodeRetrying(t *testing.T) {
 				c.Remote = r
 				err := c.callNodeRetrying(t.Context(), tt.within, "n2", 7, calls.MakeCapsules, calls.MakeCapsulesArgs{}, nil)
 				if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
-					t.Errorf("%v, want %v", err, tt.want)
+					t.Errorf("callNodeRetrying: %v, want %v", err, tt.want)
 				}
 				if took := time.Since(began); took > min(tt.away, tt.within)+2*retryInterval || tt.away == 0 && r.asked != 1 {
 					t.Errorf("took %s with %d calls", took, r.asked)
@@ -101,10 +101,10 @@ func TestLostNode(t *testing.T) {
 				where := records.Placement{FirstRun: []string{"n1", "n2"}, ThisRun: []string{"n1", "n2"}}
 				j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: where})}).wireParts()
 				if lost := j.ending.hasLostNode(t.Context()); lost != tt.lost {
-					t.Errorf("lost: %v", lost)
+					t.Errorf("hasLostNode = %v", lost)
 				}
 				if took := time.Since(began); took > tt.took {
-					t.Errorf("took %s", took)
+					t.Errorf("hasLostNode took %s", took)
 				}
 			})
 		})

@@ -95,7 +95,7 @@ func TestOpenBase(t *testing.T) {
 	k, err := c.Stage.Open(l.checkpointID(3))
 	noError(t, err)
 	if s := k.Streams; len(s) != 1 || s[0].From == nil || *s[0].From != l.checkpointID(2) {
-		t.Errorf("the share: %+v", s)
+		t.Errorf("streams of the share: %+v, want one from checkpoint 2", s)
 	}
 	r, err := c.Store.Open(t.Context(), l.checkpointID(3))
 	noError(t, err)

@@ -32,7 +32,7 @@ func TestWardenGone(t *testing.T) {
 	}
 	lc.saveRunEnv()
 	if lc.note.RunEnv != nil {
-		t.Errorf("variables %q", lc.note.RunEnv)
+		t.Errorf("variables of a warden that has ended: %q, want none", lc.note.RunEnv)
 	}
 }
 

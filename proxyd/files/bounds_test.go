@@ -48,7 +48,7 @@ func TestFullState(t *testing.T) {
 	}
 	r := putBackNow(t, state, shelf, Job{}, Entry{Kind: Removed, Path: in(0)})
 	if got, err := os.Readlink(in(0)); got != target || err != nil || r.Restored != 1 || r.Removed != 0 {
-		t.Errorf("put back: %v, restored %d, removed %d", err, r.Restored, r.Removed)
+		t.Errorf("PutBack of a described link: %v, restored %d, removed %d; want the link restored", err, r.Restored, r.Removed)
 	}
 	if _, err := os.Lstat(in(links - 1)); err != nil {
 		t.Errorf("a link that the State does not describe: %v", err)
@@ -120,7 +120,7 @@ func TestHelperIsPaid(t *testing.T) {
 	}
 	many := &State{Files: FileMap{"/a": {Data: make([]Segment, muchWork/128)}}}
 	if estimateWork(nil, nil) != 0 || estimateWork(many, nil) < muchWork || estimateWork(nil, make([]Entry, muchWork/56+1)) < muchWork {
-		t.Error("much to do is little")
+		t.Error("estimateWork: want 0 without a State and entries, and muchWork or more with many")
 	}
 }
 

@@ -173,7 +173,7 @@ func TestPutBackCases(t *testing.T) {
 			for range 2 { // a second time has the same result
 				r := putBackNow(t, state, shelf, job, after...)
 				if got := reasonsOf(r.Notes); got != c.notes {
-					t.Errorf("notes %q, want %q", got, c.notes)
+					t.Errorf("notes of PutBack %q, want %q", got, c.notes)
 				}
 				for name, want := range c.want {
 					if got := readFile(t, in(name)); got != want {

@@ -84,7 +84,7 @@ func TestCRIU(t *testing.T) {
 		return out
 	}
 	if d := differentLines(without(want), without(describeTree(t, dir))); d != "" {
-		t.Errorf("%sreport %+v", d, report)
+		t.Errorf("after PutBack the files differ: %sreport %+v", d, report)
 	}
 	if err := j.Rewind(mark, report.Made); err != nil {
 		t.Fatal(err)

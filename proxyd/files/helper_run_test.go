@@ -45,14 +45,14 @@ func TestNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := string(shelf.streams["files-1"]); got != "the capsule's" {
-		t.Errorf("saved %q", got)
+		t.Errorf("Record has saved %q, want the file of the capsule", got)
 	}
 	os.Remove(filepath.Join(inner, "f"))
 	if _, err := PutBack(testDeadline(t), u, Job{}, state, Touched{}, shelf); err != nil {
 		t.Fatal(err)
 	}
 	if got := readFile(t, filepath.Join(inner, "f")); got != "the capsule's" {
-		t.Errorf("put back %q", got)
+		t.Errorf("PutBack has written %q, want the file of the capsule", got)
 	}
 	if got := readFile(t, p); got != "the node's" {
 		t.Errorf("the node's file is %q", got)

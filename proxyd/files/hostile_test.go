@@ -100,9 +100,9 @@ func TestHostilePutBack(t *testing.T) {
 		t.Errorf("another user's file: %q", got)
 	}
 	if _, err := os.Lstat(filepath.Join(parent, "new")); err == nil {
-		t.Error("a file where the user has no right to make one")
+		t.Error("PutBack has made a file in a folder in which the user may not make one")
 	}
 	if len(r.Notes) == 0 {
-		t.Error("and nothing was said")
+		t.Error("PutBack has left a file alone, and the report has no note")
 	}
 }

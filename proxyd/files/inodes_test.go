@@ -17,13 +17,13 @@ func TestShowInodes(t *testing.T) {
 	check := func(want []ShownInode) {
 		t.Helper()
 		if got, err := j.ShownInodes(); err != nil || !slices.Equal(got, want) {
-			t.Fatalf("%d rows, %v, want %d", len(got), err, len(want))
+			t.Fatalf("ShownInodes: %d rows, %v, want %d rows", len(got), err, len(want))
 		}
 	}
 	show := func(left int, rows ...ShownInode) {
 		t.Helper()
 		if got, err := j.ShowInodes(rows); err != nil || got != left {
-			t.Fatalf("%d left, %v, want %d", got, err, left)
+			t.Fatalf("ShowInodes: %d rows without room, %v, want %d", got, err, left)
 		}
 	}
 	check(nil)
@@ -53,10 +53,10 @@ func TestShowInodesWithoutTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left, err := j.ShowInodes([]ShownInode{{FileNumber{1, 2}, 3}}); left != 1 || err != nil {
-		t.Errorf("%d left, %v", left, err)
+		t.Errorf("ShowInodes of a list without a table: %d rows without room, %v, want 1", left, err)
 	}
 	if rows, err := j.ShownInodes(); len(rows) != 0 || err != nil {
-		t.Errorf("%d rows, %v", len(rows), err)
+		t.Errorf("ShownInodes of a list without a table: %d rows, %v, want 0", len(rows), err)
 	}
 	binary.LittleEndian.PutUint32(head[beginAt:], firstAt)
 	binary.LittleEndian.PutUint32(head[shownAt:], 1<<32-1)
@@ -64,6 +64,6 @@ func TestShowInodesWithoutTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rows, err := j.ShownInodes(); len(rows) != maxShown || err != nil {
-		t.Errorf("%d rows, %v", len(rows), err)
+		t.Errorf("ShownInodes of a list with a false count: %d rows, %v, want maxShown", len(rows), err)
 	}
 }

@@ -111,7 +111,7 @@ func TestCutForgets(t *testing.T) {
 		t.Helper()
 		fmt.Fprintln(in, "x")
 		if line, err := out.ReadString('\n'); err != nil || line != "done\n" {
-			t.Fatalf("said %q, %v", line, err)
+			t.Fatalf("the program says %q, %v, want done", line, err)
 		}
 	}
 	step()
@@ -206,7 +206,7 @@ func TestHostileList(t *testing.T) {
 			for range 2 {
 				for _, e := range touchedSince(t, j, 0).Entries {
 					if !e.isValid() {
-						t.Errorf("entry %+v", e)
+						t.Errorf("the journal returns the invalid entry %+v", e)
 					}
 				}
 			}
@@ -220,7 +220,7 @@ func TestHostileList(t *testing.T) {
 		j, _ := journalFor(t)
 		j.list.WriteAt([]byte("nonsense"), 0)
 		if err := j.Sync(); err == nil || !strings.Contains(err.Error(), "no list of files") {
-			t.Errorf("got %v", err)
+			t.Errorf("Sync of a list without its mark: %v", err)
 		}
 	})
 	t.Run("truncated", func(t *testing.T) {
@@ -270,6 +270,6 @@ func TestEpochPlace(t *testing.T) {
 	b := make([]byte, 8)
 	j.list.ReadAt(b, epochAt)
 	if got := binary.LittleEndian.Uint64(b); got != before.epoch+1 {
-		t.Errorf("epoch %d after %d", got, before.epoch)
+		t.Errorf("epoch %d after a Cut, it was %d before", got, before.epoch)
 	}
 }

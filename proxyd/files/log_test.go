@@ -66,7 +66,7 @@ func TestLogWithoutSpace(t *testing.T) {
 	empty()
 	got := touchedSince(t, j, 0)
 	if s := describeEntries(got.Entries); s != want || got.Lost {
-		t.Errorf("lost %v, got%s\nwant%s", got.Lost, s, want)
+		t.Errorf("after there is space: lost %v, got%s\nwant%s", got.Lost, s, want)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestLogTooLate(t *testing.T) {
 	}
 	j.log = log
 	if got := touchedSince(t, j, 0); !got.Lost || len(got.Entries) > 0 {
-		t.Errorf("lost %v, entries %+v", got.Lost, got.Entries)
+		t.Errorf("after more than maxTail bytes: lost %v, entries %+v; want lost and no entries", got.Lost, got.Entries)
 	}
 }
 
@@ -126,11 +126,11 @@ func TestRunGoesOn(t *testing.T) {
 		j.Run(ctx, time.Millisecond, func(err error) { reports <- err })
 	}()
 	if err := <-reports; !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("first: %v", err)
+		t.Errorf("the first report of Run: %v, want ENOSPC", err)
 	}
 	empty()
 	if err := <-reports; err != nil {
-		t.Errorf("then: %v", err)
+		t.Errorf("the report of Run after there is space: %v, want nil", err)
 	}
 	cancel()
 	<-ended

@@ -70,7 +70,7 @@ func rollBackRandomly(t *testing.T, seed uint64) {
 			t.Fatal(err)
 		}
 		if touched.Lost || touched.Until != mark {
-			t.Fatalf("lost %v, until %d, mark %d", touched.Lost, touched.Until, mark)
+			t.Fatalf("Since: lost %v, until %d, want until the mark %d", touched.Lost, touched.Until, mark)
 		}
 		state, err := Record(testDeadline(t), testUser, Job{}, before, touched, shelf)
 		if err != nil {

@@ -91,10 +91,10 @@ func TestMoreAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := touchedSince(t, j, 0); !got.Lost {
-		t.Error("not said")
+		t.Error("after too many new records at once: Lost is false")
 	}
 	appendMore(t, j, 0, 10)
 	if got := touchedSince(t, j, mark); len(got.Entries) != 10 || got.Lost {
-		t.Errorf("then %d entries, lost %v", len(got.Entries), got.Lost)
+		t.Errorf("after the next mark: %d entries, lost %v; want 10 and not lost", len(got.Entries), got.Lost)
 	}
 }

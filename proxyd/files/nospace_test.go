@@ -70,12 +70,12 @@ func TestPutBackWithoutSpace(t *testing.T) {
 			empty := fillFolder(t, dir)
 			_, err := PutBack(testDeadline(t), testUser, Job{}, state, Touched{Entries: after}, shelf)
 			if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "no space left") {
-				t.Errorf("without space: %v", err)
+				t.Errorf("PutBack without space: %v, want an error that names the file", err)
 			}
 			empty()
 			r := putBackNow(t, state, shelf, Job{}, after...)
 			if d := differentLines(want, describeTree(t, dir)); d != "" || len(r.Notes) > 0 {
-				t.Errorf("with space:\n%s%+v", d, r)
+				t.Errorf("after PutBack with space the files differ:\n%s%+v", d, r)
 			}
 		})
 	}
@@ -98,7 +98,7 @@ func TestPutBackReason(t *testing.T) {
 	fillFolder(t, dir)
 	_, err := PutBack(testDeadline(t), testUser, Job{}, state, Touched{Entries: entries}, shelf)
 	if err == nil || !strings.Contains(err.Error(), entries[0].Path) || !strings.Contains(err.Error(), "no space left") {
-		t.Errorf("the reason is: %v", err)
+		t.Errorf("PutBack without space: %v, want the file and the reason", err)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestPutBackForbidden(t *testing.T) {
 	}
 	r := putBackNow(t, state, shelf, Job{}, Entry{Kind: Written, Path: entries[0].Path})
 	if !slices.ContainsFunc(r.Notes, func(n Note) bool { return string(n.Path) == entries[0].Path }) {
-		t.Errorf("notes %+v", r.Notes)
+		t.Errorf("notes %+v, want one about the file that the user may not write", r.Notes)
 	}
 }
 

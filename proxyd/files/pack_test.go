@@ -138,13 +138,13 @@ func TestPackRefuses(t *testing.T) {
 	}
 	unix.Close(fd)
 	if err := Pack(t.Context(), top, io.Discard); !errors.Is(err, errPathTooLong) || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "nnn/nnn") {
-		t.Errorf("deep folders: %.2000v", err)
+		t.Errorf("Pack of deep folders: %.2000v", err)
 	}
 
 	p := &packer{ctx: t.Context(), w: bufio.NewWriter(io.Discard), buf: make([]byte, 1)}
 	e := packed{Path: "pieces", Extents: make([][2]int64, maxHeader/5)}
 	if err := p.writeHeader(e, nil); err == nil || !strings.Contains(err.Error(), "pieces with holes") {
-		t.Errorf("many pieces: %v", err)
+		t.Errorf("writeHeader of a file with many pieces: %v", err)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestPackMounted(t *testing.T) {
 	server.Silence()
 	err := Pack(t.Context(), filepath.Dir(server.Folder), io.Discard)
 	if !errors.Is(err, errMounted) || !strings.Contains(err.Error(), filepath.Base(server.Folder)+": a file system is mounted there") {
-		t.Errorf("error %v", err)
+		t.Errorf("Pack of a folder with a mount: %v", err)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestUnpackHostile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := Unpack(context.Background(), bytes.NewReader(forgePack(c.entries, "evil")), ownFolder(t))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want %q", err, c.want)
+				t.Errorf("Unpack of a hostile pack: %v, want %q", err, c.want)
 			}
 			if b, err := os.ReadFile(victim); err != nil || string(b) != "safe" {
 				t.Fatalf("the file outside is %q, %v", b, err)

@@ -75,7 +75,7 @@ func TestParentsStay(t *testing.T) {
 	}
 	want := describeTree(t, dir)
 	if r := putBackNow(t, state, newShelf(), Job{}); len(r.Notes) > 0 {
-		t.Errorf("notes %v", r.Notes)
+		t.Errorf("notes %v, want none: the folders are there", r.Notes)
 	}
 	if d := differentLines(want, describeTree(t, dir)); d != "" {
 		t.Errorf("a folder that was there:\n%s", d)
@@ -92,10 +92,10 @@ func TestParentsStay(t *testing.T) {
 	}
 	r := putBackNow(t, state, shelf, Job{})
 	if got, want := reasonsOf(r.Notes), "others: made: it was not there any more, and what it was is not known"; got != want {
-		t.Errorf("notes %q, want %q", got, want)
+		t.Errorf("notes of PutBack %q, want %q", got, want)
 	}
 	var st unix.Stat_t
 	if err := unix.Lstat(others, &st); err != nil || fmt.Sprintf("%d %o", st.Uid, st.Mode&0o7777) != fmt.Sprintf("%d 755", testUID) {
-		t.Errorf("%v: user %d, mode %o", err, st.Uid, st.Mode)
+		t.Errorf("stat of the folder that was made again: %v: user %d, mode %o", err, st.Uid, st.Mode)
 	}
 }

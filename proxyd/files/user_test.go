@@ -150,7 +150,7 @@ func TestSparse(t *testing.T) {
 	shelf := newShelf()
 	state := recordNow(t, nil, shelf, Job{}, Entry{Kind: Created, Path: p})
 	if shelf.totalSize() > 100 {
-		t.Errorf("saved %d bytes", shelf.totalSize())
+		t.Errorf("Record of a sparse file has saved %d bytes", shelf.totalSize())
 	}
 	f, _ = os.OpenFile(p, os.O_WRONLY, 0)
 	f.WriteAt([]byte("in the hole"), 1<<39)
@@ -167,7 +167,7 @@ func TestSparse(t *testing.T) {
 		f.ReadAt(b, 1<<39)
 		st, _ := f.Stat()
 		if string(b) != strings.Repeat("\x00", 11) || st.Size() != 1<<40+3 || st.Sys().(*syscall.Stat_t).Blocks > 64 {
-			t.Errorf("hole %q, %d bytes, %d blocks", b, st.Size(), st.Sys().(*syscall.Stat_t).Blocks)
+			t.Errorf("after PutBack the hole has %q, the file %d bytes and %d blocks", b, st.Size(), st.Sys().(*syscall.Stat_t).Blocks)
 		}
 	}
 	check()
@@ -203,14 +203,14 @@ func TestPutBackFails(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := PutBack(ctx, testUser, Job{}, state, Touched{}, shelf); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("PutBack with a cancelled ctx: %v", err)
 	}
 	putBackNow(t, state, shelf, Job{})
 	if got := readFile(t, p); got != "content" {
-		t.Errorf("then %q", got)
+		t.Errorf("after a PutBack that succeeds, the file has %q", got)
 	}
 	if _, err := Record(testDeadline(t), testUser, Job{}, nil, Touched{Entries: []Entry{{Kind: Created, Path: p}}}, full{}); err == nil || !strings.Contains(err.Error(), "no space") {
-		t.Errorf("full: %v", err)
+		t.Errorf("Record with a Saver that is full: %v", err)
 	}
 }
 
@@ -239,9 +239,9 @@ func TestNameThatIsNoText(t *testing.T) {
 	}
 	putBackNow(t, state, shelf, Job{})
 	if got := readFile(t, link); got != "content" {
-		t.Errorf("put back: %q", got)
+		t.Errorf("after PutBack the file behind the link has %q", got)
 	}
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 2 {
-		t.Errorf("there is %v, %v", all, err)
+		t.Errorf("entries of the folder: %v, %v; want two", all, err)
 	}
 }

@@ -142,11 +142,11 @@ func TestWatch(t *testing.T) {
 		t.Errorf("the renamed file was not found: %+v", f)
 	}
 	if state.Lost {
-		t.Error("something is said to be lost")
+		t.Error("the State is Lost, want a complete list")
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("ended with %v", err)
+		t.Errorf("Watch ended with %v, want context.Canceled", err)
 	}
 
 	// A successor sees a part of the changes that were made without a Watch.
@@ -163,7 +163,7 @@ func TestWatch(t *testing.T) {
 	r.runLine(t, static+" w "+in("seen")+" data")
 	got := drainJournal(t, again, 0)
 	if s := describeEntries(got.Entries); !got.Lost || !strings.Contains(s, in("seen")) || strings.Contains(s, in("unseen")) {
-		t.Errorf("lost %v, %s", got.Lost, s)
+		t.Errorf("list of a successor: lost %v, entries %s", got.Lost, s)
 	}
 	cancel()
 	<-ended
@@ -202,11 +202,11 @@ func TestNoteContainer(t *testing.T) {
 	got := drainJournal(t, j, 0)
 	for _, e := range got.Entries {
 		if name := filepath.Base(e.Path); e.Kind == Closed && name != ListName && !strings.HasPrefix(e.Path, at+"/") {
-			t.Errorf("there is no %s", e.Path)
+			t.Errorf("the journal names %s, want a path below the mount", e.Path)
 		}
 	}
 	if got.Lost {
-		t.Error("something is said to be lost")
+		t.Error("the journal is Lost, want a complete list")
 	}
 }
 
@@ -265,11 +265,11 @@ func TestWatchOverflow(t *testing.T) {
 	before.Lost = true
 	state := recordNow(t, before, shelf, Job{}, got.Entries...)
 	if !state.Lost {
-		t.Error("the next State knows nothing of it")
+		t.Error("the State after a Lost State is not Lost")
 	}
 	report := putBackNow(t, state, shelf, Job{})
 	if s := fmt.Sprint(report.Notes); !strings.Contains(s, "not complete") {
-		t.Errorf("notes %s", s)
+		t.Errorf("notes of PutBack %s, want one that the list is not complete", s)
 	}
 }
 
@@ -348,7 +348,7 @@ func TestWatchEnds(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(20 * time.Second):
-		t.Error("Watch goes on")
+		t.Error("Watch does not end")
 	}
 }
 

@@ -68,7 +68,7 @@ func TestUnknownJobIsKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			if kept := len(all) == 1 && rec != nil; kept != tt.kept {
-				t.Errorf("kept: %v, want %v: %d checkpoints, record %v", kept, tt.kept, len(all), rec)
+				t.Errorf("the job is kept: %v, want %v: %d checkpoints, record %v", kept, tt.kept, len(all), rec)
 			}
 			asked, _ := os.ReadFile(filepath.Join(q.Dir, "asked"))
 			if requeued := strings.Contains(string(asked), "requeue 7"); requeued != tt.requeued {

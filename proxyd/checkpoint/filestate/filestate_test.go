@@ -107,7 +107,7 @@ func TestLoadOlderRelease(t *testing.T) {
 	s, err := Load(nil, m.Capsule(3))
 	requireNoError(t, err)
 	if s == nil || s.Serial != 2 || s.Mark != 7 || s.Streams["files-2"] != 3 || s.Files["/home/alice/f"].Data[0].Stream != "files-2" {
-		t.Errorf("read: %+v", s)
+		t.Errorf("Load of a checkpoint of an older release = %+v", s)
 	}
 }
 
@@ -119,10 +119,10 @@ func TestDecodeStateBounded(t *testing.T) {
 	}
 	for _, most := range []int64{int64(len(text)) - 1, 100} {
 		if _, err := decodeState(strings.NewReader(text), most); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("more than %d bytes", most)) {
-			t.Errorf("of %d bytes: %v", most, err)
+			t.Errorf("decodeState with a limit of %d bytes: %v", most, err)
 		}
 	}
 	if _, err := decodeState(strings.NewReader(text[:100]), 1000); err == nil {
-		t.Error("half a state is a state")
+		t.Error("decodeState of a part of a state: no error")
 	}
 }

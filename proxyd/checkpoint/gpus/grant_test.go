@@ -131,7 +131,7 @@ func TestGrowCounts(t *testing.T) {
 func TestDeviceNames(t *testing.T) {
 	g := grantGPUs([]int{3, 5}, 0, 1, 4)
 	if got, want := g.DeviceNames(), []string{"3", "3", "5", "5"}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+		t.Errorf("DeviceNames = %v, want %v", got, want)
 	}
 }
 

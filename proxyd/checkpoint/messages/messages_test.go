@@ -149,6 +149,6 @@ func TestDeviceMessages(t *testing.T) {
 	}
 	leases := EncodeLeases([]gpus.Lease{{Job: 9, GPUs: []int{3, 5}, At: []int{1, 2}}})
 	if len(leases) != 1 || !proto.Equal(leases[0], &rpc.Lease{Job: 9, Gpus: 2}) {
-		t.Errorf("leases %v", leases)
+		t.Errorf("EncodeLeases = %v, want one lease of 2 GPUs", leases)
 	}
 }

@@ -45,7 +45,7 @@ func TestIncompleteLook(t *testing.T) {
 		t.Errorf("noted %q, want %q", l.noted, want)
 	}
 	if want := []bool{true, false, false, false, false, false}; !slices.Equal(unsure, want) {
-		t.Errorf("unsure %v, want %v", unsure, want)
+		t.Errorf("looks were unsure: %v, want %v", unsure, want)
 	}
 }
 

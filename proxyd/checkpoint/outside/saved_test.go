@@ -43,7 +43,7 @@ func TestList(t *testing.T) {
 	}
 	for _, text := range []string{"", "null", "{}", "[", `[{"id":"a"}`, `[{"id":"a"},]`, `[{"id":`, "[1]"} {
 		if err := readList(strings.NewReader(text), func(Connection) error { return nil }); err == nil {
-			t.Errorf("%q is taken", text)
+			t.Errorf("readList accepts %q", text)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func TestBoundSockets(t *testing.T) {
 		want[name] = BoundFile{Device: st.Dev, Inode: st.Ino}
 	}
 	if !maps.Equal(all, want) {
-		t.Errorf("%v, want %v", all, want)
+		t.Errorf("BoundSockets = %v, want %v", all, want)
 	}
 	raw, err := accepts.SyscallConn()
 	if err != nil {

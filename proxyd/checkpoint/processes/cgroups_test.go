@@ -133,10 +133,10 @@ func TestFalseStepd(t *testing.T) {
 			}()
 			waitForArguments(t, cmd.Process.Pid)
 			if got := isStepdOf(cmd.Process.Pid, 812); got != tt.want {
-				t.Errorf("%v, want %v", got, tt.want)
+				t.Errorf("isStepdOf job 812 = %v, want %v", got, tt.want)
 			}
 			if isStepdOf(cmd.Process.Pid, 81) {
-				t.Error("of another job")
+				t.Error("the process is taken for the slurmstepd of job 81")
 			}
 		})
 	}

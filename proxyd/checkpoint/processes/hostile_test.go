@@ -75,7 +75,7 @@ func TestManyMounts(t *testing.T) {
 		t.Errorf("the look has read %d bytes", got)
 	}
 	if !strings.Contains(fmt.Sprint(found), "container of its own") {
-		t.Errorf("found %v", found)
+		t.Errorf("obstacles %v, want the container of its own", found)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

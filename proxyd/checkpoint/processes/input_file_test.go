@@ -54,7 +54,7 @@ func TestLargeInputs(t *testing.T) {
 			}()
 			found := FindLargeInputs([]int{cmd.Process.Pid, 1 << 30})
 			if k.want == "" && len(found) > 0 {
-				t.Errorf("found %v", found)
+				t.Errorf("FindLargeInputs = %v, want no file", found)
 			}
 			if k.want != "" && (len(found) != 1 || !strings.Contains(found[0].String(), k.want)) {
 				t.Errorf("found %v, want %s", found, k.want)

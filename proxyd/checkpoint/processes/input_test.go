@@ -86,7 +86,7 @@ func TestInputRelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := kept.Queue(); err == nil {
-		t.Error("a terabyte is no error")
+		t.Error("Queue of a file of a terabyte: no error")
 	}
 	if err := r.End(); err != nil {
 		t.Fatal(err)
@@ -222,7 +222,7 @@ func TestInputOfKilledWarden(t *testing.T) {
 			}
 			if k.problem != "" {
 				if err == nil || !strings.Contains(err.Error(), k.problem) {
-					t.Errorf("%v, want %s", err, k.problem)
+					t.Errorf("Settle of a killed warden: %v, want %s", err, k.problem)
 				}
 				return
 			}
@@ -234,7 +234,7 @@ func TestInputOfKilledWarden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, err := io.ReadAll(b); string(got) != k.want || err != nil || r.HasEnded() {
-				t.Errorf("%q, %v, ended %v", got, err, r.HasEnded())
+				t.Errorf("the queue = %q, %v, HasEnded %v", got, err, r.HasEnded())
 			}
 		})
 	}
@@ -303,7 +303,7 @@ func TestInputByTheByte(t *testing.T) {
 		more, err := r.Settle(t.Context())
 		if err != nil {
 			if !strings.Contains(err.Error(), "after 16384 turns there is still more on its way") || turn != maxTurns {
-				t.Errorf("turn %d: %v", turn, err)
+				t.Errorf("Settle in turn %d: %v", turn, err)
 			}
 			break
 		}
@@ -351,7 +351,7 @@ func TestInputIsPaid(t *testing.T) {
 	}
 	r.taken = maxUnpaid
 	if more, err := send(); more || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("more %v: %v", more, err)
+		t.Errorf("Settle after maxUnpaid bytes: more %v, error %v; want ErrNotExist", more, err)
 	}
 	b, err := r.Queue()
 	if err != nil {
@@ -386,8 +386,7 @@ func (w watchedReader) Read(b []byte) (int, error) {
 	return w.Reader.Read(b)
 }
 
-// TestFillInCgroup: a process of the user, in a cgroup of the job, writes the input into the queue of a restored task's
-// warden.
+// TestFillInCgroup: a process of the user, in a cgroup of the job, fills the queue of a restored task's warden.
 func TestFillInCgroup(t *testing.T) {
 	group := makeCgroup(t)
 	r := startFalseWarden(t).open(t)
@@ -476,7 +475,7 @@ func TestKeptInputs(t *testing.T) {
 	}
 	k.Begin(2)
 	if err := k.Keep(1, "p", late); err == nil || isOpen(late) {
-		t.Errorf("late: %v", err)
+		t.Errorf("Keep of a relay that comes late: %v, want an error and a closed relay", err)
 	}
 	if c, err := k.Copy(2, "p"); c != nil || err != nil {
 		t.Errorf("of the first attempt in the second: %v, %v", c, err)
@@ -487,7 +486,7 @@ func TestKeptInputs(t *testing.T) {
 	k.Close()
 	k.Begin(3)
 	if err := k.Keep(3, "p", w.open(t)); err == nil || isOpen(second) {
-		t.Errorf("after Close: %v", err)
+		t.Errorf("Keep after Close: %v, want an error", err)
 	}
 }
 

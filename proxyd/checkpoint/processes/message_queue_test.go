@@ -104,6 +104,6 @@ func TestQueueByPath(t *testing.T) {
 		t.Errorf("got %q, want %q", what, want)
 	}
 	if what, _ := ownQueues(t).findObstacle(os.Getpid(), procfs.DescriptorOf(os.Getpid(), int(folder.Fd())), dir); what != "" {
-		t.Errorf("the folder: %q", what)
+		t.Errorf("obstacle of the folder of queues: %q, want none", what)
 	}
 }

@@ -112,7 +112,7 @@ func TestNestedFirst(t *testing.T) {
 	nested := startInNamespaces(t, syscall.CLONE_NEWUSER|syscall.CLONE_NEWPID)
 	pids := []int{nested, first} // the kernel lists them in any order
 	if got, err := findByCapsulePID(os.Getpid(), pids, first); got != first || err != nil {
-		t.Errorf("number %d: process %d, %v", first, got, err)
+		t.Errorf("findByCapsulePID of PID %d = %d, %v", first, got, err)
 	}
 	if got, err := findByCapsulePID(os.Getpid(), pids, 1); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("number 1: process %d, %v; that is the nested process's number in its own namespace", got, err)

@@ -67,7 +67,7 @@ func TestUnixSockets(t *testing.T) {
 	}
 	a, b, c := all[linkOf(t, near.(*net.UnixConn))], all[linkOf(t, far)], all[linkOf(t, log)]
 	if a.peer != b.inode || b.peer != a.inode || a.inode == 0 || showName(b.name) != name || a.datagram || a.name != "" {
-		t.Errorf("%+v and %+v", a, b)
+		t.Errorf("connected sockets %+v and %+v: want each as the peer of the other", a, b)
 	}
 	if !c.datagram || c.peer != 0 || showName(c.name) != name+"log" {
 		t.Errorf("the datagram socket: %+v", c)
@@ -88,15 +88,15 @@ func TestHolders(t *testing.T) {
 	}
 	connections := map[string][]unixConnection{link: {{}}}
 	if found, err := findHolders(t.Context(), connections, nil); err != nil || found[link] != os.Getpid() {
-		t.Errorf("found %v: %v", found, err)
+		t.Errorf("findHolders = %v, %v; want this process", found, err)
 	}
 	if found, err := findHolders(t.Context(), connections, map[int]bool{os.Getpid(): true}); err != nil || len(found) != 0 {
-		t.Errorf("found %v: %v", found, err)
+		t.Errorf("findHolders without this process = %v, %v; want none", found, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := findHolders(ctx, connections, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("without time: %v", err)
+		t.Errorf("findHolders with a cancelled ctx: %v", err)
 	}
 }
 

@@ -84,7 +84,7 @@ func TestPIDOfAnother(t *testing.T) {
 		t.Error("the process that had the PID before has not ended")
 	}
 	if env, err := SlurmEnv(before); !errors.Is(err, ErrEnded) || env != nil {
-		t.Errorf("variables %q, %v", env, err)
+		t.Errorf("SlurmEnv of a process that has ended = %q, %v", env, err)
 	}
 	if all, err := CgroupsOf(before); !errors.Is(err, ErrEnded) || all != nil {
 		t.Errorf("cgroups %q, %v", all, err)

@@ -72,10 +72,10 @@ func TestGPUNeeds(t *testing.T) {
 		{Devices: &DeviceMeta{Memory: 16, Needs: []uint64{12, 7}}}, {Index: 1}, {Index: 2, Devices: &DeviceMeta{Memory: 14, Needs: []uint64{10, 8, 5}}},
 	}}
 	if memory, needs := m.GPUNeeds(); memory != 14 || !slices.Equal(needs, []uint64{12, 8, 5}) {
-		t.Errorf("of %d: %v", memory, needs)
+		t.Errorf("GPUNeeds = %d, %v", memory, needs)
 	}
 	m.Capsules[0].Devices.Needs = nil // as made by an older release
 	if memory, needs := m.GPUNeeds(); memory != 0 || needs != nil {
-		t.Errorf("of %d: %v", memory, needs)
+		t.Errorf("GPUNeeds with a capsule of an older release = %d, %v; want 0 and nil", memory, needs)
 	}
 }

@@ -76,7 +76,7 @@ func TestPastBounds(t *testing.T) {
 	}
 	past, err := lines.ReadPast(8)
 	if err != nil || len(past.Events) != maxPastEvents || past.Events[maxPastEvents-1].At.Unix() != maxPastEvents+9 {
-		t.Errorf("%d events, %v", len(past.Events), err)
+		t.Errorf("ReadPast of a long time line: %d events, %v", len(past.Events), err)
 	}
 }
 

@@ -53,7 +53,7 @@ func TestTasks(t *testing.T) {
 		{Index: 1, Programs: []ProgramMeta{{Name: "s0-1.1"}, {Name: "s0-2.0"}}, NotBegun: []string{"s0-1.3"}},
 	}}
 	if got, err := m.StepTasks("s0-1"); err != nil || !reflect.DeepEqual(got, []int{0, 1, 0, 1}) {
-		t.Errorf("tasks %v, %v", got, err)
+		t.Errorf("StepTasks of s0-1 = %v, %v", got, err)
 	}
 	if got, err := m.StepTasks("s0-9"); err != nil || len(got) != 0 {
 		t.Errorf("an unknown step: tasks %v, error %v", got, err)

@@ -31,7 +31,7 @@ func TestTimelineIsBounded(t *testing.T) {
 	}
 	got, err := lines.Read(7)
 	if err != nil || len(got) < 200 || got[len(got)-1].At.Unix() != all-1 {
-		t.Errorf("%d events, %v", len(got), err)
+		t.Errorf("Read of a full time line: %d events, %v", len(got), err)
 	}
 	for i, e := range got {
 		if want := int64(all - len(got) + i); e.At.Unix() != want {

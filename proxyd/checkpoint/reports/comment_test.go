@@ -34,7 +34,7 @@ func TestNamedCheckpoint(t *testing.T) {
 	} {
 		said := CheckpointComment(7, time.Date(2026, 7, 1, 18, 1, 29, 0, time.UTC), reason)
 		if said != want || NamedCheckpoint(composeComment("mine", said)) != 7 {
-			t.Errorf("%q, want %q", said, want)
+			t.Errorf("CheckpointComment = %q, want %q", said, want)
 		}
 	}
 	if n := NamedCheckpoint(composeComment("mine", "checkpoint 7 at "+time.Now().Format(time.TimeOnly)+" (user)")); n != 7 {

@@ -58,7 +58,7 @@ func TestRunReachable(t *testing.T) {
 	}
 	visit(Unknown)
 	if len(reached) != int(states) {
-		t.Errorf("reached %v", reached)
+		t.Errorf("states that a run can reach: %v, want all", reached)
 	}
 }
 

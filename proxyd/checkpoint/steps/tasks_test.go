@@ -21,7 +21,7 @@ func TestEndedCaptured(t *testing.T) {
 		{Name: "s0-1.3", Waiting: true},
 	})
 	if want := map[string]syscall.WaitStatus{"s0-1.0": 0x300, "s0-1.2": syscall.WaitStatus(syscall.SIGTERM)}; err != nil || !maps.Equal(got, want) {
-		t.Errorf("%v, %v; want %v", got, err, want)
+		t.Errorf("EndedCaptured = %v, %v; want %v", got, err, want)
 	}
 	if _, err := EndedCaptured([]capsule.Program{{Name: "s0-1.0", Captured: true, Ended: true, Status: syscall.WaitStatus(syscall.SIGKILL)}}); err == nil {
 		t.Error("a killed task counts as ended by itself")

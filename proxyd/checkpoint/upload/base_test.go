@@ -237,6 +237,6 @@ func TestCarryStreams(t *testing.T) {
 	cancel()
 	err = ctx.Err()
 	if got := on.CarryStreams(ctx, "3/devices/", []string{"blocks-1-0"}); !errors.Is(got, err) || errors.Is(got, ErrBaseUnusable) {
-		t.Errorf("at the end of ctx: %v", got)
+		t.Errorf("CarryStreams with a cancelled ctx: %v", got)
 	}
 }
