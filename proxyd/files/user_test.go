@@ -175,7 +175,7 @@ func TestSparse(t *testing.T) {
 	check()
 }
 
-// damaged is a Loader whose streams have other content than was saved.
+// damaged is a Loader with streams of other content than was saved.
 type damaged struct{ *shelf }
 
 func (d damaged) Open(name string) (io.ReadCloser, error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 )
 
-// TestUnknownJobIsKept: a slurmctld that was started without its state knows no job. The files of a job whose run ends
+// TestUnknownJobIsKept: a slurmctld that was started without its state knows no job. The files of a job that ends a run
 // meanwhile stay, and the job is settled once the state is back.
 func TestUnknownJobIsKept(t *testing.T) {
 	settle := func(again ...string) func(t *testing.T, e Ends) {
