@@ -363,7 +363,7 @@ func (f nodeFolders) sharedDeviceDir(job uint32, run, first int) string {
 // sharedDeviceIndex is the lowest capsule of a folder that sharedDeviceDir has named.
 func sharedDeviceIndex(dir string) int {
 	name := filepath.Base(dir)
-	index, _ := strconv.Atoi(name[strings.LastIndexByte(name, '.')+1:]) // an error, for a name of another form, does not happen
+	index, _ := strconv.Atoi(name[strings.LastIndexByte(name, '.')+1:]) // all names have this form: no error
 	return index
 }
 

@@ -101,7 +101,7 @@ type localCapsule struct {
 	scriptEnded  bool                          // the event of the batch script's end has arrived
 
 	journal   *files.Journal // records what programs do to files. Does not change
-	manyFiles bool           // the newest dump of this run recorded many files or bytes; false also before the first dump of this daemon
+	manyFiles bool           // the newest dump recorded many files or bytes; false before this daemon's first dump
 }
 
 // capsuleNote is the part of a capsule's state that a successor of this daemon needs. It is saved
@@ -135,7 +135,7 @@ type capsuleNote struct {
 	Outside *outside.Note `json:"outside,omitempty"` // of the capsule's forwarder
 
 	Containers     []capsule.Container `json:"containers,omitempty"`      // containers that the capsule shows
-	PastContainers []capsule.Container `json:"past_containers,omitempty"` // the newest that it has shown: file names may refer to them
+	PastContainers []capsule.Container `json:"past_containers,omitempty"` // the newest that it has shown
 
 	FinishedTasks map[string]syscall.WaitStatus `json:"finished,omitempty"` // tasks that ended before the restored checkpoint
 }

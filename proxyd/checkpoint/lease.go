@@ -22,7 +22,7 @@ import (
 // (sbatch --singularity-lease=JOB). The borrower runs on, and Slurm's accounts stay right:
 //
 //	join     the lease's batch script starts: the borrower's devices are put on its GPUs, too
-//	end      the lease's epilog: they are put on the remaining GPUs, and only then Slurm gives the lease's GPUs to other jobs
+//	end      the lease's epilog: they are put on the remaining GPUs; only then Slurm gives the lease's GPUs away
 //	cancel   the borrower leaves its nodes: its leases are cancelled
 //
 // The user states only the number of the borrower. Slurm states that the lease runs on this node, its GPUs and its

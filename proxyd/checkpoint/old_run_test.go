@@ -30,7 +30,7 @@ func (w *committedWriter) Commit(context.Context, []byte, []store.Part) error {
 
 // TestOldRunMakesNoCheckpoint: a run that Slurm has given up, but that still runs, makes no checkpoint once a newer run
 // has begun, and its end does not decide how the job goes on. Without a newer run, or if Slurm says that there is no
-// newer run, the old one is captured as usual.
+// newer run, the old run is captured as usual.
 func TestOldRunMakesNoCheckpoint(t *testing.T) {
 	for name, tt := range map[string]struct {
 		run      int

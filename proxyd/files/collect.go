@@ -226,7 +226,7 @@ func (c *collector) recordExtents(file *os.File, from int64, f *File, known map[
 	return nil
 }
 
-// takeSegment takes a segment into f, and sends a new segment. A segment of zeros is left out.
+// takeSegment takes a segment into f, and sends a new segment. Zeros at its end are left out.
 func (c *collector) takeSegment(b []byte, at int64, f *File, known map[int64]Segment) error {
 	for len(b) > 0 && b[len(b)-1] == 0 {
 		b = b[:len(b)-1]

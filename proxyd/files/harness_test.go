@@ -223,7 +223,7 @@ func (s *shelf) totalSize() (n int64) {
 	return n
 }
 
-// describeTree describes a tree, byte for byte. Files that are a single file are said to be.
+// describeTree describes a tree, byte for byte. Names of the same file are marked as such.
 func describeTree(t testing.TB, dir string) []string {
 	t.Helper()
 	var out []string

@@ -94,7 +94,7 @@ print("ready", flush=True); sys.stdin.read()`, dir)
 	}
 }
 
-// TestHelperIsNotTraced: the user cannot trace the helper that runs as him.
+// TestHelperIsNotTraced: the user cannot trace the helper, although it runs as the user.
 func TestHelperIsNotTraced(t *testing.T) {
 	needRoot(t)
 	h, err := startHelper(testDeadline(t), testUser, 0)

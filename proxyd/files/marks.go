@@ -108,8 +108,8 @@ func (w *watcher) closedFile(fd int) (Entry, bool) {
 // mounts.
 const maxPoints = 1 << 16
 
-// pathIn returns the path in the capsule of a file that was reported for a mount. When the mount is gone, as that of a container
-// that has ended, the kernel shows the path within it only.
+// pathIn returns the path in the capsule of a file that was reported for a mount. When the mount is gone, because its
+// container has ended, for example, the kernel shows only the path within the mount.
 func (w *watcher) pathIn(mount uint64, path string) string {
 	w.marking.Lock()
 	defer w.marking.Unlock()

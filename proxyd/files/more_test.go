@@ -31,7 +31,8 @@ func appendMore(t *testing.T, j *Journal, round, n int) {
 
 const manyRecords = maxMore / 2 / 4000
 
-// TestMoreForLong: the second file takes any number of changes in a run, if the journal follows, and its space is given back.
+// TestMoreForLong: the second file takes any number of changes in a run, if the journal follows, and its space is
+// freed.
 func TestMoreForLong(t *testing.T) {
 	j, _ := journalFor(t)
 	mark := Mark(0)
@@ -80,7 +81,8 @@ func TestMoreIsEmptied(t *testing.T) {
 	}
 }
 
-// TestMoreAtOnce: of more than the journal takes at a time, it says that it has lost something, and goes on behind that.
+// TestMoreAtOnce: if the second file has more than the journal takes at a time, the journal notes that records are
+// lost, and goes on behind them.
 func TestMoreAtOnce(t *testing.T) {
 	j, _ := journalFor(t)
 	if err := os.Truncate(j.more.Name(), 1<<40); err != nil {

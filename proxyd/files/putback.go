@@ -79,7 +79,7 @@ func (w *worker) putBack() error {
 			b.linkAgain(string(p), f, t.wasChanged(string(p)) || t.wasChanged(string(f.LinkTo)))
 		}
 	}
-	b.cleanUp(t) // cleanUp runs before any step that may fail: a second attempt could not tell which files undoNames had moved.
+	b.cleanUp(t) // before any step that may fail: a second attempt could not tell which files undoNames had moved
 	b.pruneFolders()
 	if b.failed != nil {
 		return b.failed

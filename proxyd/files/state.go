@@ -20,7 +20,7 @@ type State struct {
 	Mark    Mark             `json:"mark"`    // of the journal, at the cut
 	Boot    string           `json:"boot"`    // of the node's kernel: Dev is valid until its next boot
 	Time    time.Time        `json:"time"`    // of the cut, by the node's clock
-	Lost    bool             `json:"lost"`    // the journal was not complete, or that of a State before
+	Lost    bool             `json:"lost"`    // the journal was not complete, at this cut or at an earlier State
 	Files   FileMap          `json:"files"`   // by absolute path
 	Parents FileMap          `json:"parents"` // folders of the user's that lead to Files, and are not in Files
 	Streams map[string]int64 `json:"streams"` // where the contents are, with the length of each

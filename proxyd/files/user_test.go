@@ -125,7 +125,7 @@ func TestRecordSavesChanges(t *testing.T) {
 	if d := differentLines(want, describeTree(t, dir)); d != "" || r.Restored != 2 {
 		t.Errorf("after PutBack the files differ: %s; report %+v, want 2 restored", d, r)
 	}
-	// When most of a stream is of no use any more, the rest leaves it.
+	// When most of a stream is not used any more, the rest is saved anew.
 	os.Truncate(in("big"), 100)
 	five := recordNow(t, four, shelf, Job{}, Entry{Kind: Written, Path: in("big")})
 	six := recordNow(t, five, shelf, Job{})

@@ -149,7 +149,7 @@ func TestWatch(t *testing.T) {
 		t.Errorf("Watch ended with %v, want context.Canceled", err)
 	}
 
-	// A successor sees a part of the changes that were made without a Watch.
+	// A successor does not see all changes that were made while no Watch ran.
 	r.runLine(t, static+" w "+in("unseen")+" data")
 	r.runLine(t, "LD_PRELOAD= /bin/sh -c 'exec 7>"+in("open")+"; sleep 60' & until test -e "+in("open")+"; do :; done")
 	again, err := OpenJournal(filepath.Dir(j.list.Name()), j.log.Name())
@@ -210,8 +210,8 @@ func TestNoteContainer(t *testing.T) {
 	}
 }
 
-// TestWatchWithoutShim: a program that is linked as others, and was started with another
-// environment, is found by looking.
+// TestWatchWithoutShim: a program that is linked as others, and was started with another environment, is found by
+// scanProcesses.
 func TestWatchWithoutShim(t *testing.T) {
 	dir := ownFolder(t)
 	j, env := journalFor(t)
@@ -226,8 +226,7 @@ func TestWatchWithoutShim(t *testing.T) {
 	<-ended
 }
 
-// TestWatchOverflow: when there was more to tell than the kernel keeps, the journal says
-// so, and so do the next States.
+// TestWatchOverflow: when the kernel's queue of reports has overflowed, the journal says so, and so do the next States.
 func TestWatchOverflow(t *testing.T) {
 	dir := ownFolder(t)
 	static := buildStatic(t)

@@ -16,10 +16,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// The leader cleans up after a job that ends while it runs (settle.go). A job that is cancelled
-// while the job waits, or that was left by a leader that died, has no leader. For such jobs a daemon of the cluster is
-// elected, which removes the record and releases the addresses. GC deletes the checkpoints later, by
-// age.
+// The leader cleans up after a job that ends while it runs (settle.go). A job that is cancelled while waiting, or with
+// a leader that died, has no leader. For such jobs a daemon of the cluster is elected, which removes the record and
+// releases the addresses. GC deletes the checkpoints later, by age.
 
 const (
 	// endedGrace is how long Slurm must show a job as over: the leader may be about to requeue

@@ -68,7 +68,7 @@ func endsOn(t *testing.T, node, shared string, q slurmtest.Queue, jobs ...uint32
 	return c
 }
 
-// listLeft says which jobs have something: records, addresses, and anything else.
+// listLeft returns the jobs with records, and checks that the same jobs have addresses and files.
 func listLeft(t *testing.T, c Ends) string {
 	t.Helper()
 	recs, err := c.Records.LoadAll()
@@ -240,7 +240,7 @@ func TestPastOutlivesJob(t *testing.T) {
 	err := errors.Join(c.Timeline.Write(1, records.Event{What: records.EventCheckpoint, Text: "1 (asked), in 1s"}),
 		c.Addresses.Give(t.Context(), "1"), c.DeleteRecord(1), c.DeleteRecord(1))
 	if err != nil || listLeft(t, c) != "" {
-		t.Fatalf("files left after two DeleteRecord: %v, error %v", listLeft(t, c), err)
+		t.Fatalf("jobs left after two DeleteRecord: %v, error %v", listLeft(t, c), err)
 	}
 	cleaner := &Cleaner{Ends: c}
 	for after, want := range []int{2, 2, 0} {

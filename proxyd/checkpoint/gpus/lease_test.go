@@ -17,7 +17,7 @@ func TestFreeDevices(t *testing.T) {
 	}{
 		{nil, []int{1, 2, 3}},
 		{[]Lease{{Job: 9, At: []int{2}}}, []int{1, 3}},
-		{[]Lease{{Job: 9, At: []int{2, 1}}, {Job: 10, At: []int{3}, Over: true}}, nil}, // the job has not left the ended lease yet
+		{[]Lease{{Job: 9, At: []int{2, 1}}, {Job: 10, At: []int{3}, Over: true}}, nil}, // the ended lease is not left yet
 	} {
 		if got := devices.freeDevices(tt.leases); !slices.Equal(got, tt.want) {
 			t.Errorf("leases %v: free are %v, want %v", tt.leases, got, tt.want)

@@ -5,7 +5,7 @@
 // each other, and back. Package checkpoint has the calls and their own arguments.
 //
 //	cut.go      orders to device servers and events of theirs, of package device/cut
-//	capsule.go  programs, devices, leases and connections of a capsule
+//	capsule.go  programs, devices, leases and obstacles of a capsule
 //
 // A message of another release may lack fields, which are then zero.
 package messages

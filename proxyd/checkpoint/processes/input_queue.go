@@ -125,8 +125,8 @@ func (w waitingInput) Read(b []byte) (int, error) {
 	}
 }
 
-// Fill puts the bytes of another warden's queue into the queue of this warden, which must be empty and must not have
-// been told that its program is restored. It returns the number of bytes.
+// Fill puts the bytes of another warden's queue into the queue of this warden, which must be empty, before the warden
+// is told that its program is restored. It returns the number of bytes.
 func (r *InputRelay) Fill(ctx context.Context, from io.Reader) (int64, error) {
 	return r.writeQueue(ctx, io.LimitReader(from, maxQueue), 0, r.payer)
 }

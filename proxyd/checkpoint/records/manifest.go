@@ -18,13 +18,16 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// Versions of Meta. A daemon that knows only the first would restore programs without their devices, so checkpoints
-// with devices have the second. Queues have the third for the same reason, and the fourth is for tasks that did not
-// begin, for eventfds that count as semaphores, which an older daemon would restore as others, and for unix sockets
-// that are to be reset: an older daemon would have the latter connected to a daemon of the node again, in the middle of
-// a message. The fifth is for standard input that was on its way. The sixth is for standard input that had ended: an
-// older daemon would give the task the input that the srun of the new run sends. The seventh is for a state of files in
-// a stream: an older daemon would put no files back.
+// Versions of Meta. A daemon refuses a version above those that it knows, because it would restore the job without the
+// parts for which the version was introduced:
+//
+//	2  devices
+//	3  message queues
+//	4  tasks that did not begin; eventfds that count as semaphores; unix sockets that are to be reset, which would be
+//	   connected to a daemon of the node again, in the middle of a message
+//	5  standard input that was on its way
+//	6  standard input that had ended: the task would get the input that the srun of the new run sends
+//	7  a state of files in a stream: no files would be put back
 const (
 	MetaVersion  = 1
 	metaDevices  = 2

@@ -17,9 +17,8 @@ const (
 	shareAskInterval   = 2 * time.Second
 )
 
-// AwaitStoredOrLost waits until the newest checkpoint of a job is in the store, if the checkpoint
-// is on its way there. It returns the record of an upload that is lost. patience bounds the wait
-// for nodes that do not answer; 0: no bound.
+// AwaitStoredOrLost waits until the newest checkpoint of a job is in the store, if it is being uploaded. It returns the
+// record of an upload that is lost. patience bounds the wait for nodes that do not answer; 0: no bound.
 func (u *Uploads) AwaitStoredOrLost(ctx context.Context, job uint32, submitted string, patience time.Duration, tell func(*Record, *Watch)) (*Record, error) {
 	w := Watch{patience: patience}
 	var asked time.Time
