@@ -39,6 +39,3 @@ func TestTimelineIsBounded(t *testing.T) {
 		}
 	}
 }
-
-// TestCapture: doctor compares the longest with Slurm's KillWait, also when proxyd was
-// started again.

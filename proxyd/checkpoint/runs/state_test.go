@@ -104,7 +104,7 @@ func TestRunWalk(t *testing.T) {
 			case next == Unknown:
 				_ = r.EnterState(next)
 				want = flags{}
-			case next == Restoring: // only begin enters it
+			case next == Restoring: // only BeginNext enters it
 			default:
 				s := r.Snapshot()
 				if s.State == Unknown && next != GivenUp { // a run that has not begun can only be given up
