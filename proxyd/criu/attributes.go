@@ -20,15 +20,16 @@ import (
 //	io priority    of a thread: ionice(1), ioprio_set(2)
 //	personality    of a process: setarch(1), personality(2)
 //
-// A dump notes those that are not the default. A restore sets the first two while the thread stands in ptrace, which
-// takes CAP_SYS_NICE, which this process has. Only a process itself can set its personality: it is made to do so where
-// it waits for the image of its memory. Its threads have it then, and its children do so as well.
+// A dump notes the attributes that are not the default. A restore sets the first two while the thread stands in ptrace,
+// which takes CAP_SYS_NICE, which this process has. Only a process itself can set its personality: this package makes
+// it do so where it waits for the image of its memory. Its threads and its children then have the personality, too.
 
-// defaultSlack is what every thread has that has set none, and no ancestor of it (init/init_task.c).
+// defaultSlack is the timer slack of a thread if neither the thread nor any ancestor of it has set one
+// (init/init_task.c).
 const defaultSlack = 50_000
 
-// slackPath is of any thread, though /proc lists leaders only; the folder of a thread in
-// /proc/PID/task has no such file.
+// slackPath works for any thread, though /proc lists leaders only; the folder of a thread in /proc/PID/task has no such
+// file.
 func slackPath(thread string) string { return "/proc/" + thread + "/timerslack_ns" }
 
 // addAttributes notes the attributes of a process.
@@ -82,7 +83,7 @@ func (n *Noted) addThread(host int, thread string) error {
 	return nil
 }
 
-// withThread returns what is known by threads, with that of another thread.
+// withThread adds a thread's value to known, and makes the map if known is nil.
 func withThread[T any](known map[int]T, tid int, value T) map[int]T {
 	if known == nil {
 		known = map[int]T{}
@@ -91,10 +92,10 @@ func withThread[T any](known map[int]T, tid int, value T) map[int]T {
 	return known
 }
 
-// ioThread says that ioprio_get and ioprio_set mean a thread (IOPRIO_WHO_PROCESS of linux/ioprio.h).
+// ioThread makes ioprio_get and ioprio_set mean a thread (IOPRIO_WHO_PROCESS of linux/ioprio.h).
 const ioThread = 1
 
-// ioPriorityOf returns the class and the priority of a thread, 0 if the thread has set none.
+// ioPriorityOf returns the class and the priority of a thread, 0 if the thread has not set them.
 func ioPriorityOf(thread int) (int, error) {
 	priority, _, e := unix.Syscall(unix.SYS_IOPRIO_GET, ioThread, uintptr(thread), 0)
 	if e != 0 {
@@ -113,13 +114,13 @@ func idInCapsule(host int, thread string) (int, error) {
 	return tid, nil
 }
 
-// completeProcesses gives restored processes what CRIU does not know of. They stand still.
+// completeProcesses gives restored processes the state that CRIU does not know of. The processes stand still.
 func (i *Image) completeProcesses(init int) error {
 	i.renewLibraries(init)
 	return i.setAttributes(init)
 }
 
-// setAttributes gives restored threads the attributes that they had, but personalities. They stand still.
+// setAttributes gives restored threads the attributes that they had, except personalities. The threads stand still.
 func (i *Image) setAttributes(init int) error {
 	var members map[int]member
 	for _, p := range i.Processes {
@@ -171,8 +172,8 @@ func (p Process) setThreads(host int) error {
 // pagemapName is the image for which a process waits before it makes its children.
 func pagemapName(pid int) string { return fmt.Sprintf("pagemap-%d.img", pid) }
 
-// personalitiesToSet returns the processes, by the image that they wait for, that are to set their personality. If any process of i
-// has a personality that is not the default, all have to set theirs: a child has its parent's.
+// personalitiesToSet returns the processes that are to set their personality, by the image that each waits for. If any
+// process of i has a personality that is not the default, all have to set theirs: a child has its parent's.
 func (i *Image) personalitiesToSet() map[string]Process {
 	all := map[string]Process{}
 	needed := false
@@ -186,7 +187,7 @@ func (i *Image) personalitiesToSet() map[string]Process {
 	return all
 }
 
-// setPersonality has the process that waits for an image set its personality, if it is to.
+// setPersonality has the process that waits for an image set its personality, if the process is in r.personalities.
 func (r *restorer) setPersonality(image string) error {
 	p, ok := r.personalities[image]
 	if !ok {
@@ -196,7 +197,7 @@ func (r *restorer) setPersonality(image string) error {
 	for end := time.Now().Add(grace); errors.Is(err, errNotWaiting) && time.Now().Before(end); {
 		var done bool
 		if done, err = callIn(r.init, p.PID, unix.SYS_PERSONALITY, uintptr(p.Personality)); err == nil && !done {
-			err = errNotWaiting // yet: it has just asked
+			err = errNotWaiting // too early: the process has just asked for the image
 		}
 	}
 	if err != nil {

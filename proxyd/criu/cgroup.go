@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroup is the folder of a cgroup v2; "" is none.
+// cgroup is the folder of a cgroup v2; "" if there is no cgroup.
 type cgroup string
 
 func (c cgroup) filePath(name string) string { return filepath.Join(string(c), name) }
@@ -35,7 +35,7 @@ func (c cgroup) isFrozen() (bool, error) {
 	return strings.TrimSpace(string(b)) == "1", nil
 }
 
-// setFrozen freezes or thaws the cgroup, and returns when every process in it stands, or runs.
+// setFrozen freezes or thaws the cgroup, and returns when every process in it is frozen, or runs.
 func (c cgroup) setFrozen(ctx context.Context, on bool) error {
 	word := "0"
 	if on {
@@ -69,8 +69,8 @@ func (c cgroup) setFrozen(ctx context.Context, on bool) error {
 	}
 }
 
-// moveOut moves processes out of c: into the cgroup above, or, where that cgroup may have no
-// processes because it hands out controllers, into this process's.
+// moveOut moves processes out of c: into the cgroup above, or into this process's cgroup, where the one above may have
+// no processes because it hands out controllers.
 func (c cgroup) moveOut(pids ...int) error {
 	above := cgroup(filepath.Dir(string(c)))
 	for _, pid := range pids {
@@ -89,7 +89,7 @@ func (c cgroup) moveIn(pid int) error {
 	return os.WriteFile(c.filePath("cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
-// ownCgroup is this process's cgroup in the mounted tree that c is of.
+// ownCgroup is this process's cgroup in the mounted tree to which c belongs.
 func (c cgroup) ownCgroup() cgroup {
 	root := string(c)
 	for up := filepath.Dir(root); up != root; up = filepath.Dir(root) {
@@ -114,7 +114,7 @@ func (c cgroup) listThreads() ([]int, error) { return c.listNumbers("cgroup.thre
 // listProcesses returns the processes in the cgroup and below it.
 func (c cgroup) listProcesses() ([]int, error) { return c.listNumbers("cgroup.procs") }
 
-// listNumbers returns what the files of that name have, of the cgroup and of all below it.
+// listNumbers returns the numbers in the files of that name, of the cgroup and of all cgroups below it.
 func (c cgroup) listNumbers(name string) ([]int, error) {
 	var all []int
 	err := filepath.WalkDir(string(c), func(path string, e fs.DirEntry, err error) error {
@@ -140,9 +140,9 @@ func (c cgroup) listNumbers(name string) ([]int, error) {
 	return all, nil
 }
 
-// endLeftovers kills what is in the cgroup of a program that is to be restored, and returns when that is gone, also from the
-// capsule with this init: a daemon that was killed in a restore leaves criu, which notices that only later, and the processes
-// that criu has made.
+// endLeftovers kills the processes in the cgroup of a program that is to be restored, and returns when they are gone,
+// also from the capsule with this init. A daemon that was killed during a restore leaves them behind: criu, which
+// notices only later that the daemon has ended, and the processes that criu has made.
 func (c cgroup) endLeftovers(ctx context.Context, init int) error {
 	if c == "" {
 		return nil
@@ -164,7 +164,7 @@ func (c cgroup) endLeftovers(ctx context.Context, init int) error {
 			if slices.Contains(threads, m.host) {
 				doomed[pid] = m.host
 			}
-			if doomed[pid] == m.host { // and not another program's by now
+			if doomed[pid] == m.host { // the PID is not another program's by now
 				left++
 			}
 		}
@@ -182,9 +182,10 @@ func (c cgroup) endLeftovers(ctx context.Context, init int) error {
 	}
 }
 
-// killProcesses kills what is in the cgroup, and nothing else: a process is held before the cgroup is asked whether the process
-// is there, so a PID that another process has got meanwhile does no harm. There is cgroup.kill for that; but after a write
-// there, kernels of our time kill each process that is later started in the cgroup by CLONE_INTO_CGROUP, as criu is.
+// killProcesses kills the processes in the cgroup, and no others: it holds a pidfd of each process before it asks the
+// cgroup whether the process is still there, so no other process that has got the same PID meanwhile is killed.
+// cgroup.kill does the same; but after a write there, kernels of our time kill each process that is later started in
+// the cgroup by CLONE_INTO_CGROUP, as criu is.
 func (c cgroup) killProcesses() error {
 	before, err := c.listProcesses()
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// folders are where the programs are looked for that this package runs: a library has
-// no business with its process's PATH.
+// folders are searched for the programs that this package runs: a library should not depend on the PATH of its process.
 var folders = []string{"/usr/local/sbin", "/usr/sbin", "/usr/local/bin", "/usr/bin", "/sbin", "/bin"}
 
 // findProgram returns the path of a program; an *Unsupported if it is not installed.
@@ -31,11 +30,12 @@ func findProgram(name string) (string, error) {
 	return "", &Unsupported{Reason: name + " is not installed", Advice: advice[name]}
 }
 
-// quiet is the environment of what is run. LANG is for criu's log, in which this package looks for reasons.
+// quiet is the environment of the programs that this package runs. LANG is for criu's log, in which this package looks
+// for reasons.
 var quiet = []string{"PATH=" + strings.Join(folders, ":"), "LANG=C"}
 
-// joinable are the namespaces of a capsule in nsenter's words. init itself is no member
-// of the time namespace; the kernel may have none.
+// joinable are the namespaces of a capsule in nsenter's words. init itself is no member of the time namespace, and the
+// kernel may not have time namespaces.
 var joinable = []struct{ option, file string }{
 	{"--mount", "mnt"}, {"--net", "net"}, {"--uts", "uts"}, {"--ipc", "ipc"}, {"--time", "time_for_children"}, {"--pid", "pid"},
 }
@@ -45,8 +45,8 @@ func gateOptions(args []string) []string { return append(args, "--action-script"
 
 // command is criu inside the namespaces of a capsule's init.
 //
-// nsenter, and not a thread of this process: a process with threads cannot join a time
-// namespace (kernel/time/namespace.c, timens_install).
+// nsenter joins the namespaces, and not a thread of this process: a process with threads cannot join a time namespace
+// (kernel/time/namespace.c, timens_install).
 type command struct {
 	init     int
 	as       *rights  // nil: root's
@@ -60,7 +60,7 @@ type command struct {
 	files    []*os.File // from descriptor stageFD on
 }
 
-// buildCommand returns what to start, and the files to close after its start.
+// buildCommand returns the command to start, and the files to close after its start.
 func (c command) buildCommand() (cmd *exec.Cmd, closing []*os.File, err error) {
 	var paths [3]string
 	for i, name := range []string{"nsenter", "setpriv", "criu"} {
@@ -114,12 +114,12 @@ func (c command) buildCommand() (cmd *exec.Cmd, closing []*os.File, err error) {
 	if c.cgroup != nil {
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(c.cgroup.Fd())
 	}
-	// A process that has kept the log open does not belong to this package.
+	// A process that keeps the log open for longer does not belong to this package.
 	cmd.WaitDelay = 5 * time.Second
 	return cmd, closing, nil
 }
 
-// confineDump bounds what c may do at a dump of p.
+// confineDump limits the rights, the memory and the system calls of c at a dump of p.
 func (c *command) confineDump(p Program) error {
 	var err error
 	if c.before, err = boundMemory(); err != nil || p.UID == 0 {
@@ -139,7 +139,7 @@ func (c *command) confineDump(p Program) error {
 	return err
 }
 
-// start starts what build has built.
+// start starts the command that buildCommand has built.
 func (c command) start(cmd *exec.Cmd) error {
 	if c.filtered {
 		return startFiltered(cmd)
@@ -147,10 +147,10 @@ func (c command) start(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// commonOptions are the options of every operation, without the gate's. Configuration files are the node's
-// business, not this package's. Below -v3, criu does not log enough of its work. With --ext-unix-sk
-// a datagram socket that is connected to another program of the capsule is connected to the path again;
-// a stream is refused all the same. What is connected to outside of the job is in outside.go.
+// commonOptions are the options of every operation, without the gate's. Configuration files are the node's business,
+// not this package's. Below -v3, criu does not log enough of its work. With --ext-unix-sk a datagram socket that is
+// connected to another program of the capsule is connected to the path again; a stream is refused all the same.
+// Connections to outside of the job are in outside.go.
 func commonOptions(operation string) []string {
 	return []string{operation, "--no-default-config", "--stream", "--images-dir", fmt.Sprintf("/proc/self/fd/%d", stageFD),
 		"-v3", "--timeout", "30",

@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// At a dump criu parses what the user's processes choose: names, numbers and sizes of mappings,
-// descriptors, sockets. So criu has at a dump what reading other processes needs, and no more:
+// At a dump criu parses data that the user's processes choose: names, numbers and sizes of mappings, descriptors,
+// sockets. So at a dump criu has the rights that it needs to read other processes, and no more:
 //
-//	ids            the user's: no file of root's is criu's own
+//	ids            the user's, so that criu owns no file of root's
 //	capabilities   dumpCapabilities; also the bounding set, since no process of the job comes of
 //	               this criu
 //	system calls   all but refusedCalls; sockets of the node's kernel and of unix only
@@ -30,9 +30,9 @@ import (
 // (kernel/seccomp.c, seccomp_get_filter), so a program that uses seccomp is dumped without
 // the list of refused calls.
 
-// dumpCapabilities are what CRIU needs to read other processes. CAP_DAC_READ_SEARCH is for
-// inotify, which finds its files by handles, and for processes that the kernel calls not dumpable:
-// their folders in /proc are root's.
+// dumpCapabilities are the capabilities that CRIU needs to read other processes. CAP_DAC_READ_SEARCH is for inotify,
+// which finds its files by handles, and for processes that the kernel calls not dumpable: their folders in /proc are
+// root's.
 var dumpCapabilities = []int{
 	unix.CAP_DAC_READ_SEARCH, unix.CAP_KILL, unix.CAP_NET_ADMIN, unix.CAP_IPC_OWNER, unix.CAP_SYS_PTRACE,
 	unix.CAP_SYS_ADMIN,
@@ -48,7 +48,7 @@ const dumpMemory = 1 << 30
 // of a range for containers.
 const freezeGroup = 1<<32 - 256
 
-// refusedCalls change the node, or make something at a path. A dump does neither.
+// refusedCalls change the node, or make something at a path. A dump needs neither.
 var refusedCalls = []uintptr{
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_OPEN_TREE,
 	unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN,
@@ -73,7 +73,7 @@ const (
 	dataArg0 = 16
 )
 
-// dumpFilter refuses calls with EPERM, and each call of another architecture.
+// dumpFilter refuses refusedCalls and oldCalls with EPERM, and each call of another architecture.
 func dumpFilter() []unix.SockFilter {
 	const (
 		load    = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -98,7 +98,7 @@ func dumpFilter() []unix.SockFilter {
 		unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ALLOW})
 }
 
-// startFiltered starts cmd with dumpFilter, which cmd's processes cannot get rid of.
+// startFiltered starts cmd with dumpFilter, which cmd's processes cannot remove.
 func startFiltered(cmd *exec.Cmd) error {
 	failed := make(chan error)
 	go func() {

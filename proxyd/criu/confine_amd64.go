@@ -7,7 +7,7 @@ import "golang.org/x/sys/unix"
 
 const (
 	nativeArch       = unix.AUDIT_ARCH_X86_64
-	firstForeignCall = 1 << 30 // those of x32
+	firstForeignCall = 1 << 30 // the first call of x32
 )
 
 // oldCalls are calls to be refused that newer architectures do not have.

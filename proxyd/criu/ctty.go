@@ -20,12 +20,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
-// An interactive dash, less and ssh open /dev/tty, which is the terminal of their session. CRIU refuses to dump such a file
-// if the first process that CRIU finds with a side of the terminal is another process (tty_verify_ctty in criu/tty.c):
-// expect, script and tmux, which made the terminal, are found first. So a dump tells criu that the file is an external
-// terminal, of which criu notes the flags and the settings. A restore adds the path to the image. Then criu takes the file
-// for what its device number says, and opens /dev/tty in a process that has the terminal (terminals.go). An open /dev/tty
-// that is not the terminal of its process is left to criu, which refuses.
+// An interactive dash, less and ssh open /dev/tty, which is the terminal of their session. CRIU refuses to dump such a
+// file if the first process that CRIU finds with a side of the terminal is another process (tty_verify_ctty in
+// criu/tty.c): expect, script and tmux, which made the terminal, are found first. So a dump tells criu that the file is
+// an external terminal, of which criu notes the flags and the settings. A restore adds the path to the image. Then criu
+// recognizes the file by its device number, and opens /dev/tty in a process that has the terminal (terminals.go). An
+// open /dev/tty that is not the terminal of its process is left to criu, which refuses.
 
 // ttyPath is the terminal of the session of the process that opens the path.
 const ttyPath = "/dev/tty"
@@ -35,12 +35,12 @@ const ptsMajor = 136
 
 // holder is a process that has ttyPath open.
 type holder struct {
-	terminal    int // the number of its terminal, -1 if none
+	terminal    int // the number of its terminal, -1 if the process has no terminal
 	descriptors []int
 }
 
-// ownTerminals returns criu's names of the open ttyPath of a program, none if there are none that can be restored so, and
-// whether the program drives terminals.
+// ownTerminals returns criu's names of the open ttyPath of a program, and whether the program drives terminals. names
+// is empty if one of the files could not be restored in this way.
 func ownTerminals(p Program) (names []string, drives bool, err error) {
 	members, err := membersOf(p.Init)
 	if err != nil {
@@ -73,7 +73,7 @@ func ownTerminals(p Program) (names []string, drives bool, err error) {
 	return slices.Compact(names), len(driven) > 0, nil
 }
 
-// keepTerminals has criu leave what waits in terminals as it is, where a program drives any
+// keepTerminals has criu leave unread input and output of terminals in place, where a program drives any terminal
 // (libsingshim/shim/criu_terminals.c).
 func (c *command) keepTerminals(drives bool) error {
 	if !drives {
@@ -84,8 +84,8 @@ func (c *command) keepTerminals(drives bool) error {
 	return err
 }
 
-// openTerminalOf returns the number of the pseudo terminal that a descriptor of a process is, -1 if none or one that is
-// gone.
+// openTerminalOf returns the number of the pseudo terminal that a descriptor of a process refers to, -1 if the
+// descriptor is no terminal or the terminal is gone.
 func openTerminalOf(host, fd int) int {
 	process, err := unix.PidfdOpen(host, 0)
 	if err != nil {
@@ -104,8 +104,8 @@ func openTerminalOf(host, fd int) int {
 	return terminalNumber(device)
 }
 
-// lookAtTerminals adds the descriptors of a process that are ttyPath, and to driven the terminals that the process
-// drives. It returns criu's names of the former.
+// lookAtTerminals adds the descriptors of a process that are ttyPath to h, and the terminals that the process drives to
+// driven. It returns criu's names of the descriptors.
 func (h *holder) lookAtTerminals(host int, driven map[int]bool) (names []string, err error) {
 	for d, err := range procfs.Descriptors(host) {
 		if err != nil {
@@ -113,7 +113,7 @@ func (h *holder) lookAtTerminals(host int, driven map[int]bool) (names []string,
 		}
 		to, err := d.Link()
 		if err != nil || to != ttyPath && filepath.Base(to) != "ptmx" {
-			continue // closed, as when the process runs, or another file
+			continue // closed, if the process runs, or another file
 		}
 		f, err := mounts.Stat(d.Path())
 		if err != nil || f.Kind() != unix.S_IFCHR {
@@ -147,7 +147,8 @@ func drivenBy(fdinfo string) (int, bool) {
 	return 0, false
 }
 
-// terminalOf returns the number of the pseudo terminal that the session of a process has, -1 if none.
+// terminalOf returns the number of the pseudo terminal that the session of a process has, -1 if the session has no
+// terminal.
 func terminalOf(host int) int {
 	s, err := procfs.ReadStat(host)
 	if err != nil {
@@ -173,7 +174,7 @@ func isDetached(host int) bool {
 // terminal.
 func isOwnTerminal(m *fdinfo.FileEntry) bool { return m.GetTty() != nil && m.GetTty().RegfId == nil }
 
-// givePath returns the entry of an open ttyPath with the entry of the path that is missing, which gets the given number.
+// givePath returns the entry of an open ttyPath, and the missing entry of its path, which gets the given number.
 func givePath(m *fdinfo.FileEntry, id uint32) ([]*fdinfo.FileEntry, error) {
 	t := m.GetTty()
 	if t.GetFown() == nil {

@@ -13,31 +13,28 @@
 //	              │  ◄═══ a pipe for each image ═══════►│
 //	              └────── gate: "post-dump", "go" ──────┘
 //
-// criu runs inside the capsule's namespaces, where the program is an ordinary process
-// tree: there is no namespace to restore and nothing is external, save the pipes that
-// the program began with.
+// criu runs inside the capsule's namespaces, where the program is an ordinary process tree: criu restores no namespace,
+// and no file is external, save the pipes that the program began with.
 //
 // # Why criu's command line, and not its RPC
 //
-// Images are streamed by `criu --stream`: criu connects to a socket in its images folder
-// and sends the name and a pipe for each image (criu/img-streamer.c). The RPC service
-// opens its images folder without saying whether it dumps or restores and then stops at a
-// BUG() if streaming was asked for (criu/cr-service.c, setup_images_and_workdir). What go-criu
-// brings here are the definitions of the images that this package reads.
+// Images are streamed by `criu --stream`: criu connects to a socket in its images folder and sends the name and a pipe
+// for each image (criu/img-streamer.c). The RPC service opens its images folder without saying whether it dumps or
+// restores and then stops at a BUG() if streaming was asked for (criu/cr-service.c, setup_images_and_workdir). This
+// package uses go-criu only for the definitions of the images.
 //
 // # Rights
 //
-// A dump runs as the job's user, with the capabilities that read other processes, behind a filter
-// of system calls and with a bound of its memory (confine.go): criu parses what the user's processes
-// choose. A restore runs as the job's user, with the capabilities that make processes and none
-// that overrides permissions (rights.go): the user can change the paths at which criu opens, makes and removes files. Where the user owns a file and
-// could not open it again in the same way, criu is given the open file (handed.go). Before Linux 5.17
-// root restores a program with System V objects, because the kernel lets only root choose their
-// numbers (sysv.go).
+// A dump runs as the job's user, with the capabilities that read other processes, behind a filter of system calls and
+// with a bound of its memory (confine.go): criu parses data that the user's processes choose. A restore runs as the
+// job's user, with the capabilities that make processes and without those that override permissions (rights.go): the
+// user can change the paths at which criu opens, makes and removes files. Where the user owns a file and could not open
+// it again in the same way, criu is given the open file (handed.go). Before Linux 5.17 root restores a program with
+// System V objects, because the kernel lets only root choose their numbers (sysv.go).
 //
 // # The images folder
 //
-// A tmpfs that is mounted nowhere; criu has it as a descriptor. The folder holds the socket, the
+// The images folder is a tmpfs that is mounted nowhere; criu has it as a descriptor. The folder holds the socket, the
 // gate's script and criu's statistics, and is gone with the last process that has it open.
 //
 // # The gate
@@ -48,34 +45,32 @@
 // once, and criu lets the program run on. A program in a frozen cgroup does not run anyway,
 // and needs no gate.
 //
-// At a restore criu calls the script when everything is open and mapped (post-restore). Then this
-// package compares what processes have with what they had (opened.go); CRIU kills them if this
-// process refuses. criu calls the script again when every thread stands in ptrace (pre-resume):
-// then this package freezes the cgroup that is to be frozen, gives back the input that was not
-// read yet, sets what CRIU does not know of (attributes.go), and has the C library know its
-// libraries by the files of this node (libraries.go).
+// At a restore criu calls the script when everything is open and mapped (post-restore). Then this package compares the
+// files that processes have open with those of the dump (opened.go); CRIU kills the processes if this process refuses.
+// criu calls the script again when every thread stands in ptrace (pre-resume): then this package freezes the cgroup
+// that is to be frozen, gives back the input that was not read yet, sets the attributes that CRIU does not know of
+// (attributes.go), and has the C library know its libraries by the files of this node (libraries.go).
 //
-// # When something dies
+// # When a process dies
 //
 //	this process    criu's pipes break. A dump is given up and the program runs on, or stays
-//	                frozen if it was; a restore is given up and what there is of the tree is killed
-//	the context     the same, by closing the pipes. What does not end then is killed
-//	criu            at a dump, the kernel lets the tasks go, and most go on as if nothing had
-//	                been; a task that had CRIU's code in it at that moment may die (2 of
-//	                some 300 kills). Dump freezes the cgroup again if it was frozen, and
-//	                kills what criu has left in the capsule. At a restore, Restore kills the
-//	                half-made tree
+//	                frozen if it was; a restore is given up and the half-made tree is killed
+//	the context     the same, by closing the pipes. A criu that does not end then is killed
+//	criu            at a dump, the kernel lets the tasks go, and most go on undisturbed; a task
+//	                that had CRIU's code in it at that moment may die (2 of some 300 kills).
+//	                Dump freezes the cgroup again if it was frozen, and kills the processes that
+//	                criu has left in the capsule. Restore kills the half-made tree
 //
 // # Processes without a parent
 //
-// The root of a tree is a steward, to which all orphans fall. CRIU cannot restore orphans of
-// another session than the root's; reaper.go tells why, and what is done about it.
+// The root of a tree is a steward, to which all orphans fall. CRIU cannot restore orphans of another session than the
+// root's; reaper.go tells why, and how this package restores them.
 //
 // # Message queues
 //
-// For CRIU an open POSIX message queue is an external file. The caller captures what is in the queues, and makes them
-// again in the capsule's IPC namespace; Restore opens them for criu, and makes those of a program with a namespace of its own
-// (queues.go).
+// For CRIU an open POSIX message queue is an external file. The caller captures the messages, and makes the queues
+// again in the capsule's IPC namespace; Restore opens them for criu, and makes the queues of a program that has an IPC
+// namespace of its own (queues.go).
 //
 // # Unix sockets to outside
 //
@@ -97,11 +92,11 @@
 //   - CRIU freezes a program without a cgroup by ptrace. A stopped program is dumped as
 //     stopped and is stopped when restored.
 //   - System V objects are dumped with the whole IPC namespace. A program that was restored
-//     with them has a namespace of its own, and shares none with the capsule's other programs.
+//     with them has a namespace of its own, and shares no objects with the capsule's other programs.
 //   - To restore an orphan CRIU needs a PID for a moment, next to the tree's. If another
-//     program of the capsule has it, the restore fails; in the other order the restores work.
-//   - A connection to a unix socket of another program that this one has not accepted yet
-//     is dumped and cannot be restored.
+//     program of the capsule has that PID, the restore fails; in the other order the restores work.
+//   - A connection to a unix socket of another program that the other program has not accepted
+//     yet is dumped and cannot be restored.
 //   - inotify cannot be dumped on overlay file systems: CRIU may take another file for the watched file.
 //   - Processes are restored in a cgroup v2 only; in cgroups of v1 they are where the caller is.
 package criu

@@ -18,20 +18,19 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
 
-// ghostLimit is how large a file may be that was removed while the program has it open;
-// its content is an image.
+// ghostLimit is the largest removed file that the program may have open; the file's content is an image.
 const ghostLimit = "1G"
 
 // dumper takes in the images of a dump.
 type dumper struct {
 	sink   Sink
 	frozen bool   // the program was frozen before the dump, and stays so
-	noted  *Image // what the dump notes of processes while they stand still
+	noted  *Image // properties of processes that a dump notes while they stand still
 
 	mu    sync.Mutex // everything below; no call under mu blocks
 	files []File
 	tree  bytes.Buffer      // a copy of pstreeName
-	cores map[string][]byte // not in sink yet (signals.go)
+	cores map[string][]byte // images of threads' states, not in sink yet (signals.go)
 }
 
 // Dump captures p, and leaves p as it was: running, or frozen if p.Cgroup was. The images are in
@@ -41,9 +40,8 @@ type dumper struct {
 // several programs may run side by side. The caller has cut the network (proven: links down, or a
 // table of nftables that drops everything), else connections may end when they are restored.
 //
-// An error is an *Error, or an *Unsupported if the host lacks something; what is in sink
-// then is worthless. When ctx ends, Dump gives up and returns soon, but waits for calls
-// of sink that do not return.
+// An error is an *Error, or an *Unsupported if the host lacks something; the images in sink are then worthless. When
+// ctx ends, Dump gives up and returns soon, but waits for calls of sink that do not return.
 func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	version, err := criuVersion(ctx)
 	if err != nil {
@@ -106,7 +104,7 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	return i, nil
 }
 
-// dumpCommand returns the command that dumps p.
+// dumpCommand returns the command that dumps p, with its options and rights.
 func dumpCommand(p Program) (command, error) {
 	sysV, err := usesSysV(p)
 	if err != nil {
@@ -120,18 +118,18 @@ func dumpCommand(p Program) (command, error) {
 	return c, errors.Join(c.confineDump(p), c.leaveOutside(p.Outside), c.keepTerminals(drives))
 }
 
-// keepFrozen has a program whose dump has failed as frozen as before the dump: a criu that was killed has thawed the cgroup and
-// not frozen it again.
+// keepFrozen freezes the cgroup of a program again after a failed dump, if it was frozen before: a criu that was killed
+// has thawed the cgroup and not frozen it again.
 func (d *dumper) keepFrozen(ctx context.Context, p Program) error {
 	var err error
 	if now, _ := cgroup(p.Cgroup).isFrozen(); d.frozen && !now {
 		err = cgroup(p.Cgroup).setFrozen(context.WithoutCancel(ctx), true)
 	}
-	_ = d.noted.SetTimeLeft() // else calls wait for as long as they had when the program was frozen
+	_ = d.noted.SetTimeLeft() // else calls wait as long as they still had to when the program was frozen
 	return err
 }
 
-// dumpArgs returns criu's arguments. terminals are external for criu (ctty.go).
+// dumpArgs returns criu's arguments. terminals are external files for criu (ctty.go).
 func dumpArgs(p Program, terminals []string) []string {
 	args := append(commonOptions("dump"), "--tree", strconv.Itoa(p.PID), "--leave-running", "--ghost-limit", ghostLimit)
 	if p.Cgroup != "" {
@@ -172,7 +170,7 @@ func (d *dumper) takeStream(w io.Writer, st *stream) (n int64, err error) {
 	return n, err
 }
 
-// noteProcesses notes what no image has of the processes of the dump.
+// noteProcesses notes the properties of the dumped processes that are in no image.
 func (d *dumper) noteProcesses(init int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,7 +182,7 @@ func (d *dumper) noteProcesses(init int) error {
 	return i.noteProcesses(init)
 }
 
-// describeImage says what was dumped. The program and its host are left to the caller.
+// describeImage returns the processes and the images of the dump. The caller adds the program and its host.
 func (d *dumper) describeImage(l *logbook) (*Image, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -210,8 +208,8 @@ func (d *dumper) describeImage(l *logbook) (*Image, error) {
 	return &Image{Processes: tree, Files: d.files}, nil
 }
 
-// completeImage adds to the description of a dump what criu does not know: what was noted of processes, or is noted now if they
-// are frozen, and the message queues.
+// completeImage adds to the description of a dump the properties that criu does not know: those of processes, which
+// were noted during the dump or are noted now if the program is frozen, and the message queues.
 func (d *dumper) completeImage(i *Image) error {
 	if d.frozen {
 		if err := i.noteProcesses(i.Program.Init); err != nil {
@@ -227,9 +225,8 @@ func (d *dumper) completeImage(i *Image) error {
 	return d.releaseKept(i)
 }
 
-// rewindCalls has the threads of a frozen program make their system calls again after the dump,
-// which otherwise return EINTR. A call that cannot be made again returns EINTR as without this
-// function, so that is no error.
+// rewindCalls has the threads of a frozen program make their system calls again after the dump, which otherwise return
+// EINTR. A call that cannot be made again returns EINTR as without this function, so that is not reported as an error.
 func rewindCalls(ctx context.Context, group cgroup, p *Program) (*syscalls.Rewound, error) {
 	threads, err := group.listThreads()
 	if err != nil {
@@ -243,10 +240,9 @@ func rewindCalls(ctx context.Context, group cgroup, p *Program) (*syscalls.Rewou
 	return calls, group.setFrozen(ctx, true)
 }
 
-// SetTimeLeft gives the system calls in which the dumped program waits the time that they have left
-// by now. It is called before the program is thawed, where the program goes on in place; otherwise
-// these calls wait longer, by the time that the program was frozen. The program is frozen still.
-// SetTimeLeft may be called again.
+// SetTimeLeft gives the system calls in which the dumped program waits the time that they have left by now. The caller
+// calls it before it thaws the program to go on in place; otherwise these calls wait longer, by the time that the
+// program was frozen. SetTimeLeft may be called again.
 func (i *Image) SetTimeLeft() error {
 	if i.calls == nil {
 		return nil

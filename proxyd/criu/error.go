@@ -15,12 +15,12 @@ import (
 type Error struct {
 	Op  string // "dump" or "restore"
 	PID int    // root of the tree
-	// Obstacle says in the user's words what of the program cannot be dumped or restored;
-	// "" if that is not why.
+	// Obstacle names, in the user's words, the part of the program that cannot be dumped or restored; "" if the error has
+	// another cause.
 	Obstacle string
 	Lines    []string // CRIU's errors, the first is the oldest
 	Log      string   // the end of CRIU's log, for the administrator
-	Err      error    // what broke the operation off: ctx's, a Sink's, a Source's, or how criu ended
+	Err      error    // the cause: the error of ctx, of a Sink or of a Source, or how criu ended
 }
 
 func (e *Error) Error() string {
@@ -50,7 +50,7 @@ func (s *session) failureOf(op string, p Program, err error) *Error {
 	}
 	var exit *exec.ExitError
 	if len(complaints) == 0 || !errors.As(s.firstFailure(), &exit) {
-		return e // broken off by us: what criu says follows from that
+		return e // broken off by us: criu's complaints only follow from that
 	}
 	members, _ := membersOf(p.Init) // names are a nicety
 	for i := range complaints {

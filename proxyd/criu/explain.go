@@ -18,9 +18,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
-// obstacles are what CRIU cannot dump or restore, and what its user is told. $1 and $2 are the
-// pattern's groups; WHO is the process that criu was at. The first rule that matches any of the
-// errors is taken; the most particular rules come first.
+// obstacles translate complaints of CRIU about a part of a program that cannot be dumped or restored into a text for
+// the user. $1 and $2 are the pattern's groups; WHO is the process that criu was at. The first rule that matches any of
+// the errors is taken; the most particular rules come first.
 var obstacles = []struct{ pattern, text string }{
 	// Terminals.
 	{`file (\d+) of that type .* is (/dev/(?:pts/\d+|tty\S*|console))`, "WHO holds a terminal ($2)"},
@@ -111,7 +111,7 @@ var compiled = func() []*regexp.Regexp {
 	return all
 }()
 
-// explainComplaints says in a user's words why criu complained; "" if no rule knows.
+// explainComplaints says in a user's words why criu complained; "" if no rule matches.
 func explainComplaints(complaints []complaint, name func(pid int) string) string {
 	for i, o := range obstacles {
 		for _, c := range complaints {
@@ -144,7 +144,7 @@ var silent = []struct{ link, text string }{
 
 var unnamed = regexp.MustCompile(`^Can't dump file (\d+) of that type`)
 
-// addLink adds what a descriptor is to a complaint that only tells its number.
+// addLink adds the target of a descriptor's link to a complaint that only tells the descriptor's number.
 func (c complaint) addLink(members map[int]member) complaint {
 	m := unnamed.FindStringSubmatch(c.text)
 	if m == nil {
@@ -156,7 +156,7 @@ func (c complaint) addLink(members map[int]member) complaint {
 	return c
 }
 
-// findSilent looks for what is silent in a tree that could not be dumped; "" if nothing is.
+// findSilent looks for descriptors in the list silent in a tree that could not be dumped; "" if there is none.
 func findSilent(members map[int]member, root int) string {
 	for _, m := range findDescendants(members, []int{root}) {
 		dir := fmt.Sprintf("/proc/%d/fd/", m.host)
@@ -179,7 +179,7 @@ func findSilent(members map[int]member, root int) string {
 	return ""
 }
 
-// ChangedError says what of a file has changed since the dump.
+// ChangedError names a file, and a property of it that has changed since the dump.
 type ChangedError struct {
 	Path string
 	What string
@@ -187,8 +187,8 @@ type ChangedError struct {
 
 func (e *ChangedError) Error() string { return e.Path + ": " + e.What }
 
-// changedPath looks for why criu could not open a file: it returns the first change found in the
-// files that the program had, by their paths, or nil. No link is followed.
+// changedPath looks for the reason why criu could not open a file: it returns the first change found in the files that
+// the program had, by their paths, or nil. It follows no link.
 func (i *Image) changedPath(init int) error {
 	root, err := os.Open(fmt.Sprintf("/proc/%d/root", init))
 	if err != nil {

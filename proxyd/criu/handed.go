@@ -22,12 +22,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
-// A user may have a file of the user's open in a way that its permissions forbid by now: git writes
-// to files of mode 0444 that git has made, and writes by a mapping need no permission after it was
-// made. The owner could change the permissions, so this package
-// opens such a file, and gives criu the descriptor under a name that replaces the path in
-// files.img. The path is walked with the user's rights and without following any link, and only a
-// file that belongs to the user is opened.
+// A user may have a file of the user's open in a way that its permissions now forbid: git writes to files that it has
+// made with mode 0444, and writes through a mapping need no permission once the mapping exists. The owner could change
+// the permissions, so this package opens such a file, and gives criu the descriptor under a name that replaces the path
+// in files.img. The path is walked with the user's rights and without following any link, and only a file that belongs
+// to the user is opened.
 
 // handedFiles are open files for criu, in the order of their descriptors.
 type handedFiles struct {
@@ -37,7 +36,7 @@ type handedFiles struct {
 
 func (h *handedFiles) closeFiles() { closeAll(h.files) }
 
-// criuOptions are criu's; the first descriptor of these files is first.
+// criuOptions are options for criu; first is the number of the first descriptor of these files.
 func (h *handedFiles) criuOptions(first int) []string {
 	var args []string
 	for i, f := range h.files {
@@ -72,7 +71,7 @@ func (i *Image) handFiles(init int, as *rights, src Source, nameOf func(*regfile
 		for i, f := range wanted {
 			how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
 			if paths[i], err = unix.Openat2(int(root.Fd()), strings.TrimPrefix(cmp.Or(nameOf(f), f.GetName()), "/"), how); err != nil {
-				paths[i] = -1 // criu will report what is wrong with the file
+				paths[i] = -1 // criu will report the reason
 			}
 		}
 	}); err != nil {
@@ -91,8 +90,7 @@ func (i *Image) handFiles(init int, as *rights, src Source, nameOf func(*regfile
 	return h, nil
 }
 
-// openFile opens a file by its O_PATH descriptor as it was open, if the file is the same, and the
-// user's.
+// openFile opens a file by its O_PATH descriptor as it was open, if the file is the same and belongs to the user.
 func (h *handedFiles) openFile(path int, f *regfile.RegFileEntry, as *rights) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(path, &st); err != nil {
@@ -104,7 +102,7 @@ func (h *handedFiles) openFile(path int, f *regfile.RegFileEntry, as *rights) er
 	const never = unix.O_CREAT | unix.O_EXCL | unix.O_TRUNC | unix.O_NOFOLLOW | unix.O_TMPFILE&^unix.O_DIRECTORY
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", path), int(f.GetFlags())&^never|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil //nolint:nilerr // an NFS server knows no root here; criu will say that it may not
+		return nil //nolint:nilerr // an NFS server does not accept root; criu will report that it may not open the file
 	}
 	if _, err := unix.Seek(fd, int64(f.GetPos()), unix.SEEK_SET); err != nil {
 		unix.Close(fd)
@@ -161,9 +159,9 @@ func (i *Image) forbiddenFiles(src Source) ([]*regfile.RegFileEntry, error) {
 	}), nil
 }
 
-// mappedToWrite returns the numbers, in files.img, of files that are mapped such that writes to the
-// memory go to the file. How such a file is to be open is noted with the mapping: the number stands
-// for the mapping alone, and its flags in files.img say nothing.
+// mappedToWrite returns the numbers, in files.img, of files that are mapped such that writes to the memory go to the
+// file. The mapping's entry tells how such a file is to be open: the number in files.img stands for the mapping alone,
+// and its flags there mean nothing.
 func (i *Image) mappedToWrite(src Source) (map[uint32]bool, error) {
 	written := map[uint32]bool{}
 	for _, file := range i.Files {
@@ -208,7 +206,7 @@ func (r *rights) onThread(f func()) error {
 				return os.NewSyscallError("setgroups", e)
 			}
 			_, _, _ = unix.RawSyscall(unix.SYS_SETFSGID, uintptr(r.gid), 0, 0)
-			_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, uintptr(r.uid), 0, 0) // and with root's its capabilities go
+			_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, uintptr(r.uid), 0, 0) // drops root's capabilities as well
 			const ask = ^uintptr(0)
 			uid, _, _ := unix.RawSyscall(unix.SYS_SETFSUID, ask, 0, 0)
 			gid, _, _ := unix.RawSyscall(unix.SYS_SETFSGID, ask, 0, 0)

@@ -19,7 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 )
 
-// Unsupported says why this host cannot dump or restore, and what would help.
+// Unsupported says why this host cannot dump or restore, and how the administrator can change that.
 type Unsupported struct {
 	Reason string
 	Advice string // for the administrator; may be ""
@@ -40,16 +40,15 @@ var advice = map[string]string{
 	"prlimit": "install util-linux",
 }
 
-// kerndat is where criu keeps what it has found out about the kernel. With the job's ids criu could
-// not find out.
+// kerndat is where criu keeps its findings about the kernel. With the job's ids criu could not make these findings.
 const (
 	kerndat     = "/run/" + kerndatName
 	kerndatName = "criu.kdat"
 )
 
-// Check returns the version of the host's CRIU if dumps and restores work here, and
-// leaves behind what they need. The error is an *Unsupported if the host lacks something. Check
-// needs root and takes a tenth of a second; call Check when the daemon starts.
+// Check returns the version of the host's CRIU if dumps and restores work here, and has criu write kerndat, which they
+// need. The error is an *Unsupported if the host lacks something. Check needs root and takes a tenth of a second; call
+// Check when the daemon starts.
 func Check(ctx context.Context) (version string, err error) {
 	for _, name := range []string{"nsenter", "setpriv", "prlimit"} {
 		if _, err := findProgram(name); err != nil {
@@ -81,7 +80,7 @@ var known struct {
 	version string
 }
 
-// criuVersion asks criu, unless the same file was asked before.
+// criuVersion asks criu for its version, unless the same file was asked before.
 func criuVersion(ctx context.Context) (string, error) {
 	path, err := findProgram("criu")
 	if err != nil {
@@ -159,7 +158,7 @@ func runCRIU(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// Host is what of a host matters to the programs that were dumped on it.
+// Host has the properties of a host that matter to the programs that were dumped on it.
 type Host struct {
 	CRIU   string   `json:"criu"` // version
 	Kernel string   `json:"kernel"`
@@ -217,8 +216,8 @@ func cpuFeatures(cpuinfo string) []string {
 	return nil
 }
 
-// Fits returns nil if what was dumped as i can run on h, else an *Unsupported. The caller can ask
-// before anything is torn down; libraries are compared by CRIU itself, by build id.
+// Fits returns nil if the program dumped as i can run on h, else an *Unsupported. The caller can ask before it stops
+// anything; CRIU itself compares libraries, by build id.
 func (i *Image) Fits(h Host) error {
 	if i.Host.Arch != h.Arch {
 		return &Unsupported{Reason: fmt.Sprintf("it was dumped on %s, this is %s", i.Host.Arch, h.Arch)}

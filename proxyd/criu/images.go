@@ -21,8 +21,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Images that are read here. Each begins with two magic numbers, and then has entries: a
-// length and a message, in the case of pipes-data followed by the pipe's content.
+// Images that this package reads. Each begins with two magic numbers, and then has entries: a length and a message, in
+// the case of pipes-data followed by the pipe's content.
 const (
 	pstreeName = "pstree.img"
 	pipesName  = "pipes-data.img"
@@ -59,10 +59,10 @@ func eachEntry(r io.Reader, magic uint32, f func(entry []byte) error) error {
 	}
 }
 
-// maxRewritten bounds an image that is changed in memory: of descriptors, a million are about 20 MiB.
+// maxRewritten bounds an image that is changed in memory: a million descriptors are about 20 MiB.
 const maxRewritten = 64 << 20
 
-// rewriteEntries returns an image with what change makes of each entry, and the size of the image before.
+// rewriteEntries returns an image in which change has replaced each entry, and the size of the image before.
 func rewriteEntries(in io.Reader, magic uint32, change func(entry []byte) ([]byte, error)) (*bytes.Reader, int64, error) {
 	out := binary.LittleEndian.AppendUint32(nil, commonMagic)
 	out = binary.LittleEndian.AppendUint32(out, magic)
@@ -100,7 +100,8 @@ func readTree(r io.Reader) ([]Process, error) {
 	return all, err
 }
 
-// readPipeContents returns what was in a pipe of the program at the dump, named as Program.Stdio names it.
+// readPipeContents returns the bytes that were in a pipe of the program at the dump. pipe is a name as in
+// Program.Stdio.
 func readPipeContents(src Source, pipe string) ([]byte, error) {
 	number, ok := strings.CutPrefix(pipe, "pipe:[")
 	if !ok {
@@ -152,8 +153,7 @@ const (
 	maxMaps = 64 << 20
 )
 
-// clearReserved returns an image of a process's mappings as it is to be restored, and the size of the
-// image before.
+// clearReserved returns the image of a process's mappings that criu is to restore, and the size of the image before.
 func clearReserved(in io.Reader) (*bytes.Reader, int64, error) {
 	m, b, err := readMaps(in)
 	if err != nil {

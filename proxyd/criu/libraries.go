@@ -17,13 +17,14 @@ import (
 )
 
 // The C library knows a library that it has loaded by the device and the inode of its file, which it keeps behind the
-// library's entry in its list (l_file_id of glibc's include/link.h, dev and ino of musl's ldso/dynlink.c). On another node
-// they are other numbers. Then dlopen by another path takes the library for one that is not loaded, loads it a second
-// time, or does not find it if it is told to load nothing, as Python's threadpoolctl tells it.
+// library's entry in its list (l_file_id of glibc's include/link.h, dev and ino of musl's ldso/dynlink.c). On another
+// node the numbers are different. Then dlopen by another path takes the library for one that is not loaded: it loads
+// the library a second time, or does not find it if it may not load any (RTLD_NOLOAD, as Python's threadpoolctl asks).
 //
-// So a dump notes the numbers of each file with code, and a restore to where they are different writes the new ones into
-// the list. The list is in the program's memory, and may be anything: what does not look like a list is left alone, and
-// nothing but those numbers is ever overwritten. An entry without them, as the program's own, has nothing to write.
+// So a dump notes the numbers of each file with code, and a restore to a node where they are different writes the new
+// ones into the list. The list is in the program's memory, and may have been overwritten with anything: memory that
+// does not look like a list is left alone, and only those numbers are ever overwritten. An entry without them, such as
+// the program's own, is not changed.
 
 // library is a file that a program runs code from.
 type library struct {
@@ -31,7 +32,7 @@ type library struct {
 	Inode  uint64 `json:"inode"`
 }
 
-// encodeNumbers returns the numbers as they are in memory.
+// encodeNumbers returns the numbers as the C library has them in memory.
 func (l library) encodeNumbers() []byte {
 	return binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, l.Device), l.Inode)
 }
@@ -40,11 +41,11 @@ const (
 	maxLibraries = 1 << 14 // entries in the lists of a process
 	maxLists     = 64      // a list for each namespace of dlmopen(3)
 
-	// entrySize is how far from an entry's beginning the numbers are looked for. Only the C library knows how large
-	// an entry is; in glibc 2.31 to 2.42 it is 1100 to 1200 bytes.
+	// entrySize is the length, from an entry's beginning, in which the numbers are looked for. Only the C library knows
+	// how large an entry is; in glibc 2.31 to 2.42 it is 1100 to 1200 bytes.
 	entrySize = 1280
 
-	// maxHeaders is how many program headers, and entries of the dynamic section, are read.
+	// maxHeaders is the largest number of program headers, and of entries of the dynamic section, that are read.
 	maxHeaders = 256
 )
 
@@ -66,7 +67,7 @@ func (s *survey) noteLibraries(host int, all map[string]library) error {
 		}
 		st, err := s.statLink(dir + "map_files/" + trimRange(words[0]))
 		if err != nil {
-			continue // mapped by a process that runs, and not any more
+			continue // the process runs, and has unmapped the file
 		}
 		all[path] = library{st.Device, st.Inode}
 	}
@@ -85,8 +86,8 @@ func trimRange(r string) string {
 	return trim(from) + "-" + trim(to)
 }
 
-// renewLibraries has the C library of restored processes know libraries by the numbers that their files have here. The
-// processes stand still. What cannot be done is left as it is.
+// renewLibraries has the C library of restored processes know libraries by the numbers that their files have on this
+// node. The processes stand still. Errors are ignored: the lists then stay as they are.
 func (i *Image) renewLibraries(init int) {
 	if len(i.Libraries) == 0 {
 		return
@@ -122,11 +123,12 @@ func (i *Image) renewLibraries(init int) {
 	}
 }
 
-// changes are the numbers that are written in the place of what, as they are in memory. A program may have any number.
+// changes maps old numbers to the numbers that replace them, both as they are in memory. A program may have any number
+// of them.
 type changes map[string][]byte
 
-// processMemory is what may be read of a process's memory: where no server of a file system that a user runs is asked for
-// what is there. The server may answer all but root, and the daemon's thread would wait for ever.
+// processMemory is the part of a process's memory that may be read: not the mappings of files that a server of the
+// user's provides. Such a server may answer all but root, and the daemon's thread would wait forever.
 type processMemory struct {
 	host  int
 	parts []part // ordered
@@ -135,7 +137,7 @@ type processMemory struct {
 // part is a range of addresses, the end not included.
 type part struct{ begin, end uint64 }
 
-// memoryOf returns what may be read of a process's memory.
+// memoryOf returns the parts of a process's memory that may be read.
 func (s *survey) memoryOf(host int) (processMemory, error) {
 	m := processMemory{host: host}
 	dir := fmt.Sprintf("/proc/%d/", host)
@@ -168,7 +170,7 @@ func (s *survey) memoryOf(host int) (processMemory, error) {
 	return m, nil
 }
 
-// read fills as much of b as may be read from an address on.
+// read reads memory from an address on into b, and returns the part of b that could be read.
 func (m processMemory) read(at uint64, b []byte) []byte {
 	n, found := slices.BinarySearchFunc(m.parts, at, func(p part, at uint64) int {
 		switch {
@@ -191,7 +193,7 @@ func (m processMemory) read(at uint64, b []byte) []byte {
 	return b[:read]
 }
 
-// readNumber reads a number at an address, 0 if there is none.
+// readNumber reads a number at an address, 0 if the address cannot be read.
 func (m processMemory) readNumber(at uint64) uint64 {
 	var b [8]byte
 	if len(m.read(at, b[:])) < len(b) {
@@ -200,12 +202,12 @@ func (m processMemory) readNumber(at uint64) uint64 {
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-// renewLists changes the entries of the C library's lists, from a struct r_debug on, and returns how many it has looked at. Writing
-// needs the process's own right to that memory.
+// renewLists changes the entries of the C library's lists, from a struct r_debug on, and returns the number of entries
+// that it has read. Writing needs the process's own right to that memory.
 func (m processMemory) renewLists(debug uint64, changed changes) (seen int) {
 	const version, first, next, extended = 0, 8, 40, 2 // struct r_debug of link.h
 	for lists := 0; debug != 0 && lists < maxLists; lists++ {
-		// A list, and the lists, may lead back to themselves.
+		// The entries of a list may form a circle, and so may the lists.
 		for entry := m.readNumber(debug + first); entry != 0 && seen < maxLibraries; seen++ {
 			m.renewEntry(entry, changed)
 			entry = m.readNumber(entry + 24) // l_next of struct link_map
@@ -233,7 +235,7 @@ func (m processMemory) renewEntry(entry uint64, changed changes) {
 	}
 }
 
-// findDebug returns the address of the C library's struct r_debug, 0 if the program has none, as a static program.
+// findDebug returns the address of the C library's struct r_debug, 0 if the program has none, such as a static program.
 func (m processMemory) findDebug() uint64 {
 	const (
 		atPhdr, atPhent, atPhnum = 3, 4, 5
@@ -277,8 +279,7 @@ func (m processMemory) findDebug() uint64 {
 	return 0
 }
 
-// mappedRanges returns a mapping of each file that a process has mapped, with the name in
-// map_files.
+// mappedRanges returns one range of addresses for each file that a process has mapped, as named in map_files.
 func mappedRanges(maps string) ([]string, error) {
 	f, err := os.Open(maps)
 	if err != nil {
@@ -304,8 +305,8 @@ func mappedRanges(maps string) ([]string, error) {
 	return all, lines.Err()
 }
 
-// isNameless tells whether a link in /proc is of nothing that was opened by a path: a pipe, a
-// socket, or memory that the kernel gives a name to. No user can make a file in /.
+// isNameless tells whether the target of a link in /proc was not opened by a path: a pipe, a socket, or memory to which
+// the kernel gives a name. No user can make a file in /.
 func isNameless(link string) bool {
 	if !strings.HasPrefix(link, "/") || link == "/dev/zero"+removed {
 		return true

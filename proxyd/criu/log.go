@@ -11,10 +11,10 @@ import (
 	"sync"
 )
 
-// complaint is an error line of criu's log, with what criu was doing.
+// complaint is an error line of criu's log, and the task that criu was at.
 type complaint struct {
 	text string // without time, place and "Error"
-	pid  int    // the task that the line is about, 0 if none
+	pid  int    // the task that the line is about, 0 if unknown
 }
 
 // logbook takes criu's log in, as the Stdout and Stderr of a command. A logbook keeps the errors,
@@ -64,8 +64,7 @@ var (
 	errorLine = regexp.MustCompile(`^(?:\([\d.]+\)\s+)?(?:(\d+): )?Error \([^)]*\): (.*)$`)
 )
 
-// harmless are errors that criu reports although all went well, or that only say that there was
-// another error.
+// harmless are errors that criu reports although all went well, or that only report that there was another error.
 var harmless = []string{
 	"Can't setup RLIMIT_NOFILE for self",
 	"Dumping FAILED.", "Restoring FAILED.",

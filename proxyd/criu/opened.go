@@ -21,16 +21,15 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
-// CRIU opens a file again by its path and compares size and mode. Which file is there by then is
-// the user's choice: a link, in the path or at its end, leads anywhere. So a dump notes what the
-// kernel says of each file that a process has open or mapped, and of the folder that the process is
-// in. A restore compares before the processes get the user's rights: until then no other process
-// can reach what they have open.
+// CRIU opens a file again by its path and compares size and mode. The user decides which file is there by then: a link,
+// in the path or at its end, leads anywhere. So a dump notes the kernel's data of each file that a process has open or
+// mapped, and of the folder that the process is in. A restore compares before the processes get the user's rights:
+// until then no other process can reach their open files.
 
 // Opened is a file that a program has open or mapped, or a folder that the program is in.
 type Opened struct {
-	// Path is what the kernel calls the file, without links. The path of a removed file ends
-	// with " (deleted)". A path that is no UTF-8 is quoted as in Go.
+	// Path is the kernel's path of the file, without links. The path of a removed file ends with " (deleted)". A path that
+	// is not UTF-8 is quoted as in Go.
 	Path string `json:"path"`
 	UID  uint32 `json:"uid"`
 	GID  uint32 `json:"gid"`
@@ -61,7 +60,7 @@ func showPath(link string) string {
 	return strconv.Quote(link)
 }
 
-// survey collects what processes have open.
+// survey collects the files that processes have open.
 type survey struct {
 	opened []Opened
 	index  map[Opened]int // without Same
@@ -69,7 +68,7 @@ type survey struct {
 	mounts *mounts.Table
 }
 
-// fileID is what distinguishes the files that exist at a time.
+// fileID distinguishes the files that exist at the same time.
 type fileID struct{ device, inode uint64 }
 
 // newSurvey is for processes of the capsule with this init.
@@ -78,9 +77,9 @@ func newSurvey(init int) (*survey, error) {
 	return &survey{index: map[Opened]int{}, first: map[fileID]int{}, mounts: table}, err
 }
 
-// statLink returns what a link of /proc leads to. A user's server of a file system is not asked: it may answer all but
-// root, and the daemon's thread would wait for ever. Another server is asked, for example of NFS, because another node
-// may have changed the file since. The process stands still: the link leads to the same file twice.
+// statLink returns the file that a link of /proc leads to. A user's server of a file system is not asked: it may answer
+// all but root, and the daemon's thread would wait forever. Another server, for example of NFS, is asked, because
+// another node may have changed the file since. The process stands still, so both calls see the same file.
 func (s *survey) statLink(link string) (mounts.File, error) {
 	f, err := mounts.Stat(link)
 	if err != nil || !s.mounts.Answers(f) {
@@ -94,7 +93,7 @@ func (s *survey) statLink(link string) (mounts.File, error) {
 	return f, nil
 }
 
-// lookAtLink adds what a link of /proc leads to. ok is false if that is nameless, or gone.
+// lookAtLink adds the file that a link of /proc leads to. ok is false if that file is nameless, or gone.
 func (s *survey) lookAtLink(link string) (index int, ok bool, err error) {
 	to, err := os.Readlink(link)
 	if err != nil || isNameless(to) {
@@ -109,7 +108,7 @@ func (s *survey) lookAtLink(link string) (index int, ok bool, err error) {
 		o.Rdev = st.Rdev
 	}
 	if strings.HasPrefix(to, "/proc/") || strings.HasPrefix(to, "/sys/") {
-		o = Opened{Path: o.Path, Mode: st.Mode & unix.S_IFMT} // the rest changes with what a process is
+		o = Opened{Path: o.Path, Mode: st.Mode & unix.S_IFMT} // owner and permissions change with the process
 	}
 	if at, known := s.index[o]; known {
 		return at, true, nil
@@ -126,7 +125,7 @@ func (s *survey) lookAtLink(link string) (index int, ok bool, err error) {
 	return at, true, nil
 }
 
-// placesOf returns where a process has files, by its PID here.
+// placesOf returns where a process has files. host is its PID in this process's namespace.
 func (s *survey) placesOf(host int) (*Places, error) {
 	dir := fmt.Sprintf("/proc/%d/", host)
 	p := &Places{Descriptors: map[int]int{}}
@@ -169,12 +168,12 @@ func (s *survey) placesOf(host int) (*Places, error) {
 	return p, nil
 }
 
-// maxDescriptors bounds the descriptors of files of a program's processes together: the note of these is in memory here, outside
-// of the job's cgroup.
+// maxDescriptors bounds the descriptors of files of a program's processes together: the list is in this process's
+// memory, outside of the job's cgroup.
 const maxDescriptors = 1 << 20
 
-// noteProcesses records in i what no image has of its processes: which files they have open, their
-// attributes, their semaphores and their libraries. They stand still.
+// noteProcesses records in i the properties of its processes that are in no image: their open files, their attributes,
+// their semaphores and their libraries. The processes stand still.
 func (i *Image) noteProcesses(init int) error {
 	members, err := membersOf(init)
 	if err != nil {
@@ -212,9 +211,9 @@ func (i *Image) noteProcesses(init int) error {
 	return i.boundSemaphores()
 }
 
-// compareOpened says what of the files that restored processes have is not what they had. The
-// processes stand still, and have criu's rights. An image without a note has nothing to compare. renamed are files that have another
-// name than in the image.
+// compareOpened returns an error if the files of restored processes are not those of the dump. The processes stand
+// still, and have criu's rights. An image without Places is not compared. renamed are files that have another name than
+// in the image.
 func (i *Image) compareOpened(init int, renamed map[string]string) error {
 	members, err := membersOf(init)
 	if err != nil {
@@ -285,8 +284,8 @@ func (i *Image) compareProcess(was, is *Places, now []Opened) error {
 	return i.compareMapped(was.Mapped, is.Mapped, now)
 }
 
-// compareAny compares a file that a process has with file number at, which was x, by each of the
-// paths that the file had. The error is that of the file's own path.
+// compareAny compares the file now of a process with file number at of the image, x, by each of the paths that x had.
+// The error is the one for x's own path.
 func (i *Image) compareAny(at int, x, now Opened) error {
 	err := x.compareFile(now)
 	if err == nil || x.Path == now.Path {
@@ -300,7 +299,7 @@ func (i *Image) compareAny(at int, x, now Opened) error {
 	return err
 }
 
-// samePaths returns what was noted of the file number at by all its paths.
+// samePaths returns the entries, one for each path, of the file number at.
 func (i *Image) samePaths(at int) []Opened {
 	first := func(at int) int {
 		if same := i.Opened[at].Same; same > 0 {
@@ -363,8 +362,8 @@ func (i *Image) compareMapped(was, is []int, now []Opened) error {
 	return nil
 }
 
-// compareFile says what of a file has changed. criu makes a removed file again, under some name: the
-// file must have no name now, and the rest must be as before.
+// compareFile returns an error if a file has changed. criu makes a removed file again, under some name: the file must
+// have no name now, and its other properties must be as before.
 func (o Opened) compareFile(now Opened) error {
 	changed := func(format string, args ...any) error {
 		return &ChangedError{strings.TrimSuffix(o.Path, removed), fmt.Sprintf(format, args...)}

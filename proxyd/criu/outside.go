@@ -18,12 +18,12 @@ import (
 )
 
 // A unix socket that is connected to a daemon of the node (sssd, D-Bus, syslog) cannot move with the program. A dump
-// leaves the connection alone. A restored program finds what it would find if the daemon had been started again:
+// leaves the connection alone. For a restored program it is as if the daemon had been started again:
 //
 //	stream, seqpacket   The program reads what had arrived, then the end of the stream; a write gives EPIPE. criu is
 //	                    told at the dump that the socket is external. At a restore the image says that the connection
 //	                    is closed: for such a socket criu makes a pair, and closes the other end (sk-unix.c,
-//	                    open_unixsk_standalone). Nothing is connected to any path.
+//	                    open_unixsk_standalone). No socket is connected to a path.
 //	datagram            The socket is not connected; a write gives ENOTCONN. syslog(3) of glibc connects again then.
 //	                    libsingshim-criu.so (criu_peers.c) has criu dump the socket as one that is not connected.
 
@@ -67,7 +67,7 @@ func (c *command) leaveOutside(sockets []OutsideSocket) error {
 }
 
 // resetSockets returns the numbers (inodes) of the connections in an image that are to be restored as closed, and of
-// their other ends. The sockets of stdio are not among them: criu is given these.
+// their other ends. The sockets of stdio are not among them: criu inherits these.
 func (i *Image) resetSockets(src Source) (map[uint32]bool, error) {
 	if len(i.Program.Outside) == 0 {
 		return nil, nil
@@ -105,7 +105,7 @@ func (i *Image) resetSockets(src Source) (map[uint32]bool, error) {
 	return reset, nil
 }
 
-// closeConnection changes the entry of a connection into that of one which the other end has closed.
+// closeConnection changes the entry of a connection into the entry of a connection that the other end has closed.
 func closeConnection(s *sk_unix.UnixSkEntry) {
 	s.Peer = proto.Uint32(0)
 	s.Shutdown = sk_opts.SkShutdown_BOTH.Enum()

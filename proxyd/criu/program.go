@@ -21,10 +21,10 @@ type Program struct {
 	// Groups are the supplementary groups of the root, which Dump notes. At a restore files are
 	// opened with these rights; the groups given to Restore are for an image without a note.
 	Groups []uint32 `json:",omitempty"`
-	// Cgroup is the folder of the program's cgroup v2, "" if there is none. Only the program may be
-	// in the cgroup. At a dump the cgroup may be frozen, and is left as before.
+	// Cgroup is the folder of the program's cgroup v2, "" if it has no cgroup. Only the program may be in the cgroup. At a
+	// dump the cgroup may be frozen, and is left as before.
 	Cgroup string
-	// Stdio is what descriptors 0, 1 and 2 were when the program began, or at the last restore, as
+	// Stdio are the targets of descriptors 0, 1 and 2 when the program began, or at the last restore, as
 	// /proc/PID/fd shows it: "pipe:[123]", "socket:[9]", or a path. See StdioOf.
 	Stdio [3]string
 	// Renamed are the files that have other names by now than the image has
@@ -36,11 +36,11 @@ type Program struct {
 	// Outside are the unix sockets of the program that are connected to processes outside of the job. A dump leaves
 	// them alone, and a restore resets them (outside.go).
 	Outside []OutsideSocket `json:",omitempty"`
-	// Observed is what the caller saw of the program's threads just before it froze them
+	// Observed is the state of the program's threads that the caller observed just before it froze them
 	// (syscalls.Observe). Only for Dump.
 	Observed syscalls.Observed `json:"-"`
-	// ClocksRead is when the clocks were read that the program goes on with after a restore (syscalls.ReadMonotonic), 0
-	// if at the dump. Only for Dump.
+	// ClocksRead is the time at which the clocks were read with which the program continues after a restore
+	// (syscalls.ReadMonotonic), 0 if they are read at the dump. Only for Dump.
 	ClocksRead time.Duration `json:"-"`
 }
 
@@ -57,20 +57,20 @@ type Source interface {
 	Open(name string) (io.ReadCloser, error)
 }
 
-// Image is what Restore must know of a dump besides the images. An Image can be kept as JSON.
+// Image describes a dump: Restore needs it besides the images. An Image can be kept as JSON.
 type Image struct {
 	Program   Program   `json:"program"` // at the dump
 	Host      Host      `json:"host"`    // where
 	Processes []Process `json:"processes"`
 	Files     []File    `json:"files"` // ordered by name
-	// Opened are the files that processes have, by which Restore recognizes the same files.
+	// Opened are the files that processes have open or mapped, by which Restore recognizes the same files.
 	Opened []Opened `json:"opened,omitempty"`
 	// Queues are names of POSIX message queues, by CRIU's names of the open queues.
 	Queues map[string]string `json:"queues,omitempty"`
 	// Libraries are the files that processes run code from, by their paths (libraries.go).
 	Libraries map[string]library `json:"libraries,omitempty"`
 
-	calls *syscalls.Rewound // made again when the program goes on in place
+	calls *syscalls.Rewound // system calls to be made again when the program goes on in place
 }
 
 // Process is a member of a dumped tree, as its capsule counts.
@@ -84,7 +84,7 @@ type Process struct {
 	Noted
 }
 
-// Noted is what no image has of a process.
+// Noted has the properties of a process that are in no image.
 type Noted struct {
 	Places *Places `json:"places,omitempty"` // nil: a zombie, or not noted
 	// Slack is the timer slack of threads, in nanoseconds, where that is not the default.
@@ -102,7 +102,7 @@ type File struct {
 	Size int64  `json:"size"`
 }
 
-// Size is that of all images.
+// Size is the size of all images together.
 func (i *Image) Size() int64 {
 	var n int64
 	for _, f := range i.Files {
@@ -119,8 +119,8 @@ func (i *Image) findFile(name string) (File, bool) {
 	return i.Files[n], true
 }
 
-// isInherited tells whether something of a program's Stdio is not the program's own file: then the
-// file is given to the program, not restored by path.
+// isInherited tells whether a name in Program.Stdio is a pipe or socket that was not the program's own: then the
+// restored program is given the file, and CRIU does not open it by path.
 func isInherited(stdio string) bool {
 	return strings.HasPrefix(stdio, "pipe:[") || strings.HasPrefix(stdio, "socket:[")
 }

@@ -20,7 +20,7 @@ import (
 
 // CRIU does not know POSIX message queues. An open queue is a regular file for CRIU, on a mount that the kernel keeps
 // for itself. At a dump criu is told that these files are external, so criu notes their flags and which processes
-// share them. At a restore criu is given the open queues. Their contents are the caller's business.
+// share them. At a restore criu is given the open queues. The caller captures and restores their contents.
 
 // queueOptions tell criu that the queues are external.
 func queueOptions(s *messagequeue.State) []string {
@@ -43,9 +43,9 @@ func queueNames(s *messagequeue.State) map[string]string {
 	return names
 }
 
-// handQueues opens the queues that the program had open, and adds them to what c inherits; the caller closes them. If
-// the program gets an IPC namespace of its own, handQueues makes the namespace, with its queues. criu joins that
-// namespace before criu makes System V objects: in an empty namespace of criu's making there would be no queues.
+// handQueues opens the queues that the program had open, and adds them to the files that c inherits; the caller closes
+// them. If the program gets an IPC namespace of its own, handQueues makes the namespace, with its queues. criu joins
+// that namespace before it makes System V objects: a namespace that criu itself made would have no queues.
 func (r *restorer) handQueues(ctx context.Context, c *command) ([]*os.File, error) {
 	if len(r.image.Queues) == 0 {
 		return nil, nil
@@ -78,8 +78,8 @@ func (r *restorer) handQueues(ctx context.Context, c *command) ([]*os.File, erro
 	return files, nil
 }
 
-// openQueues opens the queues of a namespace as the program had them open, and notes by which names criu is given them. The
-// caller closes the files, also after an error.
+// openQueues opens the queues of a namespace as the program had them open, and notes the names under which criu gets
+// them. The caller closes the files, also after an error.
 func (r *restorer) openQueues(namespace string) (opened []*os.File, err error) {
 	entries, err := r.queueFiles()
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *restorer) openQueues(namespace string) (opened []*os.File, err error) {
 	return opened, nil
 }
 
-// queueFile is the name of an external file for CRIU, "" if the file is none.
+// queueFile is CRIU's name of an external file, "" if the file is not external.
 func queueFile(f *regfile.RegFileEntry) string {
 	if !f.GetExt() {
 		return ""

@@ -13,17 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process that lost its parent is a child of the program's root, if the root is its subreaper,
-// but of a session in which the root never was. CRIU makes the process in that session: as the
-// child of a helper that ends, so that the process falls to the root. But CRIU takes the root for
-// PID 1, and makes the root a subreaper only at the very end (criu/pstree.c, prepare_pstree_ids;
-// criu/pie/restorer.c, restore_child_subreaper): the process would fall to the capsule's init, and
-// the root would wait for ever for a child that has ended already.
+// A process that lost its parent is a child of the program's root, if the root is its subreaper, but of a session in
+// which the root never was. CRIU makes the process in that session: as the child of a helper that ends, so that the
+// process falls to the root. But CRIU takes the root for PID 1, and makes the root a subreaper only at the very end
+// (criu/pstree.c, prepare_pstree_ids; criu/pie/restorer.c, restore_child_subreaper): the process would fall to the
+// capsule's init, and the root would wait forever for a child that has ended already.
 //
 // So the root is made a subreaper as soon as it exists. No other process can do that for the root:
 // the root is stopped where it waits for an image, and made to call prctl itself.
 
-// hasReaper tells whether there is such a process.
+// hasReaper tells whether the image has such a process, so that the root must become a subreaper.
 func (i *Image) hasReaper() bool {
 	if len(i.Processes) == 0 {
 		return false

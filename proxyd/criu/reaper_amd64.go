@@ -27,7 +27,7 @@ const (
 func makeCall(pid int, number uintptr, args []uintptr) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // ptrace is a matter of threads
+		runtime.LockOSThread() // ptrace is bound to the thread that attached
 		defer runtime.UnlockOSThread()
 		err := unix.PtraceSeize(pid)
 		if err != nil {

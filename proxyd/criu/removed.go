@@ -20,24 +20,23 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
-// A file that was opened by a name since removed, and has another: glibc makes each named
-// semaphore so (sem_open: a temporary file is mapped, linked to the semaphore's name, and
-// removed). The kernel then calls the file "/dev/shm/sem.k3XyZa (deleted)", and CRIU looks for a
-// file of just that name before it gives up (check_path_remap in criu/files-reg.c). So as
-// long as a program is dumped and its folders are packed, the file has that name as well:
+// A program may have a file open by a name that was since removed, while the file has another name. glibc makes each
+// named semaphore so (sem_open: a temporary file is mapped, linked to the semaphore's name, and removed). The kernel
+// then calls the file "/dev/shm/sem.k3XyZa (deleted)", and CRIU looks for a file of just that name before it gives up
+// (check_path_remap in criu/files-reg.c). So as long as a program is dumped and its folders are packed, the file has
+// that name as well:
 //
 //	dump     LinkRemoved    P (deleted)   beside the other name; packed with it as a hard link
 //	         UnlinkRemoved  at once after the dump
-//	restore  RenameRemoved  P, if nothing has that name, for the kernel appends its word again
+//	restore  RenameRemoved  P, if no other file has that name, for the kernel appends its word again
 //	         criu           opens the file by the name that the image gives
 //	         UnlinkRemoved  when all programs of the capsule are back
 //
 // CRIU's own --link-remap makes a link of another name, and removes it while the folder is packed.
 
-// LinkRemoved acts on the removed files below folders that processes have open, or have mapped, and
-// that have another name: it gives each the name by which the kernel calls the file. The folders
-// are a capsule's own, the processes stand still. LinkRemoved returns the names as the capsule sees
-// them, also with an error.
+// LinkRemoved gives removed files below folders the names by which the kernel calls them, if processes have the files
+// open or mapped and the files have another name. The folders are a capsule's own, the processes stand still.
+// LinkRemoved returns the names as the capsule sees them, also with an error.
 func LinkRemoved(init int, pids []int, folders []string) (links []string, err error) {
 	table, err := mounts.Of(init)
 	if err != nil {
@@ -61,8 +60,8 @@ func LinkRemoved(init int, pids []int, folders []string) (links []string, err er
 	return links, err
 }
 
-// removedOf returns what a process has of removed files in folders: the kernel's names, with
-// paths by which this process can reach them.
+// removedOf returns the removed files in folders that a process has open or mapped: the kernel's names, with paths by
+// which this process can reach the files.
 func removedOf(pid int, folders []string) map[string]string {
 	found := map[string]string{}
 	see := func(name, at string) {
@@ -109,10 +108,9 @@ func unpadSpan(span string) string {
 	return fmt.Sprintf("%x-%x", a, b)
 }
 
-// linkRemoved gives a file its name, unless something else has that name: then the file is CRIU's
-// to keep.
+// linkRemoved gives a file its name, unless another file has that name: then CRIU has to preserve the file.
 func linkRemoved(init int, table *mounts.Table, name, at string) (made bool, err error) {
-	// A file that a user's server has is in none of these folders, though it may be mounted there. No such server is asked.
+	// No file of a user's server is in these folders, though such a file may be mounted there. No such server is asked.
 	st, err := mounts.Stat(at)
 	if err != nil || st.Links == 0 || st.Kind() != unix.S_IFREG || !table.Answers(st) || table.IsServedByUser(name) {
 		return false, err
@@ -127,7 +125,7 @@ func linkRemoved(init int, table *mounts.Table, name, at string) (made bool, err
 	defer unix.Close(dir)
 	err = unix.Linkat(unix.AT_FDCWD, at, dir, filepath.Base(name), unix.AT_SYMLINK_FOLLOW)
 	if errors.Is(err, unix.ENAMETOOLONG) || errors.Is(err, unix.EEXIST) {
-		return false, nil // the same
+		return false, nil // CRIU reports this file, too, if it objects
 	}
 	return err == nil, err
 }
@@ -145,7 +143,7 @@ func folderIn(init int, path string) (int, error) {
 	})
 }
 
-// UnlinkRemoved takes the names away again. UnlinkRemoved may be called twice.
+// UnlinkRemoved removes the names again. UnlinkRemoved may be called twice.
 func UnlinkRemoved(init int, links []string) error {
 	var errs []error
 	for _, name := range links {
@@ -161,9 +159,8 @@ func UnlinkRemoved(init int, links []string) error {
 	return errors.Join(errs...)
 }
 
-// RenameRemoved gives files that were unpacked with such names the names that their programs opened
-// them by. Where something else has that name, the file keeps the kernel's. RenameRemoved returns
-// the present name of each.
+// RenameRemoved gives files that were unpacked with such names the names by which their programs opened them. Where
+// another file has that name, the file keeps the kernel's. RenameRemoved returns the present name of each file.
 func RenameRemoved(init int, links []string) (map[string]string, error) {
 	now := map[string]string{}
 	for _, name := range links {

@@ -31,7 +31,7 @@ type restorer struct {
 	group   cgroup            // the program's
 	frozen  bool              // the group was frozen before, and is frozen when the restore ends
 	stdio   [3]*os.File       // the program's new standard streams
-	input   []byte            // what the program had not read of its old standard input
+	input   []byte            // bytes that the program had not read of its old standard input
 	reaper  atomic.Bool       // the root is to be made a subreaper
 	handed  map[uint32]string // names of files that criu is given open, by their numbers
 	queues  *messagequeue.State
@@ -48,11 +48,11 @@ type restorer struct {
 // rest of p is img's. When Restore returns nil, the root is a child of the capsule's init and the
 // program runs, or is frozen if p.Cgroup was frozen.
 //
-// stdio must have the files that img.Program.Stdio names as pipes or sockets: the new ends. Other
-// files are opened by path. What the program had not read of its standard input is put before what
-// is in the new pipe. The caller keeps stdio.
+// stdio must have the files that img.Program.Stdio names as pipes or sockets: the new ends. Other files are opened by
+// path. Input that the program had not read is put before the bytes in the new pipe. The caller keeps stdio.
 //
-// What is in p.Cgroup before is killed: it is left of a restore of the program by a daemon that has died.
+// Processes that are in p.Cgroup before are killed: they are left from a restore of the program by a daemon that has
+// died.
 //
 // The capsule was made with capsule.Spec.Restore, and LoadLastPID is called after the
 // last Restore in it. Several programs of a capsule may be restored side by side, if
@@ -108,8 +108,8 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 	return r.runRestore(ctx, c)
 }
 
-// runRestore has the criu of c restore the program, and ends what that criu has made if it fails. A frozen cgroup is thawed
-// meanwhile.
+// runRestore has the criu of c restore the program, and ends the processes that criu has made if it fails. A frozen
+// cgroup is thawed meanwhile.
 func (r *restorer) runRestore(ctx context.Context, c command) error {
 	img := r.image
 	fail := func(err error) error { return &Error{Op: "restore", PID: img.Program.PID, Err: err} }
@@ -147,8 +147,9 @@ func (r *restorer) runRestore(ctx context.Context, c command) error {
 	return nil
 }
 
-// completeProgram gives processes that criu has restored what they lack, before the program runs: the input that they had not
-// read, the user's ownership of pipes if criu was root's, and what no image has. c is that criu's command.
+// completeProgram completes processes that criu has restored, before the program runs: it gives them the input that
+// they had not read, the user's ownership of pipes if criu ran as root, and the properties that are in no image. c is
+// that criu's command.
 func (r *restorer) completeProgram(c command) error {
 	if err := giveBack(r.input, r.stdio[0]); err != nil {
 		return fmt.Errorf("standard input: %w", err)
@@ -172,7 +173,7 @@ func (r *restorer) killRestored(ctx context.Context) error {
 	return err
 }
 
-// prepareCommand has c run with the rights of the program's user, and adds what c cannot open itself.
+// prepareCommand has c run with the rights of the program's user, and adds the files that c cannot open itself.
 func (r *restorer) prepareCommand(ctx context.Context, c *command, groups []uint32) (*handedFiles, error) {
 	var err error
 	if r.reset, err = r.image.resetSockets(r.source); err != nil {
@@ -266,7 +267,7 @@ func (r *restorer) carryStream(st *stream) error {
 		n, err := r.fillPipe(pipe, in, st.name)
 		switch {
 		case errors.Is(err, unix.EPIPE):
-			return nil // criu has all that it wanted of the image
+			return nil // criu has read as much of the image as it wanted
 		case err == nil && was && n != f.Size:
 			return fmt.Errorf("%d bytes of %d", n, f.Size)
 		}
@@ -288,7 +289,7 @@ func (r *restorer) fillPipe(pipe *os.File, in io.Reader, name string) (int64, er
 	return size, err
 }
 
-// nameOf returns the name by which criu is to open a file, if that is not the image's.
+// nameOf returns the name by which criu is to open a file, "" for the image's name.
 func (r *restorer) nameOf(f *regfile.RegFileEntry) string {
 	if name := cmp.Or(r.handed[f.GetId()], r.opened[f.GetId()], r.terminals[f.GetId()]); name != "" {
 		return "/" + name // criu leaves the first character out
@@ -296,8 +297,8 @@ func (r *restorer) nameOf(f *regfile.RegFileEntry) string {
 	return r.renamed[f.GetName()]
 }
 
-// editorOf returns what makes an image into what criu is given in its place, with the size before,
-// or nil: nearly all are restored as they were dumped.
+// editorOf returns the function that changes an image before criu gets it, and returns its size before the change; or
+// nil: nearly all images are restored as they were dumped.
 func (r *restorer) editorOf(name string) func(io.Reader) (*bytes.Reader, int64, error) {
 	switch {
 	case isMaps(name):
@@ -314,8 +315,8 @@ func (r *restorer) editorOf(name string) func(io.Reader) (*bytes.Reader, int64, 
 	return nil
 }
 
-// freezeAround freezes a cgroup in which the restored processes stand, and criu too; criu is moved
-// out, with its script and nsenter.
+// freezeAround freezes a cgroup in which the restored processes stand, and criu too; it first moves criu out, with its
+// script and nsenter.
 func (s *session) freezeAround(ctx context.Context, init int, group cgroup, script int) error {
 	members, err := membersOf(init)
 	if err != nil {
@@ -338,8 +339,8 @@ func (i *Image) listPIDs() []int {
 	return all
 }
 
-// checkSound tells whether i can be a program's image at all: after a failure Restore kills the
-// processes that i names.
+// checkSound returns an error if i cannot be a program's image: after a failure Restore kills the processes that i
+// names.
 func (i *Image) checkSound() error {
 	for n, p := range i.Processes {
 		if p.PID <= 1 || n == 0 && p.PID != i.Program.PID {
@@ -352,8 +353,8 @@ func (i *Image) checkSound() error {
 	return nil
 }
 
-// makeRoom ends what is left of an earlier restore of i, and returns an error if the PIDs of i are not free in a capsule. What is
-// left of another program's earlier restore may have them, and is about to end.
+// makeRoom ends the processes that an earlier restore of i has left, and returns an error if the PIDs of i are not free
+// in a capsule. Processes left from another program's earlier restore may have the PIDs, and are about to end.
 func (i *Image) makeRoom(ctx context.Context, init int, group cgroup) error {
 	if err := group.endLeftovers(ctx, init); err != nil {
 		return err

@@ -18,10 +18,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The connections that a unix socket accepts have its name. CRIU removes the place of every
-// named socket before criu binds a socket there, but does not bind connections (bind_unix_sk in
-// criu/sk-unix.c): the place would be gone if no socket listens there any more. So connections are
-// restored without a name, and what is in the file system stays.
+// The connections that a unix socket accepts have its name. CRIU removes the place of every named socket before criu
+// binds a socket there, but does not bind connections (bind_unix_sk in criu/sk-unix.c): the place would be gone if no
+// socket listens there any more. So connections are restored without a name, and the socket's place in the file system
+// stays.
 const (
 	filesName  = "files.img"
 	filesMagic = 0x56303138 // criu/include/magic.h
@@ -33,10 +33,10 @@ const (
 	listening   = 10 // TCP_LISTEN
 )
 
-// rewriteFiles returns an image of open files as it is to be restored, and the size of the image before.
-// nameOf says by which name criu is to open a file in the place of the name that the file had; ""
-// means that name. reset are the numbers of unix sockets that are to be restored as closed, and of their other ends;
-// semaphores are the numbers of eventfds that criu inherits.
+// rewriteFiles returns an image of open files as it is to be restored, and the size of the image before. nameOf returns
+// the name by which criu is to open a file; "" means the name that the file had. reset are the numbers of unix sockets
+// that are to be restored as closed, and of their other ends; semaphores are the numbers of eventfds that criu
+// inherits.
 func rewriteFiles(in io.Reader, nameOf func(*regfile.RegFileEntry) string, reset, semaphores map[uint32]bool) (*bytes.Reader, int64, error) {
 	first := binary.LittleEndian.AppendUint32(nil, commonMagic)
 	first = binary.LittleEndian.AppendUint32(first, filesMagic)
@@ -47,7 +47,7 @@ func rewriteFiles(in io.Reader, nameOf func(*regfile.RegFileEntry) string, reset
 	err := eachEntry(bufio.NewReader(in), filesMagic, func(b []byte) error {
 		size += 4 + int64(len(b))
 		var m fdinfo.FileEntry
-		// Kinds of files that a newer CRIU knows are none of ours.
+		// A newer CRIU may have kinds of files that are unknown here; they are kept.
 		if err := (proto.UnmarshalOptions{AllowPartial: true}).Unmarshal(b, &m); err != nil {
 			return fmt.Errorf("%w: %w", errImage, err)
 		}

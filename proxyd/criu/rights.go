@@ -12,10 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// At a restore criu opens, makes, binds and removes files at paths that the job's user can
-// change: a link of the user's would lead root to any file. So criu runs with the user's ids, and
-// keeps of root's capabilities only those on which no access to a file depends. What the user may
-// not open, criu may not open for the user's program.
+// At a restore criu opens, makes, binds and removes files at paths that the job's user can change: a link of the user's
+// would lead root to any file. So criu runs with the user's ids, and keeps of root's capabilities only those on which
+// no access to a file depends. criu may not open a file for the user's program that the user may not open.
 //
 // Two rules of CRIU matter here. With CAP_SETUID criu would make itself uid 0 again before opening
 // files (prepare_userns_creds in criu/namespaces.c), and uid 0 owns root's
@@ -23,18 +22,17 @@ import (
 // than the job's cannot be restored. And no capability is taken from the bounding set, which
 // restored processes inherit: programs that are set-user-ID must go on to work.
 
-// rights are what criu has for a user's program.
+// rights are the rights of criu for a user's program.
 type rights struct {
 	uid, gid uint32
 	groups   []uint32
 	keep     []int // capabilities
-	bounded  bool  // also the bounding set
+	bounded  bool  // limit the bounding set to keep, too
 }
 
-// restoreCapabilities are what CRIU needs to make processes again. The capabilities that let a process
-// access files against owner and mode are missing here: CAP_CHOWN, CAP_DAC_OVERRIDE,
-// CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID, CAP_MKNOD, CAP_LINUX_IMMUTABLE, CAP_LEASE,
-// CAP_MAC_OVERRIDE, CAP_SETFCAP; and CAP_SETUID.
+// restoreCapabilities are the capabilities that CRIU needs to make processes again. The capabilities that let a process
+// access files against owner and mode are missing here: CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER,
+// CAP_FSETID, CAP_MKNOD, CAP_LINUX_IMMUTABLE, CAP_LEASE, CAP_MAC_OVERRIDE, CAP_SETFCAP; and CAP_SETUID.
 var restoreCapabilities = []int{
 	unix.CAP_KILL, unix.CAP_SETGID, unix.CAP_SETPCAP, unix.CAP_NET_BIND_SERVICE, unix.CAP_NET_BROADCAST,
 	unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_IPC_LOCK, unix.CAP_IPC_OWNER, unix.CAP_SYS_CHROOT,
@@ -42,7 +40,7 @@ var restoreCapabilities = []int{
 	unix.CAP_AUDIT_CONTROL, unix.CAP_WAKE_ALARM, unix.CAP_CHECKPOINT_RESTORE,
 }
 
-// setprivArguments are setpriv's, without its "--". Capabilities that this process lacks are left out.
+// setprivArguments are the arguments of setpriv, without its "--". Capabilities that this process lacks are left out.
 func (r *rights) setprivArguments() ([]string, error) {
 	permitted, err := permittedCapabilities()
 	if err != nil {
@@ -71,7 +69,7 @@ func (r *rights) setprivArguments() ([]string, error) {
 	return append(args, "--inh-caps", list, "--ambient-caps", list), nil
 }
 
-// permittedCapabilities returns this process's, as a set of bits.
+// permittedCapabilities returns the capabilities of this process, as a set of bits.
 func permittedCapabilities() (uint64, error) {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {

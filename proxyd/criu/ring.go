@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The pages of a program are lent to the pipe, not copied into it: criu copies them once,
-// to where they belong.
+// The pages of a program are lent to the pipe, not copied into it: criu makes the only copy, to their place in the
+// restored program.
 //
 // A segment can be written again when as many bytes as the pipe has room for have been
 // lent after it: then it has been read. Every segment but the last is full, so a pipe of n bytes,
 // which is room for n/4096 pages, never holds pages of more than n bytes.
 const segment = 256 << 10
 
-// mayLend tells whether an image may be lent. criu reads memory with read(2); what is spliced into a
-// file could be the file's pages.
+// mayLend tells whether an image may be lent. criu reads memory with read(2), which copies; if criu spliced an image
+// into a file, lent pages could become the file's pages.
 func mayLend(name string) bool { return strings.HasPrefix(name, "pages-") }
 
 // lendPages moves all of from into a pipe.
@@ -36,7 +36,7 @@ func lendPages(to *os.File, from io.Reader) (total int64, err error) {
 	if err != nil {
 		return 0, os.NewSyscallError("mmap", err)
 	}
-	defer unix.Munmap(ring) //nolint:errcheck // what the pipe has is the pipe's until it is read
+	defer unix.Munmap(ring) //nolint:errcheck // the pipe keeps its pages until they are read
 	for n := 0; ; n = (n + 1) % segments {
 		part := ring[n*segment : (n+1)*segment]
 		got, err := io.ReadFull(from, part)

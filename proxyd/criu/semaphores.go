@@ -23,10 +23,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
-// CRIU does not know that an eventfd counts as a semaphore (EFD_SEMAPHORE in eventfd(2)), and restores the eventfd without:
-// a read takes the whole count, and the program's other reads wait for ever. So a dump notes these eventfds. At a
-// restore this process makes them, and criu inherits them: in the images they are regular files then, by names
-// that stand for the inherited ones.
+// CRIU does not know that an eventfd counts as a semaphore (EFD_SEMAPHORE in eventfd(2)), and restores the eventfd
+// without that: a read takes the whole count, and the program's other reads wait forever. So a dump notes these
+// eventfds. At a restore this process makes them, and criu inherits them: in the images given to criu they are regular
+// files, with names that stand for the inherited eventfds.
 
 const (
 	idsMagic         = 0x54432030 // criu/include/magic.h
@@ -38,8 +38,8 @@ const (
 	maxSemaphores = 4096
 )
 
-// semaphoresOf returns the descriptors of a process that are eventfds which count as semaphores. Linux before 6.5 does not
-// tell.
+// semaphoresOf returns the descriptors of a process that are eventfds which count as semaphores. Linux before 6.5 does
+// not show this property.
 func semaphoresOf(host int) ([]int, error) {
 	var all []int
 	for d, err := range procfs.Descriptors(host) {
@@ -58,7 +58,7 @@ func semaphoresOf(host int) ([]int, error) {
 	return all, nil
 }
 
-// boundSemaphores says if a program has more eventfds that count as semaphores than criu can be given.
+// boundSemaphores returns an error if a program has more eventfds that count as semaphores than criu can be given.
 func (i *Image) boundSemaphores() error {
 	n := 0
 	for _, p := range i.Processes {
@@ -70,10 +70,11 @@ func (i *Image) boundSemaphores() error {
 	return nil
 }
 
-// semaphoreName is by which name criu inherits an eventfd.
+// semaphoreName is the name by which criu inherits an eventfd.
 func semaphoreName(id uint32) string { return fmt.Sprintf("singularity-semaphore-%d", id) }
 
-// handSemaphores makes the eventfds that count as semaphores, and adds them to what c inherits; the caller closes them.
+// handSemaphores makes the eventfds that count as semaphores, and adds them to the files that c inherits; the caller
+// closes them.
 func (r *restorer) handSemaphores(_ context.Context, c *command) ([]*os.File, error) {
 	var err error
 	if r.semaphores, err = r.image.semaphoreEvents(r.source); err != nil || len(r.semaphores) == 0 {
@@ -138,7 +139,7 @@ func (i *Image) semaphoreEvents(src Source) (map[uint32]bool, error) {
 	return all, nil
 }
 
-// addSemaphores adds the numbers of those of a process.
+// addSemaphores adds the numbers of such eventfds of a process.
 func (p Process) addSemaphores(src Source, all map[uint32]bool) error {
 	var ids criu_core.TaskKobjIdsEntry
 	err := eachEntryOf(src, fmt.Sprintf("ids-%d.img", p.PID), idsMagic, func(b []byte) error { return proto.Unmarshal(b, &ids) })
@@ -174,7 +175,7 @@ func eachEntryOf(src Source, name string, magic uint32, f func(entry []byte) err
 	return nil
 }
 
-// inheritSemaphore changes the entry of an eventfd into that of a file which criu inherits.
+// inheritSemaphore changes the entry of an eventfd into the entry of a file that criu inherits.
 func inheritSemaphore(m *fdinfo.FileEntry) {
 	e := m.GetEfd()
 	m.Type, m.Efd = fdinfo.FdTypes_REG.Enum(), nil
@@ -183,12 +184,12 @@ func inheritSemaphore(m *fdinfo.FileEntry) {
 	}
 }
 
-// placeDescriptors returns an image of descriptors as it is to be restored, and the size of the image before: those of
-// eventfds that criu inherits are of regular files.
+// placeDescriptors returns an image of descriptors as it is to be restored, and the size of the image before.
+// Descriptors of eventfds that criu inherits become descriptors of regular files.
 func (r *restorer) placeDescriptors(in io.Reader) (*bytes.Reader, int64, error) {
 	return rewriteEntries(in, descriptorsMagic, func(b []byte) ([]byte, error) {
 		var m fdinfo.FdinfoEntry
-		// Kinds of files that a newer CRIU knows are none of ours.
+		// A newer CRIU may have kinds of files that are unknown here; they are kept.
 		if err := (proto.UnmarshalOptions{AllowPartial: true}).Unmarshal(b, &m); err != nil {
 			return nil, fmt.Errorf("%w: %w", errImage, err)
 		}

@@ -19,8 +19,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// How long criu may take to end by itself when its pipes are broken. At a dump criu has tasks to
-// put right; after a restore there is nothing to keep, and criu has been seen to hang.
+// How long criu may take to end by itself when its pipes are broken. At a dump criu has tasks to put right; at a
+// restore no process is worth keeping, and criu has been seen to hang.
 const (
 	grace        = 20 * time.Second
 	restoreGrace = time.Second
@@ -34,9 +34,9 @@ const (
 type session struct {
 	stage *stage
 	log   logbook
-	carry func(st *stream) error // what a stream's goroutine does
-	// check is called at turnRestored, pass at the last turn, with the script's PID in the
-	// capsule. They return why criu must not go on. Without pass there is no gate.
+	carry func(st *stream) error // the work of a stream's goroutine
+	// check is called at turnRestored, pass at the last turn, with the script's PID in the capsule. They return an error
+	// if criu must not go on. Without pass there is no gate.
 	check func() error
 	pass  func(script int) error
 
@@ -46,13 +46,13 @@ type session struct {
 	pidfd   int // of nsenter
 	criu    int // pidfd of criu itself; -1 before the connection
 	criuPID int
-	// endStrays has run kill what criu leaves in the capsule. A criu that was killed while it tried what
-	// the kernel can do leaves a child that sleeps for ever (criu/util.c, fork_and_ptrace_attach).
+	// endStrays has runCriu kill the processes that criu leaves in the capsule. A criu that was killed while it probed the
+	// kernel leaves a child that sleeps forever (criu/util.c, fork_and_ptrace_attach).
 	endStrays bool
 	nsenter   int // PID
 	hear      requestParser
-	pending   *stream // named, without its pipe yet
-	passed    bool    // the gate
+	pending   *stream // criu has named it and not sent its pipe yet
+	passed    bool    // pass has returned nil at the gate
 
 	streams sync.WaitGroup
 	broken  chan struct{} // closed when err is set
@@ -82,8 +82,8 @@ func (s *session) closeSession() {
 	s.stage.closeStage()
 }
 
-// breakOff breaks everything off, for the first reason that is given. Only errNoPipe gives way to a later reason: it follows
-// from criu's end, and is noticed before or after the reason for that, as it happens.
+// breakOff breaks off the streams and criu, for the first reason that is given. Only errNoPipe gives way to a later
+// reason: it follows from criu's end, and may be noticed before the reason for that end.
 func (s *session) breakOff(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +131,7 @@ func (s *session) dropFile(f *os.File) {
 	f.Close()
 }
 
-// runCriu runs criu to its end. The error is that of s if s was broken, else criu's own: an
+// runCriu runs criu to its end. The error is the session's if the session was broken off, else criu's own: an
 // *exec.ExitError.
 func (s *session) runCriu(ctx context.Context, c command) error {
 	c.files = append(append([]*os.File{}, s.stage.child...), c.files...)
@@ -218,7 +218,7 @@ func (s *session) nearSocket() int {
 	return s.stage.listener
 }
 
-// hangUp closes what criu could wait for, or write to.
+// hangUp closes the sockets and pipes for which criu could wait, or to which criu could write.
 func (s *session) hangUp() {
 	s.setConn(-1)
 	closeFD(&s.stage.listener)
@@ -234,7 +234,7 @@ func (s *session) hangUp() {
 	s.hear.fds = nil
 }
 
-// killCriu ends criu, or what is not criu yet.
+// killCriu ends criu, or the nsenter and setpriv that have not become criu yet.
 func (s *session) killCriu() {
 	if s.criu >= 0 {
 		_ = unix.PidfdSendSignal(s.criu, unix.SIGKILL, nil, 0) // criu may have ended
@@ -246,7 +246,7 @@ func (s *session) killCriu() {
 	_ = unix.PidfdSendSignal(s.pidfd, unix.SIGKILL, nil, 0)
 }
 
-// receiveRequest takes what came on the streamer socket.
+// receiveRequest takes the bytes and descriptors that arrived on the streamer socket.
 func (s *session) receiveRequest() {
 	if s.conn < 0 {
 		s.acceptConnection()
@@ -367,7 +367,7 @@ func rightsOf(oob []byte) ([]int, error) {
 	return all, nil
 }
 
-// replyToCriu says something on criu's connection.
+// replyToCriu writes a reply to criu's connection.
 func (s *session) replyToCriu(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -44,7 +44,8 @@ func coreName(tid int) string { return corePrefix + strconv.Itoa(tid) + ".img" }
 // waiting is two sets of signals: for a thread, and for its whole process.
 type waiting struct{ own, shared uint64 }
 
-// waitingOf returns for which threads of a process something waits, by their ids in the capsule. A process that is gone has none.
+// waitingOf returns the pending signals of a process's threads, by their ids in the capsule, for the threads that have
+// any. A process that is gone has none.
 func waitingOf(host int) map[int]waiting {
 	tasks := fmt.Sprintf("/proc/%d/task/", host)
 	threads, err := os.ReadDir(tasks)
@@ -111,7 +112,7 @@ func (c *core) encodeImage() ([]byte, error) {
 	return append(b, body...), nil
 }
 
-// withWaiting adds what waits for a thread to its image, if something is not there. timers are its process's.
+// withWaiting adds the pending signals of a thread to its image, if the image lacks any. timers are its process's.
 func withWaiting(image []byte, tid int, w waiting, timers *timer.TaskTimersEntry) ([]byte, error) {
 	c, err := readCore(image)
 	if err != nil {
@@ -164,8 +165,8 @@ func signalBit(s unix.Signal) uint64 {
 	return 1 << (s - 1)
 }
 
-// infoOf says what came with a signal: the sender was a timer that is over, if there is one. The
-// result is nil where a timer was noted that is still to send the signal.
+// infoOf returns the siginfo of a signal: its sender was an expired timer, if the image has one. The result is nil if
+// the image has a timer that is still to send the signal.
 func infoOf(sig unix.Signal, timers *timer.TaskTimersEntry, tid int) []byte {
 	var over *timer.PosixTimerEntry
 	for _, t := range timers.GetPosix() {
@@ -219,8 +220,8 @@ func (d *dumper) keepThreadState(st *stream) error {
 	return nil
 }
 
-// releaseKept puts the images that were kept into the sink. still says that the program stands still since
-// before the dump.
+// releaseKept puts the images that were kept into the sink. If the program has been frozen since before the dump, the
+// signals that are pending by now are added.
 func (d *dumper) releaseKept(i *Image) error {
 	if d.frozen {
 		if err := d.completeKept(i); err != nil {
@@ -245,7 +246,7 @@ func (d *dumper) releaseKept(i *Image) error {
 	return nil
 }
 
-// completeKept adds to the images what waits by now.
+// completeKept adds to the images the signals that are pending by now.
 func (d *dumper) completeKept(i *Image) error {
 	members, err := membersOf(i.Program.Init)
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 type stage struct {
 	folder   int // of a tmpfs that is mounted nowhere
 	listener int // the streamer socket, as named by capture or serve
-	ask      int // what the gate's script says
+	ask      int // where the gate's script writes its turn and its PID
 	answer   int // the answer that the gate waits for
 
 	child []*os.File // stageFD, askFD, goFD; closed when criu has started
@@ -35,8 +35,8 @@ const (
 	serveSocket   = "streamer-serve.sock"
 )
 
-// gate is called by criu at each turn. By way
-// of /proc: criu closes all descriptors of its scripts. $PPID is criu.
+// gate is the script that criu calls at each turn. It reaches the pipes by way of /proc, because criu closes all
+// descriptors of its scripts. $PPID is criu.
 //
 // A restore needs a PID for each call and one for criu. These must differ from the PIDs of all
 // processes that are being restored in the capsule: so the script begins to count anew.
@@ -150,8 +150,8 @@ func detachedTmpfs() (int, error) {
 	return folder, os.NewSyscallError("fsmount", err)
 }
 
-// pathOf reaches a name of the folder from this process. The path is short enough for a socket's
-// address, wherever the caller keeps files.
+// pathOf is a path to a name of the folder for this process. It is short enough for a socket's address, wherever the
+// caller keeps files.
 func (s *stage) pathOf(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", s.folder, name) }
 
 func (s *stage) writeGate() error {
@@ -162,7 +162,7 @@ func (s *stage) writeGate() error {
 	return os.WriteFile(s.pathOf(gateName), []byte(gate), 0o700)
 }
 
-// giveUpCriuEnds gives up what is criu's.
+// giveUpCriuEnds closes the descriptors that criu has inherited.
 func (s *stage) giveUpCriuEnds() {
 	for _, f := range s.child {
 		f.Close()

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StdioOf names descriptors as Program.Stdio has them; nil is "".
+// StdioOf names descriptors as Program.Stdio has them; the name of nil is "".
 func StdioOf(files [3]*os.File) ([3]string, error) {
 	var names [3]string
 	for i, f := range files {
@@ -33,7 +33,7 @@ func StdioOf(files [3]*os.File) ([3]string, error) {
 	return names, nil
 }
 
-// externalSockets are the sockets of stdio in the words of criu's --external. Pipes need none.
+// externalSockets are the sockets of stdio in the words of criu's --external. Pipes need no such option.
 func externalSockets(stdio [3]string) []string {
 	var all []string
 	for _, name := range stdio {
@@ -48,8 +48,8 @@ func externalSockets(stdio [3]string) []string {
 	return all
 }
 
-// inheritOptions returns criu's options that put files in the place of what was no file of the
-// program, and the files in the order of their descriptors.
+// inheritOptions returns criu's options that replace pipes and sockets that were not the program's own with the new
+// files, and these files in the order of their descriptors.
 func inheritOptions(was [3]string, now [3]*os.File) (args []string, files []*os.File, err error) {
 	seen := map[string]bool{}
 	for i, name := range was {
@@ -66,8 +66,8 @@ func inheritOptions(was [3]string, now [3]*os.File) (args []string, files []*os.
 	return args, files, nil
 }
 
-// giveBack puts what a program had not read yet before what is in its new input. CRIU
-// does not do so for a pipe that CRIU did not make.
+// giveBack puts the input that a program had not read yet before the bytes in its new input. CRIU does not do so for a
+// pipe that CRIU did not make.
 func giveBack(old []byte, stdin *os.File) error {
 	if len(old) == 0 {
 		return nil
@@ -76,8 +76,8 @@ func giveBack(old []byte, stdin *os.File) error {
 	if err != nil {
 		return err
 	}
-	// With flags of its own, and to be read and written. Root writes into pipes only: the kernel asks
-	// there for no rights. The user may have made another file the new input.
+	// Open the pipe again, to get flags of its own, and both to read and to write. Root writes into pipes only: there the
+	// kernel checks no permissions. The user may have made another file the new input.
 	fd := -1
 	if err := raw.Control(func(f uintptr) {
 		if _, err = unix.FcntlInt(f, unix.F_GETPIPE_SZ, 0); err != nil {
@@ -149,7 +149,7 @@ func (i *Image) ownPipes(init int, stdio [3]*os.File) error {
 	return errors.Join(errs...)
 }
 
-// givePipes gives away what is a pipe, is root's, and is not outside, of a folder of descriptors.
+// givePipes changes the owner of the pipes in a folder of descriptors that are root's and not in outside.
 func givePipes(dir string, uid, gid int, outside []uint64) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

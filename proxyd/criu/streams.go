@@ -20,13 +20,12 @@ import (
 type stream struct {
 	name    string
 	session *session
-	pipe    chan int    // its descriptor from criu; closed when none will come
+	pipe    chan int    // the pipe's descriptor from criu; closed when it will not come
 	refused atomic.Bool // criu was told that there is no such image
 }
 
-// pipeSizes are tried in this order for what is large: the more fits, the less do criu and
-// this process wait for each other on a busy node. /proc/sys/fs/pipe-max-size allows the
-// second by default, CAP_SYS_RESOURCE the first.
+// pipeSizes are tried in this order for large images: the more bytes fit, the less do criu and this process wait for
+// each other on a busy node. /proc/sys/fs/pipe-max-size allows the second by default, CAP_SYS_RESOURCE the first.
 var pipeSizes = []int{8 << 20, 1 << 20}
 
 const bufferSize = 256 << 10
@@ -56,8 +55,8 @@ func (st *stream) breakOff(err error) {
 	st.session.breakOff(fmt.Errorf("image %s: %w", st.name, err))
 }
 
-// usePipe waits for the pipe, calls use with the pipe, and closes the pipe. Why use has failed is noted before the pipe is
-// closed: criu fails because of a closed pipe, and criu's exit status would be taken for the reason.
+// usePipe waits for the pipe, calls use with the pipe, and closes the pipe. The error of use is recorded before the
+// pipe is closed: criu fails because of a closed pipe, and criu's exit status would be taken for the reason.
 func (st *stream) usePipe(use func(pipe *os.File) error) error {
 	pipe, err := st.waitForPipe()
 	if err != nil {
@@ -145,7 +144,7 @@ func fillPipe(to *os.File, from io.Reader, name string) (int64, error) {
 	return io.CopyBuffer(onlyWriter{to}, onlyReader{from}, *buf)
 }
 
-// The pool's buffers are used, not a shortcut of io.Copy that makes its own.
+// They hide ReadFrom and WriteTo, which io.CopyBuffer would use in place of the pool's buffer.
 type (
 	onlyReader struct{ io.Reader }
 	onlyWriter struct{ io.Writer }

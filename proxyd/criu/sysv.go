@@ -19,8 +19,8 @@ import (
 // capsule's IPC namespace, or in a namespace of the program's own, which a program has since a
 // restore with such objects.
 //
-// CRIU dumps an IPC namespace as a whole, and only a namespace that CRIU is not in itself. So criu
-// joins the capsule's if that is empty, and else stays out.
+// CRIU dumps an IPC namespace as a whole, and only a namespace that CRIU is not in itself. So criu joins the capsule's
+// namespace if that is empty, and else stays out.
 func usesSysV(p Program) (bool, error) {
 	members, err := membersOf(p.Init)
 	if err != nil {
@@ -70,8 +70,8 @@ func findLibrary() (string, error) {
 	return "", &Unsupported{Reason: criuLibrary + " is not installed", Advice: "install all of singularity-slurm on the node"}
 }
 
-// usersNumberSysV says whether this kernel lets criu choose the numbers of System V objects without being
-// root, by CAP_CHECKPOINT_RESTORE.
+// usersNumberSysV tells whether this kernel lets criu choose the numbers of System V objects without being root, by
+// CAP_CHECKPOINT_RESTORE.
 func usersNumberSysV() bool { return kernelIsAtLeast(5, 17) }
 
 func kernelIsAtLeast(major, minor int) bool {
@@ -93,7 +93,7 @@ func (i *Image) RestoredByRoot() bool {
 	return i.Program.UID != 0 && i.HasSysV() && !usersNumberSysV()
 }
 
-// anySysV looks into an IPC namespace.
+// anySysV tells whether an IPC namespace has System V objects.
 func anySysV(path string) (found bool, err error) {
 	ns, err := os.Open(path)
 	if err != nil {
@@ -103,8 +103,8 @@ func anySysV(path string) (found bool, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// A thread that has left its program's namespaces runs nothing else: the thread ends with
-		// this goroutine.
+		// The thread has left its program's namespaces: the lock lets no other goroutine run on it, and it ends with this
+		// goroutine.
 		runtime.LockOSThread()
 		if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWIPC); err != nil {
 			err = os.NewSyscallError("setns", err)

@@ -20,12 +20,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// On kernels where usersNumberSysV is false, a program with System V objects is restored by root. If root opens something in a wrong place,
-// Image.compareOpened finds it; what root makes there is made. So what CRIU makes again, removed files
-// and places of sockets, is allowed to such a program only where no process can change paths
-// meanwhile: in the capsule's private folders, while no other program of the capsule is there, and
-// on a path without links: the private folders have what the user left in them, links to the user's
-// folders too.
+// On kernels where usersNumberSysV is false, a program with System V objects is restored by root. If root opens a file
+// at a wrong place, Image.compareOpened finds that; but a file that root makes there stays. So the files that CRIU
+// makes again, removed files and places of sockets, are allowed to such a program only where no process can change
+// paths meanwhile: in the capsule's private folders, while no other program of the capsule is there, and on a path
+// without links: the user may have left links to the user's folders in the private folders.
 
 const (
 	remapName  = "remap-fpath.img"
@@ -35,8 +34,8 @@ const (
 // privateFolders are a capsule's own; on the node only root comes to them.
 var privateFolders = []string{"/tmp/", "/var/tmp/", "/dev/shm/"}
 
-// mayMakeAsRoot returns an error unless what CRIU makes again is in private folders, and no process
-// is there to change them.
+// mayMakeAsRoot returns an error unless all files that CRIU makes again are in private folders, and no process is there
+// to change these.
 func (i *Image) mayMakeAsRoot(init int, src Source, reset map[uint32]bool) error {
 	made, err := madeAgain(src, reset)
 	if err != nil || len(made) == 0 {
@@ -59,8 +58,8 @@ func (i *Image) mayMakeAsRoot(init int, src Source, reset map[uint32]bool) error
 	return nil
 }
 
-// inPrivateFolder tells whether what is made at a path comes into a private folder. The path of a
-// socket is what the program gave to bind(2), which may have links and ".." in it.
+// inPrivateFolder tells whether a file that is made at a path comes into a private folder. The path of a socket is the
+// one that the program gave to bind(2), which may have links and ".." in it.
 func inPrivateFolder(root *os.File, name string) bool {
 	in := func(dir string) bool { return strings.HasPrefix(name, dir) }
 	if path.Clean(name) != name || !slices.ContainsFunc(privateFolders, in) {
@@ -82,8 +81,8 @@ func inPrivateFolder(root *os.File, name string) bool {
 	return false
 }
 
-// madeAgain returns the paths at which CRIU makes something again: files that were removed, and
-// places of sockets. Sockets that are reset get no place.
+// madeAgain returns the paths at which CRIU makes files again: files that were removed, and places of sockets. Sockets
+// that are reset get no place.
 func madeAgain(src Source, reset map[uint32]bool) ([]string, error) {
 	removedFiles := map[uint32]bool{}
 	r, err := src.Open(remapName)

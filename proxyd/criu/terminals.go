@@ -31,8 +31,8 @@ import (
 // the first process of each session take its own: a shell within a shell would have none. So at a restore
 //
 //   - this process makes the terminals before criu starts, and criu inherits them by names that stand for their ptmx;
-//   - libsingshim-criu.so, in criu, has the first process of each session take the terminal when it begins the session, and
-//     all that it makes afterwards has the terminal (libsingshim/shim/criu_terminals.c).
+//   - libsingshim-criu.so, in criu, has the first process of each session take the terminal when that process begins
+//     the session, and its later children have the terminal (libsingshim/shim/criu_terminals.c).
 
 // madeTerminal is a terminal of an image, which a restore makes.
 type madeTerminal struct {
@@ -40,7 +40,7 @@ type madeTerminal struct {
 	entry   uint32 // the number of the path in files.img
 	flags   int    // of open(2)
 	number  int
-	session int // 0: none
+	session int // 0: no session has the terminal
 	size    *unix.Winsize
 }
 
@@ -56,8 +56,9 @@ const (
 	detachedVariable = "SINGULARITY_DETACHED"
 )
 
-// making is held, for a capsule by its init, while the capsule's terminals are made: its programs that are restored side by
-// side need certain numbers of the same file system, and each open takes the lowest one that is free.
+// making is held, for a capsule by its init, while the capsule's terminals are made: programs of a capsule that are
+// restored side by side need certain numbers of the same file system, and each open takes the lowest number that is
+// free.
 var making capsuleLocks
 
 // capsuleLocks are locks of capsules. No capsule waits for another capsule: the file server of that capsule's user may hang.
@@ -72,7 +73,7 @@ type capsuleLock struct {
 	users int // that hold it or wait
 }
 
-// lock locks a capsule, and returns what unlocks it.
+// lock locks a capsule, and returns the function that unlocks it.
 func (c *capsuleLocks) lock(init int) (unlock func()) {
 	c.mu.Lock()
 	if c.held == nil {
@@ -96,7 +97,7 @@ func (c *capsuleLocks) lock(init int) (unlock func()) {
 	}
 }
 
-// handTerminals makes the terminals of the image, and adds them to what c inherits; the caller closes them.
+// handTerminals makes the terminals of the image, and adds them to the files that c inherits; the caller closes them.
 func (r *restorer) handTerminals(_ context.Context, c *command) ([]*os.File, error) {
 	all, err := readTerminals(r.source)
 	if err != nil || len(all) == 0 {
@@ -148,7 +149,7 @@ func (r *restorer) handTerminals(_ context.Context, c *command) ([]*os.File, err
 	return made, nil
 }
 
-// nameSessions tells libsingshim-criu.so which sessions have which terminals, and which processes have none.
+// nameSessions tells libsingshim-criu.so which sessions have which terminals, and which processes have no terminal.
 func (r *restorer) nameSessions(c *command, all []madeTerminal) error {
 	var sessions, detached []string
 	for _, t := range all {
@@ -215,9 +216,9 @@ func readTerminals(src Source) ([]madeTerminal, error) {
 	return all, err
 }
 
-// nameForegrounds returns the image of terminals as it is to be restored, and the size of the image before. The group in the
-// foreground may have ended, as just before a shell takes the terminal again. No system call chooses a group that is not
-// there, and criu would give up; so the first process of the session is in the foreground until then.
+// nameForegrounds returns the image of terminals as it is to be restored, and the size of the image before. The group
+// in the foreground may have ended, as just before a shell takes the terminal again. No system call chooses a group
+// that is not there, and criu would give up; so the image names the first process of the session instead.
 func (r *restorer) nameForegrounds(in io.Reader) (*bytes.Reader, int64, error) {
 	groups := map[uint32]bool{}
 	err := eachEntryOf(r.source, pstreeName, pstreeMagic, func(b []byte) error {
@@ -262,14 +263,14 @@ func (t *madeTerminal) childPath() string {
 	return filepath.Join(dir, strconv.Itoa(t.number))
 }
 
-// handedName is by which name criu inherits the driving side. criu makes the path of the other side of it
-// (pty_alloc_fake_reg in criu/tty.c), so it is in the folder of the path.
+// handedName is the name by which criu inherits the driving side. criu derives the path of the other side from it
+// (pty_alloc_fake_reg in criu/tty.c), so the name is in the folder of the path.
 func (t *madeTerminal) handedName() string {
 	return fmt.Sprintf("%s/singularity-terminal-%d", strings.TrimPrefix(filepath.Dir(t.path), "/"), t.number)
 }
 
-// makeIn makes a terminal with its number below a root, and returns both sides. The second is open until the restore is
-// complete: when the last one is closed, the kernel takes the terminal from the session.
+// makeIn makes a terminal with its number below a root, and returns both sides. The second side stays open until the
+// restore is complete: when its last descriptor is closed, the kernel takes the terminal from the session.
 func (t *madeTerminal) makeIn(root *os.File) ([]*os.File, error) {
 	path, err := t.findMaker(root)
 	if err != nil {
@@ -304,8 +305,8 @@ func (t *madeTerminal) makeIn(root *os.File) ([]*os.File, error) {
 	}
 }
 
-// findMaker returns a descriptor (O_PATH) of the ptmx below a root. The path is the image's, and may be a user's file by
-// now, such as a pipe, which would keep open(2) waiting: so what is not a ptmx is not opened.
+// findMaker returns a descriptor (O_PATH) of the ptmx below a root. The path is the image's, and may be a user's file
+// by now, such as a pipe, which would keep open(2) waiting: so no other file than a ptmx is opened.
 func (t *madeTerminal) findMaker(root *os.File) (int, error) {
 	how := &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
@@ -325,8 +326,8 @@ func (t *madeTerminal) findMaker(root *os.File) (int, error) {
 	return path, nil
 }
 
-// openChild opens the other side of a terminal, and sets the terminal's size: the kernel tells a session when criu
-// changes it.
+// openChild opens the other side of a terminal, and sets the terminal's size: if criu changed the size later, the
+// kernel would signal the session.
 func (t *madeTerminal) openChild(driving int) (*os.File, error) {
 	if err := unix.IoctlSetPointerInt(driving, unix.TIOCSPTLCK, 0); err != nil {
 		return nil, os.NewSyscallError("unlock", err)

@@ -99,8 +99,8 @@ func childrenOf(pid int) []int {
 	return pids
 }
 
-// killProcesses kills the processes of a capsule that have one of the given PIDs there, with what descends
-// from them, and returns when they are gone and reaped.
+// killProcesses kills the processes of a capsule that have one of the given PIDs there, with their descendants, and
+// returns when they are gone and reaped.
 func killProcesses(ctx context.Context, init int, pids []int) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -129,7 +129,7 @@ func killProcesses(ctx context.Context, init int, pids []int) error {
 // killSession kills the processes of a session, numbered as the caller counts, in a capsule. The
 // caller knows that no other session has that number.
 func killSession(init, session int) {
-	members, _ := membersOf(init) // without the capsule there is none
+	members, _ := membersOf(init) // without the capsule there are no members
 	for _, m := range members {
 		if !m.zombie && sessionOf(m.host) == session {
 			m.killMember()
@@ -158,7 +158,7 @@ func (m member) killMember() {
 	}
 }
 
-// findDescendants returns the members with these pids and everything below them.
+// findDescendants returns the members with these pids and their descendants.
 func findDescendants(members map[int]member, pids []int) []member {
 	byHost := map[int]member{}
 	for _, m := range members {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What criu says on its streamer socket, a byte stream:
+// Messages on criu's streamer socket, a byte stream:
 //
 //	criu: length (u32 of the host), ImgStreamerRequestEntry   an image's name
 //	us:   length,                   ImgStreamerReplyEntry     restore only: is there one?
