@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Call is how srun was called in the capsule.
+// Call is a call of srun in the capsule.
 type Call struct {
 	Dir   string   // absolute and clean, or "" if the caller's folder is gone
 	Umask int      // 0 to 0777
@@ -39,11 +39,11 @@ const (
 // ErrCall is wrapped by all errors of ParseCall and ReadCall that are the caller's fault.
 var ErrCall = errors.New("not a call of srun")
 
-// needed is what keeps the caller from changing the bytes while they are read.
+// needed are the seals that keep the caller from changing the bytes while they are read.
 const needed = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 
-// ReadCall reads the memfd that sing-srun has sent. ReadCall does not block on any file: only a
-// file that has seals and is sealed is read. f stays the caller's.
+// ReadCall reads the memfd that sing-srun has sent. ReadCall does not block on any file: it reads only a file with
+// these seals, which is a memfd. The caller keeps f.
 func ReadCall(f *os.File) (*Call, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -71,8 +71,8 @@ func ReadCall(f *os.File) (*Call, error) {
 	return ParseCall(b)
 }
 
-// checkCall looks whether a descriptor is a call that ReadCall would read, without allocating
-// memory for the call.
+// checkCall returns an error unless a descriptor has a call that ReadCall would read. It allocates no memory for the
+// call.
 func checkCall(fd int) error {
 	if seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0); err != nil || seals&needed != needed {
 		return errNotSealed
@@ -89,9 +89,9 @@ func checkCall(fd int) error {
 
 var errNotSealed = errors.New("not a sealed memfd")
 
-// ParseCall reads what slurm-spank/srun/call.c writes: strings, each with its NUL: folder, umask,
+// ParseCall reads the strings that slurm-spank/srun/call.c writes, each with its NUL: the folder, umask,
 // number of arguments, the arguments, the environment. Entries of the environment that are not
-// name=value are dropped, as a shell does. A call that exceeds the bounds is refused before the
+// name=value are dropped, as a shell drops them. A call that exceeds the bounds is refused before the
 // strings are split.
 func ParseCall(b []byte) (*Call, error) {
 	if len(b) > MaxCall {

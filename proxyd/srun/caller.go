@@ -18,10 +18,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// Caller is a process that receives what a sing-srun has sent, and becomes the runner of that
-// sing-srun's srun. The daemon never has the descriptors: to close a descriptor of a file system
-// that does not answer (FUSE, NFS) may take for ever, and SIGKILL does not end that wait. Here
-// only this process waits.
+// Caller is a process that receives the descriptors that a sing-srun has sent, and becomes the runner of that
+// sing-srun's srun. The daemon never has the descriptors: to close a descriptor of a file system that does not answer
+// (FUSE, NFS) may take forever, and SIGKILL does not end that wait. So only this process waits.
 //
 //	daemon                                        process
 //	NewCaller ────────────────────────────────────► fork
@@ -40,22 +39,21 @@ type Caller struct {
 	answers *os.File
 	from    *gob.Decoder // of answers
 	conn    *os.File
-	given   bool // an order
+	given   bool // the process has got an order
 }
 
-// hearTime bounds how long a process may take to receive what has been sent already: the process
-// starts, and makes a few system calls.
+// hearTime bounds the time in which a process receives a packet that has been sent already: the process starts, and
+// makes a few system calls.
 const hearTime = 20 * time.Second
 
-// User is a user, as the kernel says of a peer. Nothing that the peer says changes this.
+// User is a user, as the kernel names a peer. No message of the peer changes it.
 type User struct {
 	UID, GID uint32
 	Groups   []uint32
 }
 
-// NewCaller starts the process. mounts is the mount namespace of the capsule, which stays
-// the caller's; nil: srun is to see the node's files. What the sing-srun is told is written with the
-// rights of that user.
+// NewCaller starts the process. mounts is the mount namespace of the capsule, which the caller keeps; nil: srun is to
+// see the node's files. Messages to the sing-srun are written with the rights of that user.
 func NewCaller(mounts *os.File, user User) (*Caller, error) {
 	orderR, orderW, err := os.Pipe()
 	if err != nil {
@@ -124,8 +122,8 @@ func reapQuietly(pid, pidfd int, ended chan<- struct{}) {
 	close(ended)
 }
 
-// Connection is the socket to which the door sends the sing-srun's connection: a byte, and the
-// connection as SCM_RIGHTS. Connection stays the Caller's.
+// Connection is the socket to which the door sends the sing-srun's connection: a byte, and the connection as
+// SCM_RIGHTS. The Caller closes it.
 func (c *Caller) Connection() *os.File { return c.conn }
 
 // Hear returns when the process has received the call. An error that wraps ErrCall is the
@@ -147,13 +145,13 @@ func (c *Caller) Hear(ctx context.Context) error {
 	return nil
 }
 
-// Refuse tells the sing-srun that there will be no srun, and the user why.
+// Refuse tells the sing-srun that there will be no srun, with the reason for the user.
 func (c *Caller) Refuse(reason string) error {
 	return c.sendLine(fmt.Sprintf("no %s\n", oneLine(reason)))
 }
 
-// Report tells the sing-srun how its srun has ended when there is no runner any more: the
-// sing-srun has asked again for an srun that has ended.
+// Report tells the sing-srun how its srun has ended when the runner has ended, too: the sing-srun has asked again for
+// an srun that has ended.
 func (c *Caller) Report(key string, how syscall.WaitStatus) error {
 	return c.sendLine(fmt.Sprintf("key %s\n%s\n", key, describeStatus(how)))
 }
@@ -179,7 +177,7 @@ func (c *Caller) Close(ctx context.Context) {
 	}
 }
 
-// killProcess is harmless when the process has been reaped: its PID is not looked at then.
+// killProcess does nothing after the process has been reaped: its PID may then be another process's.
 func (c *Caller) killProcess() {
 	select {
 	case <-c.ended:
@@ -188,14 +186,14 @@ func (c *Caller) killProcess() {
 	}
 }
 
-// receiveCall is the process's side: the process receives the connection, and from the connection
-// the descriptors, which are put where the runner wants them.
+// receiveCall is the process's side: the process receives the connection, and through the connection the descriptors,
+// which it moves to placesOfFiles.
 func receiveCall() error {
 	conn, _, err := receiveFiles(runnerConn, 1, 0)
 	if err != nil {
 		return err
 	}
-	// The packet has been seen to be there, so this does not wait.
+	// The packet is known to be there, so this does not wait.
 	got, n, err := receiveFiles(conn[0], maxReceived, unix.MSG_DONTWAIT)
 	if err != nil {
 		return err
@@ -213,11 +211,10 @@ func receiveCall() error {
 	return checkCall(runnerCall)
 }
 
-// placesOfFiles are where the runner has what sing-srun sends, in that order.
+// placesOfFiles are the runner's descriptors for the files that sing-srun sends, in the order of the packet.
 var placesOfFiles = [...]int{runnerStdin, runnerStdout, runnerStderr, runnerStatus, runnerCall}
 
-// maxReceived is the most descriptors that are received with a packet; the kernel drops
-// the rest.
+// maxReceived is the largest number of descriptors that are received with a packet; the kernel drops further ones.
 const maxReceived = 16
 
 func receiveFiles(socket, most, flags int) (fds []int, n int, err error) {

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lastPart is how much of a file is searched for cancel notices. Slurm writes them when it
-// begins to end a step, and tasks are stopped soon after.
+// lastPart is the length of the end of a file that is searched for cancel notices. Slurm writes them when it begins to
+// end a step, and tasks are stopped soon after.
 const lastPart = 1 << 20
 
-// cleanOutput takes cancel notices out of the step's output files, with the user's rights. Nothing
-// writes to these files meanwhile: the step does not run.
+// cleanOutput takes cancel notices out of the step's output files, with the user's rights. No process writes to these
+// files meanwhile: the step does not run.
 func (e *entrance) cleanOutput() error {
 	for _, path := range e.o.Clean {
 		if err := cleanFile(path); err != nil && !errors.Is(err, unix.ENOENT) {
@@ -35,7 +35,7 @@ func cleanFile(path string) error {
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return err // /dev/null, say
+		return err // not a regular file, such as /dev/null
 	}
 	from := max(0, st.Size-lastPart)
 	b := make([]byte, st.Size-from)

@@ -24,11 +24,11 @@ const (
 	enterCall   = 6
 )
 
-// entering is how a process becomes srun, top to bottom: root until "user". The call is read
+// entering are the steps by which a process becomes srun, top to bottom: it is root until "user". The call is read
 // after that, and in the job's cgroup, so that the job pays for the memory of the call.
 //
-// A single thread does all of this, the only thread that execve leaves: what the thread joins and
-// becomes is that of srun.
+// A single thread does all of this, the only thread that execve leaves: srun gets the namespaces and the user of this
+// thread.
 var entering = []struct {
 	name string
 	do   func(*entrance) error
@@ -96,9 +96,9 @@ func (e *entrance) setOOM() error {
 	return os.WriteFile("/proc/self/oom_score_adj", fmt.Append(nil, e.o.OOM), 0)
 }
 
-// joinMounts makes a copy of the capsule's mounts in which /proc is the node's, for this
-// process has no PID in the capsule's; names of nodes mean nodes, not capsules; and srun
-// is srun.
+// joinMounts makes a copy of the capsule's mounts with three changes: /proc is the node's, for this process has no PID
+// in the capsule's; /etc/hosts is the node's, so that names of nodes mean nodes, not capsules; and srun is the real
+// srun.
 func (e *entrance) joinMounts() error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil { // the umask too is this thread's from now on
 		return err
@@ -157,8 +157,8 @@ func (e *entrance) becomeUser() error {
 	return nil
 }
 
-// tieToRunner makes the end of the runner end srun: without its runner nothing would learn how
-// srun ended. This is done late because a change of user undoes it.
+// tieToRunner has the kernel end srun when the runner ends: without the runner no process would learn how srun ended.
+// This step comes late because a change of user undoes it.
 func (e *entrance) tieToRunner() error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return err
@@ -207,8 +207,8 @@ func (e *entrance) rewriteCall() error {
 	return nil
 }
 
-// noInput is what the runner is told, where it would be told of an error, if srun does not read its
-// standard input. No error is a NUL.
+// noInput is the byte that the runner gets in place of an error text if srun does not read its standard input. No error
+// text begins with a NUL.
 const noInput = "\x00"
 
 func (e *entrance) tellOfInput() error {
@@ -222,7 +222,7 @@ func (e *entrance) tellOfInput() error {
 // maxList bounds a file of nodes.
 const maxList = 4 << 20
 
-// readList reads a file of the user's, without waiting.
+// readList reads a file of the user's. It does not wait for a file that is no regular file.
 func readList(path string) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -260,8 +260,7 @@ func (e *entrance) setLimits() error {
 	return nil
 }
 
-// execSrun sets the limits last of all: an address space that is limited may have no
-// room for another allocation of ours.
+// execSrun sets the limits just before execve: a limited address space may have no room for another allocation of ours.
 func (e *entrance) execSrun() error {
 	path, err := unix.BytePtrFromString(e.o.Program)
 	if err != nil {

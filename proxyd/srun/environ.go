@@ -8,21 +8,20 @@ import (
 	"strings"
 )
 
-// ofRun tells whether a variable of a batch step says something about the run: where the run is,
-// what it has. In a later run the variable has another value, and a program that has survived the
-// first run still has the old value.
+// ofRun tells whether a variable of a batch step describes the run: where it is, which resources it has. In a later run
+// the variable has another value, and a program that has survived the first run still has the old value.
 func ofRun(name string) bool {
 	switch {
 	case strings.HasPrefix(name, "SLURM_SUBMIT_"), strings.HasPrefix(name, "SLURM_SPANK_"):
-		return false // what the user did; the same in each run
+		return false // set by the user; the same in each run
 	case strings.HasPrefix(name, "SLURM_"), strings.HasPrefix(name, "SLURMD_"):
 		return true
 	}
 	return slices.Contains([]string{"CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"}, name)
 }
 
-// rewriteEnviron returns env with this run's variables in place of an earlier run's. What the
-// script has changed since its start stays, with today's names in its lists.
+// rewriteEnviron returns env with this run's variables in place of an earlier run's. Values that the script has changed
+// since its start stay, with the node names of this run in their lists.
 func (w *rewriter) rewriteEnviron(env []string) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -60,7 +59,7 @@ func (w *rewriter) rewriteEnviron(env []string) []string {
 		if w.FewerGPUs && slices.Contains(gpuVariables, name) {
 			continue
 		}
-		// A variable that this run has and the first had not: the script cannot have unset it.
+		// A variable that this run has and the first run had not is added: the script cannot have unset it.
 		if _, had := w.Was[name]; !had && !seen[name] && ofRun(name) && w.Was != nil {
 			missing = append(missing, name+"="+value)
 		}

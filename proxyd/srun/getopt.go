@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Table is the options that a release of srun knows.
+// Table has the options that a release of srun knows.
 type Table struct {
 	long  map[string]*Option
 	short map[byte]*Option
@@ -70,7 +70,7 @@ type given struct {
 	option   *Option
 	value    string
 	hasValue bool
-	raw      []string // the words that the option is all of; nil if it shares a word with other options
+	raw      []string // the words that this option alone makes up; nil if it shares a word with other options
 }
 
 // asWords returns the option in words that getopt_long reads as the same option.

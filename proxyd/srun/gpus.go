@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// gpuOptions are the options that ask for GPUs, and variables that mean the same: of those in the second list only a part
-// may be about GPUs.
+// gpuOptions are the options that ask for GPUs. gpuLists are options with lists of resources, some of which may be
+// GPUs. The other two are the variables that mean the same.
 var (
 	gpuOptions = []string{
 		"gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gpu-bind", "gpu-freq", "cpus-per-gpu", "mem-per-gpu", "gres-flags", "tres-bind",
@@ -22,7 +22,7 @@ var (
 	gpuListVariables = []string{"SLURM_GRES", "SLURM_TRES_PER_TASK"}
 )
 
-// withoutGPUs leaves out what asks for GPUs.
+// withoutGPUs leaves out the options, and the items of lists, that ask for GPUs.
 func withoutGPUs(opts []given) []given {
 	var out []given
 	for _, g := range opts {
@@ -53,7 +53,7 @@ func othersOf(list string) string {
 	return strings.Join(items, ",")
 }
 
-// variableWithoutGPUs is what is left of a variable, false: nothing.
+// variableWithoutGPUs returns a variable's value without GPUs; false if the variable is to be left out.
 func variableWithoutGPUs(name, value string) (string, bool) {
 	switch {
 	case slices.Contains(gpuVariables, name):

@@ -24,12 +24,12 @@ import (
 type Runner struct {
 	dir     string
 	rec     record
-	pidfd   *os.File    // of the runner; nil if that had ended when the handle was made
-	removed atomic.Bool // its folder is
+	pidfd   *os.File    // of the runner; nil if the runner had ended when the handle was made
+	removed atomic.Bool // Remove removes the folder, or has removed it
 }
 
-// Adopt returns the srun in dir, whichever process started it; also an srun that has ended:
-// Wait then tells its end. The error wraps fs.ErrNotExist if there is no srun: it was never executed.
+// Adopt returns the srun in dir, whichever process started it; also an srun that has ended: Wait then tells its end.
+// The error wraps fs.ErrNotExist if no srun was ever executed in dir.
 func Adopt(dir string) (*Runner, error) {
 	rec, err := readRecord(dir)
 	if err != nil {
@@ -38,8 +38,8 @@ func Adopt(dir string) (*Runner, error) {
 	return openRunner(dir, rec)
 }
 
-// Find returns the sruns that have their folders in parent, and passes over what else is there. The
-// caller closes the Runners.
+// Find returns the sruns that have their folders in parent, and passes over other entries of parent. The caller closes
+// the Runners.
 func Find(parent string) ([]*Runner, error) {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
@@ -78,7 +78,7 @@ func openRunner(dir string, rec record) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("srun %s: pidfd_open: %w", rec.Key, err)
 	}
-	// What the pidfd holds cannot change; it must be the runner.
+	// From here on the pidfd refers to one process; check that it is the runner.
 	if !isStill(rec.PID, rec.Start) {
 		unix.Close(fd)
 		return r, nil
@@ -90,7 +90,7 @@ func openRunner(dir string, rec record) (*Runner, error) {
 // Dir is the srun's folder.
 func (r *Runner) Dir() string { return r.dir }
 
-// Key is that of its step.
+// Key is the key of the srun's step.
 func (r *Runner) Key() string { return r.rec.Key }
 
 // PID is the PID of the real srun, to be used while srun is known to run.
@@ -101,13 +101,13 @@ func (r *Runner) Signal(ctx context.Context, sig syscall.Signal) error {
 	return r.askRunner(ctx, fmt.Sprintf("signal %d", int(sig)))
 }
 
-// Quiet has the runner keep silent: sing-srun is not told how srun ended, and srun is not ended
-// when sing-srun goes. Quiet is for a step that has been captured: its wardens leave so that
-// srun ends by itself. The caller calls Quiet before sing-srun goes.
+// Quiet silences the runner: sing-srun is not told how srun ended, and srun is not ended when sing-srun goes. Quiet is
+// for a step that has been captured: its wardens leave so that srun ends by itself. The caller calls Quiet before
+// sing-srun goes.
 func (r *Runner) Quiet(ctx context.Context) error { return r.askRunner(ctx, "quiet") }
 
 // TakeAllOutput has sing-srun take in all output for a pipe or a socket that comes, however slow the
-// reader is, until PaceOutput. What the reader has not taken is then in the memory of sing-srun.
+// reader is, until PaceOutput. Output that the reader has not taken is then in the memory of sing-srun.
 func (r *Runner) TakeAllOutput(ctx context.Context) error { return r.askRunner(ctx, "output all") }
 
 // PaceOutput has sing-srun take output only as its reader does, as before TakeAllOutput. It is
@@ -133,8 +133,8 @@ func (r *Runner) Kill(ctx context.Context) error {
 	return err
 }
 
-// Wait returns how srun ended, once srun has ended. The error wraps ErrGone if that is not known.
-// Wait may be called again, and after Adopt.
+// Wait returns how srun ended, once srun has ended. The error wraps ErrGone if the status is not known. Wait may be
+// called again, and after Adopt.
 func (r *Runner) Wait(ctx context.Context) (syscall.WaitStatus, error) {
 	if r.pidfd != nil {
 		if err := waitPidfd(ctx, r.pidfd); err != nil {

@@ -32,9 +32,9 @@ func splitList(list string) []string {
 	})
 }
 
-// translateHosts replaces the names of nodes in a hostlist. Where nothing changes, and for text
-// that is no hostlist, list itself is returned. Unless keepDuplicates is set, each name is there
-// once: two nodes of the first start may be the same node today.
+// translateHosts replaces the names of nodes in a hostlist. If no name changes, or list is no hostlist, list itself is
+// returned. Unless keepDuplicates is set, each name is there once: two nodes of the first start may be the same node
+// today.
 func translateHosts(list string, nodes map[string]string, keepDuplicates bool) string {
 	names, err := expandHosts(list)
 	if err != nil {

@@ -24,9 +24,9 @@ import (
 //
 //	task ─pipe─► slurmstepd ─TCP─► srun ─► its standard output: a file, or a pipe of sing-srun
 //
-// Bytes that are on this way belong to no image of a checkpoint. Once the tasks are frozen they
-// come out at the other end; Idle and StepdIdle wait until they have. Look at the pipes of the
-// tasks first, then at the slurmstepd of each node, then at srun: bytes only move to the right.
+// Bytes on this way are in no image of a checkpoint. Once the tasks are frozen, the bytes come out at the other end;
+// Idle and StepdIdle wait until they have come out. Look at the pipes of the tasks first, then at the slurmstepd of
+// each node, then at srun: bytes only move to the right.
 //
 // Standard input travels the other way, and is waited for in the other order, once sing-srun is frozen:
 //
@@ -35,16 +35,16 @@ import (
 // A line that a task has begun and not ended stays in slurmstepd: the line comes when the task's pipe is closed, and Idle
 // does not wait for it.
 
-// Idle returns when everything that the step's tasks have written, and that has left the
-// slurmstepd of their nodes, has come out at srun's standard output and error, and when srun has
-// ended. The tasks must be frozen, and sing-srun and the readers of srun's output must not be. At the end of
-// ctx Idle returns an error that says what srun was seen doing.
+// Idle returns when everything that the step's tasks have written, and that has left the slurmstepd of their nodes, has
+// come out at srun's standard output and error, and when srun has ended. The tasks must be frozen, and sing-srun and
+// the readers of srun's output must not be. At the end of ctx Idle returns an error that names the last activity of
+// srun that Idle saw.
 func (r *Runner) Idle(ctx context.Context) error {
 	err := waitUntilIdle(ctx, r.rec.Srun, r.rec.Began, lookAt)
 	tick := time.NewTicker(firstLook)
 	defer tick.Stop()
 	for err == nil {
-		// What srun has said on its standard error goes through the runner.
+		// Messages of srun on its standard error go through the runner.
 		said := r.askRunner(ctx, "drained")
 		if said == nil {
 			return nil
@@ -58,15 +58,15 @@ func (r *Runner) Idle(ctx context.Context) error {
 	return fmt.Errorf("srun %s: %w", r.rec.Key, err)
 }
 
-// StepdIdle returns when a slurmstepd has sent on all that was read from its tasks, or has ended.
-// Its tasks must be frozen and their pipes empty. pid is in the caller's PID namespace. The end
-// of ctx is as with Idle.
+// StepdIdle returns when a slurmstepd has sent on all output that it read from its tasks, or has ended. Its tasks must
+// be frozen and their pipes empty. pid is in the caller's PID namespace. At the end of ctx the error is as Idle's.
 func StepdIdle(ctx context.Context, pid int) error {
 	return processIdle(ctx, "slurmstepd", pid, lookAt)
 }
 
-// WardenIdle returns when a warden that passes on the standard input of its program waits, or has ended. It may wait
-// for room in the program's pipe, and may have been stopped by Slurm while it waited: then it holds nothing either.
+// WardenIdle returns when a warden that passes on the standard input of its program waits, or has ended. The warden may
+// wait for room in the program's pipe, or may have been stopped by Slurm while it waited: in both cases it holds no
+// input.
 func WardenIdle(ctx context.Context, pid int) error {
 	return processIdle(ctx, "sing-warden", pid, lookAsleep)
 }
@@ -85,15 +85,13 @@ func processIdle(ctx context.Context, name string, pid int, look func(pid int) (
 	return nil
 }
 
-// The kernel has no event for "this process sleeps and nothing waits for it". So the process is
-// polled, at first often.
+// The kernel has no event for "this process sleeps and has no work waiting". So the process is polled, at first often.
 const (
 	firstLook = 2 * time.Millisecond
 	lastLook  = 50 * time.Millisecond
 )
 
-// waitUntilIdle looks until two looks in a row saw nothing to do, and no thread that had run in
-// between.
+// waitUntilIdle looks until two looks in a row saw no work, and no thread had run in between.
 func waitUntilIdle(ctx context.Context, pid int, began uint64, lookAt func(pid int) (look, error)) error {
 	interval := firstLook
 	timer := time.NewTimer(0)
@@ -102,7 +100,7 @@ func waitUntilIdle(ctx context.Context, pid int, began uint64, lookAt func(pid i
 	for {
 		now, err := lookAt(pid)
 		if !isStill(pid, began) {
-			return nil // the process has ended: nothing of its output is on the way
+			return nil // the process has ended: no output of it is on the way
 		}
 		if err != nil {
 			return err
@@ -124,9 +122,9 @@ func waitUntilIdle(ctx context.Context, pid int, began uint64, lookAt func(pid i
 	}
 }
 
-// look is what was seen of a process at a moment.
+// look is the state of a process at a moment.
 type look struct {
-	busy     string // what the process has to do; "" for nothing
+	busy     string // the work that the process has to do; "" if it has none
 	switches string // how often its threads have run
 	moving   bool
 }
@@ -138,8 +136,7 @@ func (l look) String() string {
 	return l.busy
 }
 
-// lookAt looks at the threads first: what a thread does after that shows in the next look's
-// switches.
+// lookAt looks at the threads first: if a thread runs after that, the switches of the next look show it.
 func lookAt(pid int) (look, error) {
 	l, err := lookAtThreads(pid, "S", (*look).lookAtCall)
 	if err == nil && l.busy == "" {
@@ -148,7 +145,7 @@ func lookAt(pid int) (look, error) {
 	return l, err
 }
 
-// lookAsleep looks only whether the threads wait, for whatever.
+// lookAsleep looks only whether the threads wait, whether for input or for output.
 func lookAsleep(pid int) (look, error) {
 	return lookAtThreads(pid, "ST", func(l *look, _ int, dir string) error {
 		call, err := os.ReadFile(filepath.Join(dir, "syscall"))
@@ -160,7 +157,7 @@ func lookAsleep(pid int) (look, error) {
 	})
 }
 
-// lookAtThreads notes what the threads do, which must be in one of the states.
+// lookAtThreads notes whether a thread is busy. A thread that is in none of the states is.
 func lookAtThreads(pid int, states string, lookAtCall func(l *look, pid int, dir string) error) (look, error) {
 	dir := fmt.Sprintf("/proc/%d/task", pid)
 	tids, err := os.ReadDir(dir)
@@ -225,9 +222,8 @@ func (l *look) lookAtCall(pid int, dir string) error {
 	return err
 }
 
-// waitsToWrite tells what a thread waits to write to, from /proc/PID/syscall: number
-// and arguments. srun and slurmstepd do all their input and output by poll, and ask for
-// POLLOUT only when they have something.
+// waitsToWrite names the file to which a thread waits to write, from /proc/PID/syscall: number and arguments. srun and
+// slurmstepd do all their input and output by poll, and ask for POLLOUT only when they have output.
 func waitsToWrite(pid int, call []string) (string, error) {
 	if len(call) < 3 {
 		return "a thread runs", nil // "running"
@@ -267,7 +263,7 @@ func polledForWriting(pid int, addr uint64, n int) (string, error) {
 		return "a thread has ended", nil
 	}
 	if err != nil || got < len(b) {
-		return "a thread runs", nil //nolint:nilerr // the thread has left poll, and with poll the array, since we looked
+		return "a thread runs", nil //nolint:nilerr // since we looked, the thread has left poll and given up the array
 	}
 	for ; len(b) > 0; b = b[pollFDSize:] {
 		fd := int32(binary.NativeEndian.Uint32(b))
@@ -279,7 +275,7 @@ func polledForWriting(pid int, addr uint64, n int) (string, error) {
 	return "", nil
 }
 
-// nameOf is what a descriptor leads to, for people.
+// nameOf is the target of a descriptor, for people.
 func nameOf(pid, fd int) string {
 	link, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd))
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 // inputVariable is srun's variable for --input.
 const inputVariable = "SLURM_STDINMODE"
 
-// readsInput tells whether srun reads its standard input for a component of a call: for all of its tasks, or for one
-// of them, by its number. With another word, which is "none" or a file's name, srun does not. The last option counts,
-// else the variable.
+// readsInput tells whether srun reads its standard input for a component of a call. It does so for the word "all" or no
+// word, and for one task, named by its number; not for another word, which is "none" or a file's name. The last option
+// counts, else the variable.
 func readsInput(opts []given, env []string) bool {
 	mode := ""
 	for _, kv := range env {

@@ -62,7 +62,7 @@ func ReadInheritedLimits(pid int) (*InheritedLimits, error) {
 	return &InheritedLimits{parseLimits(string(b)), oom}, nil
 }
 
-// nameWidth is that of the first column of /proc/PID/limits.
+// nameWidth is the width of the first column of /proc/PID/limits.
 const nameWidth = 26
 
 func parseLimits(text string) []Limit {

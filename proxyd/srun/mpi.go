@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// MPI programs are started by srun with a server that tells the tasks of each other (PMI). Slurm's
-// own is in slurmstepd, outside of the capsules, and a connection to it cannot be captured. For PMI-2
-// and PMIx there are servers of ours within the capsules (slurm-spank/pmi, slurm-spank/pmix): the
-// tasks' wardens start their parts, and the real srun runs with --mpi=none.
+// MPI programs are started by srun with a server that tells the tasks of each other (PMI). Slurm's own server is in
+// slurmstepd, outside of the capsules, and a connection to it cannot be captured. For PMI-2 and PMIx there are servers
+// of ours within the capsules (slurm-spank/pmi, slurm-spank/pmix): the tasks' wardens start their parts, and the real
+// srun runs with --mpi=none.
 
 // PMIVariable and PMIxVariable are the environment variables by which the wardens of a step learn
 // where its hub is, and which server to start. sing-srun sets them in the calls that may need it;
@@ -22,14 +22,14 @@ const (
 	PMIxVariable = "SINGULARITY_SLURM_PMIX"
 )
 
-// MPIDefaultVariable tells sing-srun that steps use PMI without being asked to. It is set in
-// capsules where Slurm's MpiDefault says so.
+// MPIDefaultVariable tells sing-srun that steps use PMI without being asked to. It is set in the capsules of a site
+// whose MpiDefault is such an MPI.
 const MPIDefaultVariable = "SINGULARITY_SLURM_MPI_DEFAULT"
 
 // mpiTypeVariable is srun's variable for --mpi.
 const mpiTypeVariable = "SLURM_MPI_TYPE"
 
-// ErrPMIx is returned for a call that asks for PMIx where it cannot be served within the capsules:
+// ErrPMIx is returned for a call that asks for PMIx where no server of ours can serve it within the capsules:
 // the server of slurmstepd listens in the node's network, where tasks in a capsule cannot reach it.
 var ErrPMIx = errors.New("--mpi=pmix cannot be served in this job: it needs PMIx's library on the nodes, " +
 	"and a job that began under this release. Start MPI programs with mpirun in the script, " +
@@ -49,7 +49,8 @@ func inContainer(opts []given, env []string) bool {
 		slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, containerVariable+"=") })
 }
 
-// variableOf returns the variable of what serves a kind of MPI within capsules, "" if nothing does.
+// variableOf returns the variable of the server that serves a kind of MPI within capsules, "" if there is no such
+// server.
 func variableOf(kind string) string {
 	switch {
 	case kind == "pmi2":
@@ -66,8 +67,8 @@ func asksForPMIx(kind string) bool { return strings.HasPrefix(kind, "pmix") }
 // ServesMPI tells whether a value of --mpi and MpiDefault can be served within capsules.
 func ServesMPI(kind string) bool { return variableOf(kind) != "" }
 
-// mpiType returns which MPI a component of a call asks for, as srun finds it: the last option, else
-// the variable. explicit is false where only the site's default says so.
+// mpiType returns which MPI a component of a call asks for, as srun finds it: the last option, else the variable.
+// explicit is false if kind is only the site's default.
 func (w *rewriter) mpiType(opts []given, env []string) (kind string, explicit bool) {
 	for _, g := range slices.Backward(opts) {
 		if canonicalName(g.option) == "mpi" {
@@ -82,8 +83,8 @@ func (w *rewriter) mpiType(opts []given, env []string) (kind string, explicit bo
 	return w.MPIDefault, false
 }
 
-// chooseMPI decides what serves the tasks of a call within the capsules. The components of a call are
-// served by the same: they are one step to the hub.
+// chooseMPI chooses the server of the tasks of a call within the capsules. All components of a call get the same
+// server: they are one step to the hub.
 func (w *rewriter) chooseMPI(parts []component, env []string) error {
 	for _, part := range parts {
 		kind, explicit := w.mpiType(part.opts, env)
@@ -104,7 +105,7 @@ func (w *rewriter) chooseMPI(parts []component, env []string) error {
 	return nil
 }
 
-// withoutMPI replaces what a component says about MPI by --mpi=none, if it is served within the capsules.
+// withoutMPI replaces the MPI options of a component by --mpi=none, if it is served within the capsules.
 func (w *rewriter) withoutMPI(opts []given, env []string) []given {
 	kind, _ := w.mpiType(opts, env)
 	if w.served == "" || variableOf(kind) != w.served || asksForPMIx(kind) && inContainer(opts, env) {
@@ -114,7 +115,7 @@ func (w *rewriter) withoutMPI(opts []given, env []string) []given {
 	return append([]given{w.newOption("mpi", "none")}, opts...)
 }
 
-// exportedNames are the variables that a step's tasks need whatever the user exports.
+// exportedNames are the variables that a step's tasks need, also if the user exports only others.
 func (w *rewriter) exportedNames() string {
 	if w.served != "" {
 		return KeyVariable + "," + w.served

@@ -3,10 +3,10 @@
 
 package srun
 
-// Argument says what follows an option.
+// Argument tells whether an option takes an argument.
 type Argument int
 
-// What can follow an option. An optional argument can only be joined to the option's name.
+// Kinds of an option's argument. An optional argument can only be joined to the option's name.
 const (
 	None Argument = iota
 	Required
@@ -16,15 +16,15 @@ const (
 // Option is an option of srun.
 type Option struct {
 	Name  string // long
-	Short byte   // 0 without
+	Short byte   // 0 if it has none
 	Arg   Argument
 	Same  string // the option of which this is only another name
 	Since string // first release that has the option, "23.11"; "" means before 22.05
 	Until string // last release that has the option; "" means after 26.05
 }
 
-// options are all of srun's options, 22.05 to 26.05, documented or not, as getopt_long
-// knows them. A test compares them with what libslurmfull of each release says.
+// options are all of srun's options, 22.05 to 26.05, documented or not, as getopt_long knows them. A test compares them
+// with the tables in libslurmfull of each release.
 var options = []Option{
 	{Name: "accel-bind", Arg: Required},
 	{Name: "account", Short: 'A', Arg: Required},

@@ -17,9 +17,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
-// record is what a folder knows of its srun, from before srun runs.
+// record identifies the srun of a folder and its runner. It is written before srun runs.
 type record struct {
-	Boot  string // of the kernel's run
+	Boot  string // the kernel's boot ID
 	Key   string
 	PID   int    // of the runner
 	Start uint64 // of the runner, ticks since boot
@@ -36,7 +36,7 @@ func newRecord(key string, srun int) (record, error) {
 	if r.Start, err = procfs.StartTime(r.PID); err != nil {
 		return record{}, err
 	}
-	// Ours to reap, so this is srun even if srun has ended already.
+	// srun is a child that we have not reaped, so its PID is not another process's, even if srun has ended already.
 	r.Began, err = procfs.StartTime(r.Srun)
 	return r, err
 }
@@ -67,7 +67,7 @@ func readEnded(dir string) (syscall.WaitStatus, error) {
 	return syscall.WaitStatus(n), err
 }
 
-// isStill tells whether a PID is that of the process that was started then.
+// isStill tells whether a PID belongs to the process that was started at that time.
 func isStill(pid int, start uint64) bool {
 	now, err := procfs.StartTime(pid)
 	return err == nil && now == start
@@ -77,7 +77,7 @@ func writeLaunchFailed(dir string) error {
 	return durable.ReplaceUnsynced(filepath.Join(dir, launchName), nil)
 }
 
-// HasLaunchFailed tells whether the srun with a folder has said that Slurm has not started all tasks of its step.
+// HasLaunchFailed tells whether the srun with a folder has reported that Slurm has not started all tasks of its step.
 func HasLaunchFailed(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, launchName))
 	return err == nil

@@ -11,30 +11,28 @@ import (
 	"strings"
 )
 
-// Layout says where a job's nodes and a step's tasks are today.
+// Layout has the nodes of a job and of a step's tasks in this run.
 type Layout struct {
-	// Nodes maps the node names of the job's first start to today's. Names that Nodes does not
-	// have stay.
+	// Nodes maps the node names of the job's first start to those of this run. Other names stay.
 	Nodes map[string]string
-	// Tasks is today's node of each task. Tasks is set when a step's tasks are to be restored:
-	// then nothing that srun was told about its layout counts any more.
+	// Tasks is the node of each task in this run. Tasks is set when a step's tasks are to be restored: then srun's options
+	// and variables for the layout are dropped.
 	Tasks []string
 	// Overcommit allows more tasks than CPUs on a node. It counts with Tasks only.
 	Overcommit bool
-	// FewerGPUs says that the job has fewer GPUs than it began with: a step cannot have what was
-	// asked for then, and gets what there is. Its tasks see the devices of their capsules all the
-	// same.
+	// FewerGPUs says that the job has fewer GPUs than it began with: then a step cannot have the GPUs that it asks for,
+	// and gets those that there are. Its tasks see the devices of their capsules all the same.
 	FewerGPUs bool
 }
 
-// Rewriting turns a call from within a capsule into a call of this run of the job.
+// Rewriting has the data that turns a call from within a capsule into a call of this run of the job.
 type Rewriting struct {
 	Layout
 	Key     string            // of the step; its tasks find the key in SINGULARITY_SLURM_STEP
 	Job     map[string]string // environment of the batch step in this run
 	Was     map[string]string // the same of the job's first run, which the script in the capsule has seen
-	Release string            // of Slurm, as "24.11"; "" is any
-	Help    []byte            // what `srun --help` says, to know the options of plugins
+	Release string            // of Slurm, as "24.11"; "" is any release
+	Help    []byte            // the output of `srun --help`, to know the options of plugins
 
 	MPIDefault string // Slurm's MpiDefault
 }
@@ -42,15 +40,14 @@ type Rewriting struct {
 // KeyVariable is the environment variable by which a step's tasks know its key.
 const KeyVariable = "SINGULARITY_SLURM_STEP"
 
-// Command is what is to be run. A file of index i must be readable for the command at
-// FilePath(i).
+// Command is the command to run. The file with index i must be readable for the command at FilePath(i).
 type Command struct {
 	Args, Env []string
 	Files     [][]byte
 	NoInput   bool // srun does not read its standard input
 }
 
-// firstFile is a descriptor that srun does not get by itself: srun opens few.
+// firstFile is a descriptor that srun itself does not open: it opens only a few.
 const firstFile = 100
 
 // FilePath is the path by which a Command's arguments and environment name its files.
@@ -67,16 +64,15 @@ var laidOut = []string{
 	"contiguous", "use-min-nodes", "spread-job", "spread-segments", "consolidate-segments", "switches", "segment",
 }
 
-// laidOutVariables are the variables that mean the same and that no option of ours
-// overrides.
+// laidOutVariables are the variables that mean the same as these options, and that no option of ours overrides.
 var laidOutVariables = []string{
 	"SLURM_HOSTFILE", "SLURM_NTASKS_PER_NODE", "SLURM_NTASKS_PER_CORE", "SLURM_NTASKS_PER_SOCKET",
 	"SLURM_NTASKS_PER_GPU", "SLURM_NTASKS_PER_TRES", "SLURM_USE_MIN_NODES", "SLURM_SPREAD_JOB",
 	"SLURM_SPREAD_SEGMENTS", "SLURM_CONSOLIDATE_SEGMENTS", "SLURM_REQ_SWITCH", "SLURM_WAIT4SWITCH",
 }
 
-// Rewrite returns the call as it must be made in this run. read reads a file that the call names,
-// with the caller's rights; a file that read cannot read stays as it is.
+// Rewrite returns the call as it must be made in this run. read reads a file that the call names, with the caller's
+// rights; a file that read cannot read stays as it is.
 func (c *Call) Rewrite(r Rewriting, read func(path string) ([]byte, error)) (Command, error) {
 	t := NewTable(r.Release)
 	t.Learn(r.Help)
@@ -132,7 +128,7 @@ type rewriter struct {
 	read  func(string) ([]byte, error)
 	out   Command
 
-	served string // the variable of what serves the tasks within the capsules; "" for nothing
+	served string // the variable of the server that serves the tasks within the capsules; "" if there is no server
 }
 
 func (w *rewriter) rewriteComponent(part component) {
@@ -183,14 +179,14 @@ func asksForHelp(opts []given) bool {
 	})
 }
 
-// layOut replaces all that is said about the layout by the known layout. The list is a file: an
+// layOut replaces all options about the layout by options for the known layout. The list of nodes is a file: an
 // argument cannot be longer than 128 KiB.
 func (w *rewriter) layOut(opts []given) []given {
 	opts = slices.DeleteFunc(opts, func(g given) bool { return slices.Contains(laidOut, canonicalName(g.option)) })
 	list := w.addFile([]byte(strings.Join(w.Tasks, "\n") + "\n"))
 	ours := []given{
 		w.newOption("nodelist", list),
-		w.newOption("distribution", "arbitrary"), // how tasks are distributed within a node cannot be said with a list
+		w.newOption("distribution", "arbitrary"), // a list of nodes cannot express how tasks are distributed within a node
 		w.newOption("ntasks", strconv.Itoa(len(w.Tasks))),
 	}
 	if w.Overcommit {
@@ -209,8 +205,8 @@ func (w *rewriter) addFile(content []byte) string {
 	return FilePath(len(w.out.Files) - 1)
 }
 
-// translateFile returns the path of a translated copy of a file of nodes; false if the file need
-// not or cannot be translated: srun then says what is wrong with the file.
+// translateFile returns the path of a translated copy of a file of nodes; false if the file need not or cannot be
+// translated: srun then reports an error in the file.
 func (w *rewriter) translateFile(path string) (string, bool) {
 	b, err := w.read(path)
 	if err != nil {
@@ -223,5 +219,5 @@ func (w *rewriter) translateFile(path string) (string, bool) {
 	return w.addFile(translated), true
 }
 
-// String is for logs: what is run, without its environment.
+// String is for logs: the command's arguments, without its environment.
 func (c Command) String() string { return fmt.Sprintf("%q", c.Args) }

@@ -37,9 +37,8 @@ func init() {
 	}
 }
 
-// Run is the life of a runner: the runner starts srun, waits for its end and tells sing-srun. A
-// main calls Run when the first argument of the program is Arg, with the other arguments, and
-// exits with what Run returns.
+// Run is the life of a runner: the runner starts srun, waits for its end and tells sing-srun. A main calls Run when the
+// first argument of the program is Arg, with the other arguments, and exits with the status that Run returns.
 func Run(args []string) int {
 	if len(args) > 0 && args[0] == enterArg {
 		return enterSrun()
@@ -59,8 +58,8 @@ func Run(args []string) int {
 	return 0
 }
 
-// closeInherited closes descriptors that our starter has let through by mistake. What Go has
-// opened already for itself stays: its poller, and the files that tell of CPU limits.
+// closeInherited closes descriptors that our starter has passed on by mistake. Descriptors that Go has opened already
+// stay: its poller, and the files with the CPU limits.
 func closeInherited() {
 	_ = unix.CloseRange(runnerLast+1, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -79,12 +78,11 @@ func closeInherited() {
 	}
 }
 
-// lastWords bounds how long a child that srun has left may keep srun's standard error from
-// being at its end.
+// lastWords bounds the time for which a child that srun has left may keep srun's standard error open.
 const lastWords = 2 * time.Second
 
-// mayTell asks proxyd whether the user may be told of the end of srun. Without a socket to ask
-// at, the user is told.
+// mayTell asks proxyd whether the user may be told of the end of srun. If the order has no socket to ask at, the user
+// is told.
 func (r *runner) mayTell() bool {
 	r.mu.Lock()
 	quiet := r.quiet
@@ -95,7 +93,7 @@ func (r *runner) mayTell() bool {
 	return mayTellUser(r.o.Ask, verbFailed, r.o.Dir)
 }
 
-// patience is how long srun has after SIGTERM when its sing-srun was killed.
+// patience is the time that srun has after SIGTERM when its sing-srun was killed.
 const patience = 10 * time.Second
 
 // runner watches over an srun.
@@ -107,9 +105,9 @@ type runner struct {
 	err *noticeFilter
 	// noInput: srun does not read its standard input.
 	noInput bool
-	mu      sync.Mutex // below; held over what may write to the status pipe
+	mu      sync.Mutex // guards the fields below; held during writes to the status pipe
 	over    bool       // srun has been reaped: its PID may be another process's
-	// quiet: the user is not told what happens to srun any more.
+	// quiet: the user is no longer told how srun goes on.
 	quiet bool
 	// alone: sing-srun is gone, the pipe has no reader.
 	alone bool
@@ -130,14 +128,14 @@ func runCall() error {
 	r, rec, err := beginRunner(from)
 	if err != nil {
 		_ = to.Encode(answer{Error: err.Error()})
-		tellOnly(from) // why, in the words of the order
+		tellOnly(from) // writes the reason, which the order has
 		return err
 	}
 	if r == nil {
 		return nil
 	}
 	orders.Close()
-	// From here on our starter may die.
+	// From here on our starter may end.
 	status := "key " + r.o.Rewriting.Key
 	if r.noInput {
 		status = "input none\n" + status
@@ -180,7 +178,7 @@ func tellOnly(from *gob.Decoder) {
 	}
 }
 
-// beginRunner starts srun. It returns no runner if the order was but to write a text.
+// beginRunner starts srun. It returns no runner if the order was only to write a text.
 func beginRunner(from *gob.Decoder) (*runner, record, error) {
 	r := &runner{}
 	// A full pipe, which the user may have filled, must not hang the runner.
@@ -205,7 +203,7 @@ func beginRunner(from *gob.Decoder) (*runner, record, error) {
 		return nil, record{}, err
 	}
 	r.out = newUserWriter(&r.o)
-	go func() { _, _ = r.out.currentWriter() }() // starts while srun does; the first write says what went wrong
+	go func() { _, _ = r.out.currentWriter() }() // starts beside srun; the first write reports an error
 	rec, err := r.becomeSrun(errW)
 	errW.Close()
 	if err != nil {
@@ -220,14 +218,14 @@ func beginRunner(from *gob.Decoder) (*runner, record, error) {
 	r.err = newNoticeFilter(errR, func(b []byte) { r.out.write(words{Text: b}) }, stay)
 	for fd := runnerStdin; fd <= runnerLast; fd++ {
 		if fd != runnerStderr { // for writers, as the status pipe
-			_ = unix.Close(fd) // as long as we held them, readers would not see them close
+			_ = unix.Close(fd) // while this process held them, readers would not see them close
 		}
 	}
 	r.o = order{Dir: r.o.Dir, Ask: r.o.Ask, Rewriting: Rewriting{Key: r.o.Rewriting.Key}} // the rest may be large
 	return r, rec, nil
 }
 
-// openLog makes the folder's log what this process complains to.
+// openLog makes the folder's log the standard output and error of this process.
 func openLog(dir string) error {
 	f, err := os.OpenFile(filepath.Join(dir, logName), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -239,8 +237,8 @@ func openLog(dir string) error {
 	})
 }
 
-// becomeSrun forks the process that becomes srun and returns when that process is srun. The
-// record is written before: no srun runs that Find would miss.
+// becomeSrun forks the process that becomes srun and returns when that process is srun. The record is written before:
+// Find misses no srun that runs.
 func (r *runner) becomeSrun(stderr *os.File) (record, error) {
 	o := &r.o
 	o.Runner = os.Getpid()
@@ -250,7 +248,7 @@ func (r *runner) becomeSrun(stderr *os.File) (record, error) {
 	}
 	defer orderW.Close()
 	defer orderR.Close()
-	errorR, errorW, err := os.Pipe() // closed by execve, or told what went wrong
+	errorR, errorW, err := os.Pipe() // closed by execve, or gets the error
 	if err != nil {
 		return record{}, err
 	}
@@ -291,16 +289,16 @@ func (r *runner) becomeSrun(stderr *os.File) (record, error) {
 	return rec, nil
 }
 
-// writeStatus writes a line to the status pipe. A reader that is gone, or does not read, is
-// its own fault. The caller is the only one that writes there.
+// writeStatus writes a line to the status pipe. A reader that is gone, or does not read, loses the line. The caller is
+// the only one that writes there.
 func (r *runner) writeStatus(line string) {
 	r.out.write(words{Status: true, Text: []byte(line + "\n")})
 }
 
-// reportEnd tells how srun ended. The folder learns this first: a sing-srun that sees the pipe
-// closed without a status asks, and must be told.
+// reportEnd tells how srun ended. The status is written to the folder first: a sing-srun that sees the pipe closed
+// without a status asks for it there.
 func (r *runner) reportEnd(how syscall.WaitStatus) error {
-	r.mu.Lock() // for good: this process has nothing to do any more
+	r.mu.Lock() // never unlocked: this process has no work any more
 	r.over = true
 	err := writeEnded(r.o.Dir, how)
 	if !r.quiet {
@@ -309,8 +307,8 @@ func (r *runner) reportEnd(how syscall.WaitStatus) error {
 	return err
 }
 
-// watchReader ends srun when sing-srun is gone. SIGPIPE is not ours: Go takes SIGPIPE for
-// descriptors 1 and 2 only.
+// watchReader ends srun when sing-srun is gone. SIGPIPE does not end this process: Go lets it do so for descriptors 1
+// and 2 only.
 func (r *runner) watchReader() {
 	fds := []unix.PollFd{{Fd: runnerStatus}}
 	for {
@@ -364,7 +362,7 @@ func (r *runner) obeyRequest(request string) error {
 			return nil
 		}
 		if unix.Signal(sig) == unix.SIGTSTP {
-			sig = int(unix.SIGSTOP) // srun is in a session of its own, where SIGTSTP does nothing
+			sig = int(unix.SIGSTOP) // srun is in a session of its own, where SIGTSTP has no effect
 		}
 		return unix.Kill(r.pid, unix.Signal(sig))
 	default:

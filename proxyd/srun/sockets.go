@@ -12,9 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
-// lookAtSockets notes what is in the queues of a process's TCP sockets: what the process has not
-// read, and what has not arrived at the other end. Where the other end is on this node its queues
-// are looked at too.
+// lookAtSockets notes the bytes in the queues of a process's TCP sockets: bytes that the process has not read, and
+// bytes that have not arrived at the other end. If the other end is on this node, its queues are looked at too.
 func (l *look) lookAtSockets(pid int) error {
 	mine, err := socketsOf(pid)
 	if err != nil || len(mine) == 0 {
@@ -24,7 +23,7 @@ func (l *look) lookAtSockets(pid int) error {
 	for _, table := range []string{"tcp", "tcp6"} {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, table))
 		if os.IsNotExist(err) && table == "tcp6" {
-			continue // a kernel without
+			continue // a kernel without IPv6
 		}
 		if err != nil {
 			return err
@@ -42,7 +41,7 @@ func (l *look) lookAtSockets(pid int) error {
 		}
 	}
 	for _, s := range all {
-		// Not its receive queue: what the other end has not read comes from here.
+		// Not the other end's receive queue: the bytes there come from this process, and the other end has not read them.
 		if peers[s.local+" "+s.remote] && s.tx != 0 {
 			l.noteBusy(fmt.Sprintf("%d bytes on the way from the other end of a socket", s.tx))
 		}

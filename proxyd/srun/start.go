@@ -20,41 +20,39 @@ import (
 
 // StartSpec says how to run srun for a sing-srun that has asked for srun.
 type StartSpec struct {
-	Dir       string    // this srun's folder, absolute; made if missing, root's alone. Nothing else may be kept there
+	Dir       string    // this srun's folder, absolute; made if missing, root's alone. Keep no other files there
 	Program   string    // the real srun; "" is /usr/bin/srun
 	Env       []string  // variables besides the call's own
 	Rewriting Rewriting // its Key is the step's
 
-	// UID, GID and Groups are the peer's, as the kernel says. Nothing that the peer
-	// says changes them.
+	// UID, GID and Groups are the peer's, as the kernel names them. No message of the peer changes them.
 	UID, GID uint32
 	Groups   []uint32
-	// Inherited are sing-srun's; srun passes the limits on to the tasks. nil: the starter's own.
+	// Inherited are the limits of sing-srun; srun passes them on to the tasks. nil: the starter's own limits.
 	Inherited *InheritedLimits
 
 	Cgroups []string // cgroup folders that srun is put into
 
-	// Ask, if set, is the socket at which the runner asks before it tells that srun has failed:
-	// Slurm may have ended srun with the job, which goes on elsewhere. tell_user.go draws this.
+	// Ask, if set, is the socket at which the runner asks before it tells the user that srun has failed: Slurm may have
+	// ended srun with the job, which goes on elsewhere. tell_user.go draws this.
 	Ask string // path of the socket
 
-	// Clean are files in which slurmstepd wrote the step's output in an earlier run. What
-	// slurmstepd wrote there about the end of that run is taken out: the step goes on.
+	// Clean are files in which slurmstepd wrote the step's output in an earlier run. Its lines about the end of that run
+	// are taken out: the step goes on.
 	Clean []string
 }
 
 var (
 	// ErrExists is returned by Start for a folder that has an srun already.
 	ErrExists = errors.New("folder has an srun already")
-	// ErrGone is wrapped by the error of Wait when the runner was killed: how srun ended is not
-	// known, only that srun has ended.
+	// ErrGone is wrapped by the error of Wait when the runner was killed: srun has ended with an unknown status.
 	ErrGone = errors.New("its runner was killed")
 )
 
-// order is what a runner is to do, and passes on to the process that becomes srun. The call is
-// not part of the order: the process that becomes srun reads the call, as the user.
+// order tells a runner what to do; the runner passes it on to the process that becomes srun. The call is not part of
+// the order: the process that becomes srun reads the call, as the user.
 type order struct {
-	Tell      string // no srun: this is written to the status pipe, as the user, and nothing else done
+	Tell      string // start no srun: only write this to the status pipe, as the user
 	Dir       string
 	Program   string
 	Env       []string
@@ -70,7 +68,7 @@ type order struct {
 	Runner    int  // PID; set by the runner
 }
 
-// answer says that srun runs, or why not.
+// answer says that srun runs, or has the error.
 type answer struct {
 	Error string
 	Rec   record
@@ -87,22 +85,21 @@ const (
 	runnerMounts  = 9 // or /dev/null
 	runnerCall    = 10
 
-	// runnerConn is by what the call comes, before the status pipe takes its place.
+	// runnerConn is the connection on which the call comes; then the status pipe takes its descriptor.
 	runnerConn = runnerStatus
 	runnerLast = runnerCall
 )
 
-// Start runs the real srun and returns when srun has been executed; "key KEY" has then been
-// written to the status pipe. The srun goes on when the process that started it ends: Find and
-// Adopt return it. If Start fails, nothing has been written and nothing runs. The error
-// is in words for the user, and Refuse can tell them.
+// Start runs the real srun and returns when srun has been executed; "key KEY" has then been written to the status pipe.
+// The srun goes on when the process that started it ends: Find and Adopt return it. If Start fails, the status pipe is
+// untouched and no srun runs. The error's text is for the user, by Refuse.
 //
 // Start needs root. Under systemd it takes KillMode=process.
 func (c *Caller) Start(ctx context.Context, s StartSpec) (*Runner, error) {
 	r, err := c.startRunner(ctx, s)
 	if err != nil {
 		if !errors.Is(err, ErrExists) {
-			_ = os.RemoveAll(s.Dir) // nothing runs that would miss the folder
+			_ = os.RemoveAll(s.Dir) // no process runs that would miss the folder
 		}
 		return nil, err
 	}
@@ -144,7 +141,7 @@ func (c *Caller) launchRunner(ctx context.Context, dir string, o order) (*Runner
 	}
 	switch {
 	case err == nil && got.Error != "":
-		return nil, errors.New(got.Error) // the process waits for the words of a refusal
+		return nil, errors.New(got.Error) // the process now waits for an order to write a refusal
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	case err != nil:
@@ -156,12 +153,12 @@ func (c *Caller) launchRunner(ctx context.Context, dir string, o order) (*Runner
 	c.killProcess()
 	select {
 	case <-c.ended:
-	case <-time.After(killTime): // a file system does not answer; the process does no more than wait
+	case <-time.After(killTime): // a file system does not answer; the process only waits for it
 	}
 	return nil, err
 }
 
-// killTime is how long a process that was killed may take to end.
+// killTime is the time that a process may take to end after it was killed.
 const killTime = 5 * time.Second
 
 func duplicateFile(f *os.File) (int, error) {
@@ -186,7 +183,7 @@ func reapChild(pid int) (status syscall.WaitStatus) {
 	}
 }
 
-// maxReason is what sing-srun has room for (REASON_SIZE), with something to spare.
+// maxReason is the length for which sing-srun has room (REASON_SIZE), less a reserve.
 const maxReason = 1000
 
 func oneLine(s string) string {

@@ -10,17 +10,17 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// Slurm ends the sruns of a job that it requeues, and refuses new sruns, a moment before it tells
-// the node. A script that saw such an srun fail would be captured with a failure that its job
-// never had. So a runner asks proxyd before it tells the user of a failure:
+// Slurm ends the sruns of a job that it requeues, and refuses new sruns, a moment before it tells the node. If a script
+// saw such an srun fail, the checkpoint would have a script that knows of a failure, though its job goes on. So a
+// runner asks proxyd before it tells the user of a failure:
 //
 //	runner                                       proxyd, spank.sock
 //	srun-failed version=1 dir=… ───────────────► does Slurm take the job away?
 //	tells the user                          ◄──  ok
 //	is silent; sing-srun asks again         ◄──  no
 //
-// The same rule holds for what srun prints of a failure while it still runs; the verb is
-// srun-message. proxyd/nodesocket/message.go has the other end.
+// The same rule holds for messages of a failure that srun prints while it still runs; the verb is srun-message.
+// proxyd/nodesocket/message.go has the other end.
 const (
 	verbFailed  = "srun-failed"
 	verbMessage = "srun-message"

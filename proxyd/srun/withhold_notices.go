@@ -16,48 +16,47 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// When Slurm takes a job's nodes away, slurmstepd and srun say so at once, on srun's standard
-// error, which may be in the middle of the user's data. Of a job that goes on elsewhere that
-// would be wrong. So the runner reads srun's standard error and keeps these lines back until
-// proxyd has said whether the job stays.
+// When Slurm takes a job's nodes away, slurmstepd and srun say so at once, on srun's standard error, which may be in
+// the middle of the user's data. For a job that goes on elsewhere such lines would be wrong. So the runner reads srun's
+// standard error and keeps these lines back until proxyd has said whether the job stays.
 
-// cancelNotice is a line that Slurm may write about a step that Slurm ends. Every message of srun's
-// own may match: how tasks ended, a node that fails, a step that srun could not make.
+// cancelNotice is a line that slurmstepd or srun may write about a step that Slurm ends. Every message of srun's own
+// may match: how tasks ended, a node that fails, a step that srun could not make.
 var cancelNotice = regexp.MustCompile(`^(\d+: )?(` +
 	`(slurmstepd: |\[[-0-9T:.]+\] )error: \*\*\* (STEP|JOB) \S+ ON \S+ CANCELLED AT .* \*\*\*` +
 	`|srun: .*` +
 	`)$`)
 
-// launchFailure is what srun says if Slurm has not started all tasks of its step, or srun has not heard of it in time: then
-// srun ends those that have started. A task may write the same.
+// launchFailure is a message of srun that Slurm has not started all tasks of its step, or that srun has not heard of it
+// in time: then srun ends those that have started. A task may write the same line.
 var launchFailure = regexp.MustCompile(`^(\d+: )?srun: (` +
 	`error: (Application launch failed: |Task launch for \S+ failed on node |timeout waiting for task launch, )` +
 	`|(Job step|StepId=)\S* ?\S* ?aborted before step completely launched)`)
 
-// noticeOpenings are how cancel notices begin, after a task's label.
+// noticeOpenings are the beginnings of cancel notices, after a task's label.
 var noticeOpenings = []string{"slurmstepd: error: *** ", "srun: ", "[20"}
 
-// noticeFilter passes on what srun says, and withholds the cancel notices in it.
+// noticeFilter passes on srun's standard error, and withholds the cancel notices in it.
 type noticeFilter struct {
 	in   *os.File     // reading end of srun's standard error
 	out  func([]byte) // writes to the user's standard error, however slow the reader is
-	stay func() bool  // does the job stay? nil: that is known only in the end
+	stay func() bool  // does the job stay? nil: this is known only when srun has ended
 
-	mu     sync.Mutex // also held while something is being written
+	mu     sync.Mutex // also held during a write
 	line   []byte     // begun, and might become a notice
 	held   []byte     // notices
 	asking bool       // a goroutine waits for stay
 	over   chan struct{}
-	quiet  bool // notices are not to be told
+	quiet  bool // drop notices
 
-	launchFailed bool // srun has said so
+	launchFailed bool // srun has reported a failed launch
 }
 
 func newNoticeFilter(in *os.File, out func([]byte), stay func() bool) *noticeFilter {
 	return &noticeFilter{in: in, out: out, stay: stay, over: make(chan struct{})}
 }
 
-// forwardLines passes on what srun says, until srun and all that has its standard error are gone.
+// forwardLines passes on srun's standard error, until srun and all other processes that have it open are gone.
 func (f *noticeFilter) forwardLines() {
 	defer close(f.over)
 	buf := make([]byte, 64<<10)
@@ -96,7 +95,7 @@ func (f *noticeFilter) takeBytes(b []byte) {
 	f.writeAll(pass)
 }
 
-// holdNotice keeps a notice back, and tells the user if the job stays. Caller holds f.mu.
+// holdNotice keeps a notice back, and starts a goroutine that passes it on if the job stays. Caller holds f.mu.
 func (f *noticeFilter) holdNotice(line []byte) {
 	f.held = append(f.held, line...)
 	f.launchFailed = f.launchFailed || launchFailure.Match(line)
@@ -106,8 +105,7 @@ func (f *noticeFilter) holdNotice(line []byte) {
 	}
 }
 
-// askAndTell tells what is held if the job stays. The answer holds for what was said before the
-// question.
+// askAndTell writes the held notices if the job stays. The answer is valid for the notices held before the question.
 func (f *noticeFilter) askAndTell() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -128,7 +126,7 @@ func (f *noticeFilter) askAndTell() {
 	f.asking = false
 }
 
-// mayBeNotice says whether the beginning of a line can become a notice.
+// mayBeNotice tells whether the beginning of a line can become a notice.
 func mayBeNotice(begun []byte) bool {
 	digits := 0
 	for digits < len(begun) && begun[digits] >= '0' && begun[digits] <= '9' {
@@ -153,14 +151,14 @@ func mayBeNotice(begun []byte) bool {
 	return false
 }
 
-// writeAll writes all, in parts that a writer has room for. Caller holds f.mu.
+// writeAll writes b in parts that a writer has room for. Caller holds f.mu.
 func (f *noticeFilter) writeAll(b []byte) {
 	for part := range slices.Chunk(b, maxPart) {
 		f.out(part)
 	}
 }
 
-// maxPart bounds what is written at a time: it fits into a socket.
+// maxPart bounds the bytes of one write: they fit into a socket.
 const maxPart = 64 << 10
 
 // dropNotices drops the notices so far and from now on: the job goes on elsewhere.
@@ -171,14 +169,14 @@ func (f *noticeFilter) dropNotices() {
 	f.held = nil
 }
 
-// saysLaunchFailed says whether srun has said that the launch of its step has failed.
+// saysLaunchFailed tells whether srun has reported that the launch of its step has failed.
 func (f *noticeFilter) saysLaunchFailed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.launchFailed
 }
 
-// checkDrained says whether all that srun has said has been passed on.
+// checkDrained returns an error unless all of srun's error output so far has been passed on.
 func (f *noticeFilter) checkDrained() error {
 	if !f.mu.TryLock() {
 		return errors.New("its error output is not read")

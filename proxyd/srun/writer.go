@@ -16,18 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel often asks for rights at the moment of a write: a file of /proc that the user opened
-// takes from root what it does not take from the user, a datagram of root's is a message of root's,
-// and quotas do not bind root. So root writes into no descriptor that came from a user. A process
-// that has become the user for good does, with the user's limit of file sizes, in the job's cgroup:
+// The kernel often checks rights at the moment of a write: a write to a file of /proc that the user opened may do for
+// root what it does not do for the user, a datagram of root's is a message of root's, and quotas do not bind root. So
+// root writes into no descriptor that came from a user. Instead a process writes that has become the user and cannot go
+// back, with the user's limit of file sizes, in the job's cgroup:
 //
 //	runner, root                            writer, the user
 //	order ────────────────────────────────► joins the cgroup, becomes the user
 //	words: for standard error, or status ─► writes
-//	                         ◄── a byte ──  written, or there is no reader any more
+//	                         ◄── a byte ──  written, or the reader has gone
 //
-// The user can kill the writer or stop it. Another takes the place of a writer that was killed; a
-// writer that was stopped is as a reader that does not read.
+// The user can kill the writer or stop it. Another writer takes the place of one that was killed; a writer that was
+// stopped has the same effect as a reader that does not read.
 
 // writeArg follows Arg in the writer.
 const writeArg = "write"
@@ -39,13 +39,13 @@ const (
 	writerStderr = 5
 )
 
-// words are to be written.
+// words are a text to be written.
 type words struct {
 	Status bool // to the status pipe, else to standard error
 	Text   []byte
 }
 
-// acknowledgementByte is the byte that says that words have been written.
+// acknowledgementByte is the writer's answer when it has written words.
 func acknowledgementByte(status bool) byte {
 	if status {
 		return 's'
@@ -56,7 +56,7 @@ func acknowledgementByte(status bool) byte {
 // userWriter writes into the descriptors that came from the user. A userWriter is safe for
 // concurrent use, by one goroutine for each of the two descriptors.
 type userWriter struct {
-	user order // only what makes a process the user's
+	user order // only the fields that make a process the user's
 	mu   sync.Mutex
 	now  *writer // may have ended
 }
@@ -71,8 +71,8 @@ func newUserWriter(o *order) *userWriter {
 	return &userWriter{user: user}
 }
 
-// statusTime bounds the wait until a line has been written to the status pipe. The writer does not
-// wait for a reader there, so more time passes only if the user has stopped the writer.
+// statusTime bounds the wait until a line has been written to the status pipe. The writer does not wait for a reader
+// there, so the time runs out only if the user has stopped the writer.
 const statusTime = 10 * time.Second
 
 // write returns when a writer has written w, has ended twice, or has been stopped while it wrote to
@@ -107,7 +107,7 @@ func (u *userWriter) currentWriter() (*writer, error) {
 	return p, err
 }
 
-// writer is a process that writes.
+// writer is a process of the user that writes words.
 type writer struct {
 	conn    *os.File
 	mu      sync.Mutex // held while to is used
@@ -149,8 +149,8 @@ func startWriter(user *order) (*writer, error) {
 	return p, p.to.Encode(user)
 }
 
-// hearAcknowledgements notes what the writer has written, until the writer ends. The writer is the user's: its bytes
-// say no more than that.
+// hearAcknowledgements notes which words the writer has written, until the writer ends. The writer is the user's: its
+// bytes are trusted for no more than that.
 func (p *writer) hearAcknowledgements(pid int) {
 	b := make([]byte, 1)
 	for {
@@ -163,7 +163,7 @@ func (p *writer) hearAcknowledgements(pid int) {
 		}
 	}
 	close(p.ended)
-	_ = unix.Kill(pid, unix.SIGKILL) // if it has been given up
+	_ = unix.Kill(pid, unix.SIGKILL) // the writer may have been given up
 	reapChild(pid)
 	p.conn.Close()
 }
@@ -172,7 +172,7 @@ func (p *writer) hearAcknowledgements(pid int) {
 func (p *writer) write(w words) bool {
 	written := p.written[acknowledgementByte(w.Status)]
 	select {
-	case <-written: // late, of a write that waits no more
+	case <-written: // late, of a write that has given up
 	default:
 	}
 	if !p.sendWords(w) {
@@ -191,8 +191,8 @@ func (p *writer) write(w words) bool {
 	return true
 }
 
-// sendWords gives the writer words. A writer that has been stopped takes some, and no more when the socket is full:
-// it is given up then, for what it has been given may end in the middle.
+// sendWords gives the writer words. A writer that has been stopped takes words until the socket is full: then it is
+// given up, for the last words in the socket may be incomplete.
 func (p *writer) sendWords(w words) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -203,10 +203,10 @@ func (p *writer) sendWords(w words) bool {
 	return false
 }
 
-// runWriter is the life of a writer. What it has been given for the status pipe is written even
-// after the runner's end.
+// runWriter is the life of a writer. It writes the words for the status pipe that it has been given even after the
+// runner's end.
 func runWriter() int {
-	// The kernel and Slurm send signals to what is in the job's cgroup, and the kernel sends SIGXFSZ.
+	// The kernel and Slurm send signals to the processes in the job's cgroup, and the kernel sends SIGXFSZ.
 	signal.Ignore()
 	conn := os.NewFile(writerOrders, "orders")
 	from := gob.NewDecoder(conn)
@@ -227,7 +227,7 @@ func runWriter() int {
 	go func() {
 		defer close(done)
 		for b := range status {
-			_, _ = unix.Write(writerStatus, b) // a reader that is gone, or does not read, is its own fault
+			_, _ = unix.Write(writerStatus, b) // a reader that is gone, or does not read, loses the line
 			acknowledge(true)
 		}
 	}()
@@ -253,7 +253,7 @@ func runWriter() int {
 	return 0
 }
 
-// writeAll writes all, however slow the reader is.
+// writeAll writes all of b, however slow the reader is.
 func writeAll(fd int, b []byte) {
 	for len(b) > 0 {
 		n, err := unix.Write(fd, b)
@@ -263,7 +263,7 @@ func writeAll(fd int, b []byte) {
 		case errors.Is(err, unix.EAGAIN):
 			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, -1)
 		case !errors.Is(err, unix.EINTR):
-			return // there is no reader any more; srun would have lost these bytes too
+			return // the reader has gone; srun would have lost these bytes too
 		}
 	}
 }
