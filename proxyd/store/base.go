@@ -8,10 +8,10 @@ import (
 	"fmt"
 )
 
-// Base is a committed checkpoint of which an upload takes over streams. Naming its chunks is as
-// safe as finding them: the manifest was read under the upload's lease, so a collector that sees
-// the manifest deleted waits for that lease, as for a restore's. After its own commit the new
-// checkpoint does not need the old one: its recipes name the chunks.
+// Base is a committed checkpoint from which an upload takes over streams. To name its chunks is as safe as to find them
+// in the store: the manifest was read under the upload's lease, so a collector that sees the manifest deleted waits for
+// that lease, as it waits for a restore's. After its own commit the new checkpoint does not need the old one: its
+// recipes name the chunks.
 type Base struct {
 	w *Writer
 	m *Manifest
@@ -63,7 +63,7 @@ func (b *Base) Carry(ctx context.Context, from StreamID, rank int, name string) 
 	return s.carryFrom(info, n)
 }
 
-// carryFrom ends a new stream as a stream that is in the store.
+// carryFrom ends a new stream with the content of a stream that is in the store.
 func (s *Stream) carryFrom(old *StreamInfo, n Stats) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -76,8 +76,8 @@ func putHeader(file []byte, h chunkHeaderFields) {
 	binary.LittleEndian.PutUint32(file[12:], uint32(h.stored))
 }
 
-// newDecoder returns a decoder of old chunks, for concurrent DecodeAll, that refuses to make
-// more than MaxChunk bytes out of anything.
+// newDecoder returns a decoder of old chunks, for concurrent DecodeAll. It refuses any input that would decode to more
+// than MaxChunk bytes.
 func newDecoder() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxChunk), zstd.WithDecoderConcurrency(0))
 }

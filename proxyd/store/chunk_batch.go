@@ -103,8 +103,7 @@ func (c *chunkBatches) sendBatch() {
 	})
 }
 
-// flushBatches puts the current batch and waits for all batches. If the Writer has failed, they are
-// dropped.
+// flushBatches puts the current batch and waits for all batches. If the Writer has failed, the batches are dropped.
 func (c *chunkBatches) flushBatches() {
 	c.mu.Lock()
 	if c.fill != nil {

@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// runChunkWorker processes chunks one after the other, until there are no more or the Writer fails. The
-// worker holds a core during hashing and compression, and releases the core while waiting for the
-// file system.
+// runChunkWorker processes chunks one after the other, until there are no more chunks or the Writer fails. The worker
+// holds a core during hashing and compression, and releases the core while waiting for the file system.
 func (w *Writer) runChunkWorker() {
 	var scratch []byte
 	for {
@@ -32,7 +31,7 @@ func (w *Writer) runChunkWorker() {
 	}
 }
 
-// nextChunk waits for a chunk; false means that there are no more.
+// nextChunk waits for a chunk; false means that there are no more chunks.
 func (w *Writer) nextChunk() (chunkTask, bool) {
 	select {
 	case j, ok := <-w.chunks:
@@ -123,9 +122,9 @@ type folderState struct {
 	used bool
 }
 
-// refreshFolder makes sure that a look into the folder shows the state after the lease was made: NFS
-// may remember older names, of chunks that were collected since, until the folder is opened.
-// Later removals do not matter, because they respect the lease.
+// refreshFolder makes sure that a look into the folder shows the state after the lease was made: until the folder is
+// opened, NFS may remember older names, of chunks that were collected since. Later removals do not matter, because they
+// respect the lease.
 func (f *folderState) refreshFolder(ctx context.Context, be Backend, dir string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -162,8 +161,8 @@ func (w *Writer) submitChunk(buf []byte, runs []run, kind taskKind) (*chunkSlot,
 	}
 }
 
-// waitForBuffer waits for an empty buffer. Idle streams may hold all buffers; so after a short wait
-// their chunks are cut where they are. That costs some deduplication, and prevents a deadlock.
+// waitForBuffer waits for an empty buffer. Idle streams may hold all buffers; so after a short wait the chunks of idle
+// streams are cut where they are. That costs some deduplication, and prevents a deadlock.
 func (w *Writer) waitForBuffer() ([]byte, error) {
 	const patience = 20 * time.Millisecond
 	for {

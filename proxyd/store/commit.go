@@ -14,7 +14,7 @@ import (
 	"slices"
 )
 
-// Part is what a node wrote; the leader adds it to the manifest. A Part may travel as JSON.
+// Part has the streams that a node wrote; the leader adds them to the manifest. A Part may travel as JSON.
 type Part struct {
 	ID      ID           `json:"id"`
 	Streams []StreamInfo `json:"streams"`
@@ -31,10 +31,10 @@ func (w *Writer) Finish(ctx context.Context) (Part, error) {
 	return part, err
 }
 
-// Commit makes the checkpoint exist, with this node's streams and the other nodes' parts. All
-// streams must be closed. meta is the caller's. After nil the checkpoint survives any crash.
-// After an error there is no checkpoint, unless ctx ended or the folder was lost at that very
-// moment; the Writer has failed, and only Abort may be called.
+// Commit makes the checkpoint exist, with this node's streams and the other nodes' parts. All streams must be closed.
+// The manifest keeps meta for the caller. If the error is nil, the checkpoint survives any crash. After an error there
+// is no checkpoint, unless ctx ended or the folder was lost at that very moment; the Writer has failed, and only Abort
+// may be called.
 func (w *Writer) Commit(ctx context.Context, meta []byte, parts ...Part) (ID, error) {
 	if w.own == nil {
 		return ID{}, fmt.Errorf("checkpoint %s: commit: only the leader's Writer can", w.up.ID)
@@ -72,7 +72,7 @@ func (w *Writer) finishWorkers(ctx context.Context) (Part, error) {
 	return part, w.Err()
 }
 
-// stopStreams lets no more streams begin and waits for the chunk workers.
+// stopStreams prevents that more streams begin, and waits for the chunk workers.
 func (w *Writer) stopStreams() error {
 	w.mu.Lock()
 	for id := range w.open {
@@ -113,8 +113,8 @@ func (w *Writer) makeManifest(meta []byte, parts []Part) (*Manifest, error) {
 	return m, nil
 }
 
-// publishManifest is the commit: the manifest moves out of the lease's folder. The move fails if other
-// processes have declared this process dead.
+// publishManifest is the commit: it moves the manifest out of the lease's folder. The move fails if other processes
+// have declared this process dead.
 func (w *Writer) publishManifest(ctx context.Context, m *Manifest) error {
 	file, err := sealManifest(m, w.st.key)
 	if err != nil {
@@ -133,7 +133,7 @@ func (w *Writer) publishManifest(ctx context.Context, m *Manifest) error {
 			break
 		}
 		if w.isPublished(ctx, to, file) {
-			break // an answer was lost on the way
+			break // the move succeeded, but its answer was lost
 		}
 		if err := w.asFenced(ctx, err); !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -154,15 +154,15 @@ func (w *Writer) asFenced(ctx context.Context, err error) error {
 	return err
 }
 
-// isPublished tells whether exactly this manifest is in its place.
+// isPublished tells whether exactly this manifest is at its name.
 func (w *Writer) isPublished(ctx context.Context, name string, file []byte) bool {
 	there, err := w.st.be.Get(ctx, name, maxManifest, nil)
 	return err == nil && bytes.Equal(there, file)
 }
 
-// Abort ends the Writer without a checkpoint. Abort may be called at any time, and runs to its end
-// even if ctx is done. After Commit, Abort does nothing. Chunks that were put stay until they are
-// collected. Calls in progress return ErrAborted.
+// Abort ends the Writer without a checkpoint. Abort may be called at any time, and runs to its end even if ctx is done.
+// After Commit, Abort has no effect. Chunks that were put stay until they are collected. Calls in progress return
+// ErrAborted.
 func (w *Writer) Abort(ctx context.Context) error {
 	w.fail(ErrAborted)
 	w.mu.Lock()

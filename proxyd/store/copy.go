@@ -12,10 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Copy copies a checkpoint from a store to another, chunk by chunk, skips chunks that exist there,
-// and commits the manifest last, sealed with the key of to. After an error another Copy continues,
-// unless a collection ran in between. If the checkpoint exists already: fs.ErrExist. progress
-// counts data bytes.
+// Copy copies a checkpoint from a store to another, chunk by chunk, skips chunks that exist there, and commits the
+// manifest last, sealed with the key of to. After an error another Copy continues, unless a collection ran in between.
+// If the checkpoint exists already, the error is fs.ErrExist. progress counts data bytes.
 func Copy(ctx context.Context, from, to *Store, id ID, progress Progress) error {
 	r, err := from.Open(ctx, id)
 	if err != nil {
@@ -49,7 +48,7 @@ type checkpointCopier struct {
 	from     *Store
 	w        *Writer
 	progress Progress
-	done     int64 // of the streams begun
+	done     int64 // data bytes of the streams that were queued
 	total    int64
 }
 

@@ -1,38 +1,37 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package store keeps checkpoints as content-addressed chunks on a folder that many
-// nodes share. Any writer may be killed at any instruction; a checkpoint exists when
-// its manifest is there, else it does not.
+// Package store keeps checkpoints as content-addressed chunks on a folder that many nodes share. Any writer may be
+// killed at any instruction; a checkpoint exists if and only if its manifest is in its place.
 //
 // # Layout
 //
 //	format                            "singularity-slurm store 1\n"
 //	chunks/<2 hex>/<64 hex>           a chunk, named by the BLAKE3-256 of its plain bytes
 //	manifests/<cluster>/<job>/<n>     a checkpoint, sealed with the cluster's key
-//	deleted/<name>                    a manifest that Delete took away; readers may still need it
+//	deleted/<name>                    a manifest that Delete has removed; readers may still need it
 //	leases/<gen>-<kind>-<id>/         an upload, a restore or a reservation in progress
 //	generations/<gen>/                the highest is the current generation
 //	gc/                               held by the collector
 //	sweep/<id>/                       where a collector puts the entries of chunks/ and deleted/
-//	trash/<gen>-<id>/                 out of sight of writers since the end of that generation
+//	trash/<gen>-<id>/                 objects out of sight of writers since the end of that generation
 //	tmp/                              files that are not visible yet
 //
 // docs/formats.md describes the bytes.
 //
 // # One name per chunk
 //
-// A chunk's name in chunks/ is the only index: all nodes share it, the index is exact at every
-// moment, and there is no second copy that could disagree. Ranks that dump the same pages on
+// The names in chunks/ are the only index: all nodes share it, the index is exact at every
+// moment, and no second copy could disagree. Ranks that dump the same pages on
 // several nodes store them once without knowing of each other, and a collection is a rename and an
 // unlink.
 //
-// The bytes of a chunk, however, need not be a file of their own. A file per chunk of 64 KiB
-// reached a tenth of what cp does on ext4, most of it spent on inodes and flushes, and would cost
-// NFS five round trips. So a Writer puts chunks in batches (chunk_batch.go), and package posix
+// The bytes of a chunk, however, need not be a file of their own. With a file per chunk of 64 KiB
+// a Writer reached a tenth of the speed of cp on ext4, with most time spent on inodes and flushes, and each file would
+// cost NFS five round trips. So a Writer puts chunks in batches (chunk_batch.go), and package posix
 // writes each batch as a single file, a pack, to which the chunks' names are hard links. The file
 // system counts the references. A pack of which less than half is still used is copied together by
-// the next collection. Against packs with an index of their own: the index would have to be merged
+// the next collection. Packs with an index of their own were rejected: the index would have to be merged
 // between nodes, or ranks that dump at the same moment would not see each other's chunks; and
 // collecting would need a rewrite under a lock.
 //
@@ -52,21 +51,19 @@
 //	move it to manifests/…   ◄── commit      move unused chunks to trash/g+1; g+2 begins
 //	remove the lease                         look at new manifests and leases; purge or restore again
 //
-// A trash of generation g is settled when every live lease is of a later generation. A
-// lease of a later generation was made after the move: its owner cannot have seen the
-// chunk in chunks/, so the owner has put the chunk again. An owner of an earlier lease that did see
-// it has either committed, and then its manifest is read before the decision and the chunk goes
-// back, or will never commit. Readers find a chunk in trash/ as well, so a committed checkpoint is
+// A trash of generation g is settled when every live lease is of a later generation. A lease of a later generation was
+// made after the move: its owner cannot have seen the chunk in chunks/, so the owner has put the chunk again. An owner
+// of an earlier lease that did see the chunk has either committed, and then its manifest is read before the decision
+// and the chunk goes back, or will never commit. Readers find a chunk in trash/ as well, so a committed checkpoint is
 // whole at every moment. fate.go holds the decisions, and its test walks every interleaving.
 //
 // # The dead
 //
-// A lease's owner writes a count into the lease every few seconds. A process that sees no change of
-// the count for Options.Lapse, on its own clock, may take the owner for dead. This can be wrong (a
-// suspended machine, a partition), so death is a fence and not only a guess: the lease's folder is
-// emptied and removed, and a commit is a move out of that very folder. The commit is therefore
-// either before the fence, and its manifest is seen, or fails with ErrFenced. A collector is fenced
-// likewise through its folder in sweep/.
+// A lease's owner writes a count into the lease every few seconds. A process that sees no change of the count for
+// Options.Lapse, on its own clock, may take the owner for dead. This can be wrong (a suspended machine, a partition),
+// so the owner is also fenced: the lease's folder is emptied and removed, and a commit is a move out of that very
+// folder. The commit is therefore either before the fence, and its manifest is seen, or fails with ErrFenced. A
+// collector is fenced likewise through its folder in sweep/.
 //
 // # Locks
 //

@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// What errors of this package wrap; see also the errors of Backend.
+// Errors that errors of this package wrap; see also the errors of Backend.
 var (
 	// ErrDamaged matches every *DamagedError.
 	ErrDamaged = errors.New("damaged")
@@ -31,7 +31,7 @@ var (
 	ErrFormat = errors.New("unknown store format")
 )
 
-// DamagedError means that bytes in the store are not what was written.
+// DamagedError means that bytes in the store are not those that were written.
 type DamagedError struct {
 	Object string // "chunk 3fa9…", "manifest mini/812/3"
 	Reason string // "hash mismatch"
@@ -57,7 +57,7 @@ func (e *RefusedError) Unwrap() error { return e.Why }
 // Is makes errors.Is(err, ErrRefused) true.
 func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
 
-// SpaceError means that a reservation does not fit. A SpaceError wraps nothing: the caller decides.
+// SpaceError means that a reservation does not fit. A SpaceError wraps no other error: the caller decides how to go on.
 type SpaceError struct {
 	Free     uint64 // free bytes of the file system
 	Reserved uint64 // of these, reserved by other processes

@@ -13,9 +13,8 @@ import (
 	"path"
 )
 
-// Export writes a checkpoint's streams as files NODE/RANK/NAME below dir, which must exist
-// and be empty, and manifest.json beside them. Zeros become holes. On error dir is left
-// as it is. progress counts bytes.
+// Export writes a checkpoint's streams as files NODE/RANK/NAME below dir, which must exist and be empty, and
+// manifest.json beside them. Zeros become holes. After an error the files stay in dir. progress counts bytes.
 func (s *Store) Export(ctx context.Context, id ID, dir string, progress Progress) error {
 	r, err := s.Open(ctx, id)
 	if err != nil {

@@ -9,21 +9,21 @@ import "time"
 // the test of this file walks through with every interleaving of writers, readers, other
 // collectors and deaths:
 //
-//	to take a chunk away          1 make a sweep folder   2 read all manifests
+//	to take chunks out of sight   1 make a sweep folder   2 read all manifests
 //	                              3 move unused chunks into the folder
 //	                              4 read the current generation, g
 //	                              5 move from there into trash/g-…   6 begin g+1
 //	to take over from the dead    1 make a sweep folder   2 move all from theirs into ours
 //	                              3 remove theirs: from now on their moves fail
-//	to judge what is in trash/g-…   1 list trash/g-…   2 list the leases   3 read all manifests
-//	                              4 carry out the fate of what was listed
+//	to judge trash/g-…            1 list trash/g-…   2 list the leases   3 read all manifests
+//	                              4 carry out the fate of the listed objects
 //
 // The generation is read after the moves: so a lease of a later generation was made when the chunk
 // was out of sight. The leases are listed after the trash: so a lease that is not listed was made
 // later still, or has ended, and then its manifest is read.
 
-// isSettled tells whether every process that may have seen what is now in trash/g-…, and did not
-// commit before the leases were listed, has ended.
+// isSettled tells whether every process that may have seen the objects now in trash/g-…, and did not commit before the
+// leases were listed, has ended.
 func isSettled(g generationNumber, live []generationNumber) bool {
 	for _, l := range live {
 		if l <= g {
@@ -54,7 +54,7 @@ func chunkFate(used, settled bool) fate {
 	}
 }
 
-// manifestFate decides about a deleted manifest: readers may have opened the manifest before.
+// manifestFate decides about a deleted manifest: readers may have opened it before it was deleted.
 func manifestFate(settled bool) fate {
 	if settled {
 		return purge
@@ -62,6 +62,6 @@ func manifestFate(settled bool) fate {
 	return wait
 }
 
-// isSweepable tells whether a chunk is taken away. The grace is not needed for correctness, but
-// avoids that new chunks of dumps in progress are moved away and back.
+// isSweepable tells whether a chunk is taken out of sight. The grace is not needed for correctness, but it prevents
+// that new chunks of dumps in progress are moved away and back.
 func isSweepable(used bool, age, grace time.Duration) bool { return !used && age >= grace }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Policy says what a collection deletes.
+// Policy has the rules by which a collection deletes.
 type Policy struct {
 	Retention Retention
 	// Only limits Retention to some jobs; nil: all.
@@ -23,12 +23,12 @@ type Policy struct {
 	Grace time.Duration
 }
 
-// GCReport says what a collection did, or would do in a dry run.
+// GCReport has the results of a collection, or those that it would have in a dry run.
 type GCReport struct {
 	Expired  []ID      // checkpoints deleted by Retention
-	Purged   int       // manifests deleted for good
+	Purged   int       // manifests of deleted checkpoints that were removed
 	Chunks   int64     // deleted, or in a dry run: unused
-	Bytes    int64     // their size in the store
+	Bytes    int64     // the size of these chunks in the store
 	Swept    int64     // moved out of sight
 	Restored int64     // moved back because a dump had counted on them
 	Waiting  int64     // out of sight until dumps or restores in progress end
@@ -43,11 +43,10 @@ type Spared struct {
 	Until         time.Time // a collection that begins then would delete all of them
 }
 
-// GC deletes what no checkpoint needs. GC is safe while dumps, restores, deletes and other
-// collections run on any node, and may be killed at any time; the next collection continues. If
-// another collector is alive: ErrBusy. A checkpoint that cannot be read may need any chunk: until
-// it is deleted, GC deletes old checkpoints as usual, but no chunks. A dry run changes nothing.
-// progress counts chunk folders.
+// GC deletes the chunks that no checkpoint needs. GC is safe while dumps, restores, deletes and other collections run
+// on any node, and may be killed at any time; the next collection continues. If another collector is alive, the error
+// is ErrBusy. A checkpoint that cannot be read may need any chunk: until it is deleted, GC deletes old checkpoints as
+// usual, but no chunks. A dry run only counts. progress counts chunk folders.
 func (s *Store) GC(ctx context.Context, p Policy, progress Progress, dryRun bool) (GCReport, error) {
 	if progress == nil {
 		progress = func(int64, int64) {}
@@ -104,8 +103,8 @@ func (c *collector) runSteps(ctx context.Context) error {
 		c.judgeTrash,      // the trash of this and earlier collections
 		c.sweepUnused,     // unused chunks go out of sight
 		c.trashSwept,      // and into the trash
-		c.judgeTrash,      // at once, if no process can have seen them
-		c.removeLeftovers, // leftovers
+		c.judgeTrash,      // again: at once, if no process can have seen them
+		c.removeLeftovers, // past generations, empty folders, files of killed writers
 		c.compactFolders,  // space held by neighbours of deleted chunks
 	} {
 		if err := step(ctx); err != nil {
@@ -115,7 +114,7 @@ func (c *collector) runSteps(ctx context.Context) error {
 	return nil
 }
 
-// becomeCollector makes this process the only collector. This only saves work: two at a time would be safe.
+// becomeCollector makes this process the only collector. This only saves work: two collectors at a time would be safe.
 func (c *collector) becomeCollector(ctx context.Context) (release func(), err error) {
 	err = c.s.be.Mkdir(ctx, collectorDir)
 	if errors.Is(err, fs.ErrExist) {
@@ -124,7 +123,7 @@ func (c *collector) becomeCollector(ctx context.Context) (release func(), err er
 	if err != nil {
 		return nil, err
 	}
-	// The heartbeat is that of a lease, in another place.
+	// The heartbeat is that of a lease, but in the folder collectorDir.
 	l := &lease{st: c.s, what: "gc " + c.id, ended: make(chan struct{}), place: collectorDir}
 	beating, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l.cancel = cancel
@@ -135,7 +134,7 @@ func (c *collector) becomeCollector(ctx context.Context) (release func(), err er
 		c.now = info.ModTime
 	}
 	go l.sendHeartbeats(beating, func(error) {})
-	release = func() { _ = l.releaseLease(ctx) } // otherwise the next collector finds a dead lease
+	release = func() { _ = l.releaseLease(ctx) } // if this fails, the next collector finds a dead lease
 	if err != nil {
 		release()
 	}
@@ -162,12 +161,12 @@ func (c *collector) replaceDeadCollector(ctx context.Context) error {
 	return nil
 }
 
-// deleteExpired deletes what the policy does not keep.
+// deleteExpired deletes the checkpoints that the policy does not keep.
 func (c *collector) deleteExpired(ctx context.Context) error {
 	ids, err := c.expiredCheckpoints(ctx)
 	for _, id := range ids {
 		if c.policy.Retention.isNeeded(id) {
-			continue // deleted a moment ago
+			continue // a Base since the list was made
 		}
 		if err := c.s.Delete(ctx, id); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -191,7 +190,7 @@ func (c *collector) expiredCheckpoints(ctx context.Context) ([]ID, error) {
 	return c.policy.Retention.Expired(c.s.opt.Now(), some), nil
 }
 
-// countUnused counts what run would do if no other process were at work.
+// countUnused counts the chunks that runSteps would delete if no other process were at work.
 func (c *collector) countUnused(ctx context.Context) error {
 	expired, err := c.expiredCheckpoints(ctx)
 	if err != nil {

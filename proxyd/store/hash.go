@@ -12,20 +12,20 @@ import (
 
 // Hash is the BLAKE3-256 of a chunk's plain bytes, and the chunk's name.
 //
-// Of the two Go libraries with SIMD, zeebo/blake3 was as fast or faster at our sizes on a single
-// core, and never starts goroutines: the Writer decides about cores.
+// Of the two Go libraries with SIMD, zeebo/blake3 was as fast or faster at our sizes on a single core, and never starts
+// goroutines: the Writer decides how many cores hash.
 type Hash [32]byte
 
-// hashOf names plain bytes.
+// hashOf returns the hash of plain bytes, which is the chunk's name.
 func hashOf(plain []byte) Hash { return blake3.Sum256(plain) }
 
 // String returns 64 hexadecimal digits.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// MarshalText returns what String does.
+// MarshalText returns the same digits as String.
 func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
-// UnmarshalText parses what MarshalText returns.
+// UnmarshalText parses the digits that MarshalText returns.
 func (h *Hash) UnmarshalText(text []byte) error {
 	parsed, ok := parseHash(string(text))
 	if !ok {

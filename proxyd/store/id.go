@@ -82,7 +82,7 @@ func ParseID(s string) (ID, error) {
 	return id, nil
 }
 
-// parseOptional parses "_3" or "+1"; nothing is None.
+// parseOptional parses "_3" or "+1"; an empty string is None.
 func parseOptional(s string) (int, error) {
 	if s == "" {
 		return None, nil
@@ -108,7 +108,7 @@ func (s StreamID) String() string {
 	return s.Node + "/" + rank + "/" + s.Name
 }
 
-// maxName bounds stream names and node names together with what the manifest needs.
+// maxName bounds a stream's name, so that the manifest has room for all names.
 const maxName = 1024
 
 func (s StreamID) checkName() error {

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// heartbeat is what a lease's owner writes into the lease, repeatedly.
+// heartbeat is the record that a lease's owner writes into the lease, repeatedly.
 type heartbeat struct {
 	Owner string `json:"owner"`
 	Count uint64 `json:"count"`
 	What  string `json:"what"`            // for people: the checkpoint
-	Bytes uint64 `json:"bytes,omitempty"` // of a reservation: what is still reserved
+	Bytes uint64 `json:"bytes,omitempty"` // of a reservation: bytes that are still reserved
 }
 
 const maxBeat = 64 << 10
@@ -27,14 +27,14 @@ const maxBeat = 64 << 10
 type lease struct {
 	st     *Store
 	name   leaseName
-	place  string // instead of name's folder, if not empty
+	place  string // the lease's folder, if it is not name's
 	what   string
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when beating has stopped
 
 	mu    sync.Mutex
 	bytes uint64
-	lost  error // why the lease is not held any more
+	lost  error // why the lease is no longer held
 }
 
 // acquireLease registers a lease under the current generation. onLost is called once, from another
@@ -71,8 +71,8 @@ func (s *Store) currentGeneration(ctx context.Context) (generationNumber, error)
 	return current, err
 }
 
-// sendHeartbeats writes beats until the lease is released or lost. A beat that fails otherwise is repeated
-// at the next beat: the folder may come back before the lease expires.
+// sendHeartbeats writes beats until the lease is released or lost. After another error the next beat is written as
+// usual: the store's folder may come back before the lease expires.
 func (l *lease) sendHeartbeats(ctx context.Context, onLost func(error)) {
 	defer close(l.ended)
 	tick := time.NewTicker(l.st.opt.Beat)
@@ -128,9 +128,9 @@ func (l *lease) folderPath() string {
 
 func (l *lease) beatFile() string { return l.folderPath() + "/beat" }
 
-// Fence ends every upload of a checkpoint, on any node: each has committed before, or fails with
-// ErrFenced. An upload that begins later is not affected; after Create, an uploader must find out
-// by other means whether the checkpoint is still wanted.
+// Fence ends every upload of a checkpoint, on any node: each upload has committed before, or fails with ErrFenced. An
+// upload that begins later is not affected; after Create, an uploader must find out by other means whether the
+// checkpoint is still wanted.
 func (s *Store) Fence(ctx context.Context, id ID) error {
 	names, err := s.listNames(ctx, leasesDir)
 	if err != nil {
@@ -152,8 +152,8 @@ func (s *Store) Fence(ctx context.Context, id ID) error {
 	return nil
 }
 
-// removeFolder removes a folder of files, also while other processes put files there. After nil, no
-// move out of the folder or into it can succeed any more: this is the fence.
+// removeFolder removes a folder of files, also while other processes put files there. If the error is nil, no move out
+// of the folder or into it can succeed any more: this is the fence.
 func (s *Store) removeFolder(ctx context.Context, dir string) error {
 	const rounds = 1000
 	for range rounds {
@@ -183,8 +183,8 @@ type heldLease struct {
 	beat heartbeat
 }
 
-// liveLeases returns the leases of owners that are not known to be dead, and fences the rest. A name
-// that is no lease is an error: the name might belong to a later version.
+// liveLeases returns the leases of owners that are not known to be dead, and fences the others. A name that is not a
+// lease's is an error: the name might belong to a later version.
 func (s *Store) liveLeases(ctx context.Context) ([]heldLease, error) {
 	names, err := s.listNames(ctx, leasesDir)
 	if err != nil {
@@ -218,7 +218,7 @@ func (s *Store) readHeartbeat(ctx context.Context, folder, file string) (b heart
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return b, false, fmt.Errorf("%s: %w", folder, err)
 	}
-	// No beat, or a beat of another version: still a lease, until the bytes stop changing.
+	// No beat, or a beat of another version: it counts as a lease until the bytes stop changing.
 	if json.Unmarshal(text, &b) == nil && s.opt.OwnerGone(b.Owner) {
 		return b, true, nil
 	}

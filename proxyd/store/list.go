@@ -20,7 +20,7 @@ type Summary struct {
 	Nodes   []string
 	Streams int
 	Stats   Stats
-	Err     error // why the manifest is not to be trusted; then only ID is set
+	Err     error // why the manifest cannot be trusted; then only ID is set
 }
 
 // List returns the checkpoints of a job, or of all jobs if job is nil, sorted by ID. A checkpoint
@@ -45,8 +45,8 @@ func (s *Store) List(ctx context.Context, job *JobID) ([]Summary, error) {
 	return list, nil
 }
 
-// Newest returns the checkpoint of a job with the highest number, without reading the manifest; ok
-// is false if there is none.
+// Newest returns the checkpoint of a job with the highest number, without reading the manifest; ok is false if the job
+// has no checkpoint.
 func (s *Store) Newest(ctx context.Context, job JobID) (newest ID, ok bool, err error) {
 	err = s.eachID(ctx, &job, func(id ID) error {
 		if !ok || id.Number > newest.Number {
@@ -88,8 +88,8 @@ func (s *Store) Delete(ctx context.Context, id ID) error {
 	return nil
 }
 
-// eachID calls f for each manifest in its place. Another name is an error, because such a name may
-// be needed by a later version.
+// eachID calls f for each manifest in manifests/. Another name is an error, because such a name may be needed by a
+// later version.
 func (s *Store) eachID(ctx context.Context, job *JobID, f func(ID) error) error {
 	folders, err := s.jobFolders(ctx, job)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Store) eachID(ctx context.Context, job *JobID, f func(ID) error) error 
 	return nil
 }
 
-// jobFolders returns the folder of a job, or of all.
+// jobFolders returns the folder of a job, or the folders of all jobs if job is nil.
 func (s *Store) jobFolders(ctx context.Context, job *JobID) ([]string, error) {
 	if job != nil {
 		return []string{manifestFolder(*job)}, job.checkName()

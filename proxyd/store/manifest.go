@@ -20,7 +20,7 @@ type Manifest struct {
 	Created time.Time    `json:"created"` // by the clock of the node that committed
 	Streams []StreamInfo `json:"streams"` // sorted by StreamID
 	Stats   Stats        `json:"stats"`
-	Meta    []byte       `json:"meta"` // the caller's
+	Meta    []byte       `json:"meta"` // for the caller
 }
 
 // StreamInfo is a stream of a checkpoint. Its recipe is either in Recipe or in chunks.

@@ -25,8 +25,8 @@ const (
 
 const formatText = "singularity-slurm store 1\n"
 
-// chunkFolders is the number of folders for chunks: enough that none grows past what NFS lists
-// well, and few enough to make all of them durable at a commit.
+// chunkFolders is the number of folders for chunks: enough to keep each small enough for NFS to list well, and few
+// enough to make all of them durable at a commit.
 const chunkFolders = 256
 
 func chunkFolder(first byte) string { return fmt.Sprintf("%s/%02x", chunksDir, first) }
@@ -37,9 +37,8 @@ func manifestFolder(j JobID) string { return manifestsDir + "/" + j.String() }
 
 func manifestName(id ID) string { return manifestsDir + "/" + id.String() }
 
-// trashName returns the name of a folder below trash/. Each is filled once, by a single collector:
-// a name in it never changes its meaning, so a collector can remove later what was listed and
-// decided.
+// trashName returns the name of a folder below trash/. Each folder is filled once, by a single collector: a name in it
+// always means the same object, so a collector can remove objects later that it has listed and judged.
 func trashName(g generationNumber, unique string) string { return g.String() + "-" + unique }
 
 func parseTrash(s string) (generationNumber, bool) {
@@ -47,7 +46,7 @@ func parseTrash(s string) (generationNumber, bool) {
 	return parseGeneration(g)
 }
 
-// deletedName is a manifest's name out of sight; unique distinguishes two manifests that had the
+// deletedName is a manifest's name after the move out of manifests/; unique distinguishes two manifests that had the
 // same place one after the other. The name differs from all names of chunks.
 func deletedName(id ID, unique string) string {
 	return strings.ReplaceAll(id.String(), "/", ",") + "," + unique

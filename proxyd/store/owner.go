@@ -26,8 +26,8 @@ func ThisProcess() (string, error) {
 	return fmt.Sprintf("%s/%d/%d", here, os.Getpid(), start), nil
 }
 
-// ProcessGone tells whether an owner named by ThisProcess was certainly a process of this PID
-// namespace since the last boot, and has ended.
+// ProcessGone tells whether an owner named by ThisProcess has certainly ended: it was a process of this PID namespace
+// since the last boot, and is gone.
 func ProcessGone(owner string) bool {
 	parts := strings.Split(owner, "/")
 	if len(parts) != 4 {

@@ -27,15 +27,15 @@ type StreamReader struct {
 	end  context.CancelCauseFunc
 
 	queue chan *segmentFetch // in order; closed after the last
-	bufs  chan *fetchBuffer  // limits what is fetched
+	bufs  chan *fetchBuffer  // limits the data that is fetched
 	tasks sync.WaitGroup
 	last  error // why the queue ended; valid once the queue is closed
 
 	now   *segmentFetch // being read
-	runs  []run         // of now, what is left
+	runs  []run         // remaining runs of now
 	rest  []byte        // the data of runs
-	data  []byte        // of the run before runs, what is left
-	zeros uint64        // before anything else
+	data  []byte        // remaining data of the current run
+	zeros uint64        // zeros to read before data
 	err   error
 }
 
@@ -63,7 +63,7 @@ func newStreamReader(r *Reader, info *StreamInfo) *StreamReader {
 	return s
 }
 
-// beginFetch starts to fetch a segment's data as soon as there is memory.
+// beginFetch starts to fetch a segment's data as soon as a buffer is free.
 func (s *StreamReader) beginFetch(g segment) error {
 	f := &segmentFetch{seg: g, ready: make(chan struct{})}
 	select {
@@ -90,7 +90,7 @@ func (s *StreamReader) loadSegment(f *segmentFetch) {
 	f.buf.plain, f.err = s.r.st.loadChunk(s.ctx, f.seg.hash, f.seg.data, f.buf.plain, &f.buf.file)
 }
 
-// fillData makes bytes readable, or returns why there are none: io.EOF at the end.
+// fillData makes bytes readable, or returns an error: io.EOF at the end.
 func (s *StreamReader) fillData() error {
 	for s.zeros == 0 && len(s.data) == 0 {
 		if len(s.runs) == 0 {
@@ -142,7 +142,8 @@ func (s *StreamReader) withStream(err error) error {
 	return fmt.Errorf("checkpoint %s: stream %s: %w", s.r.m.ID, s.info.StreamID, err)
 }
 
-// Read reads some of the stream. At the stream's end Read returns io.EOF; any other error stays.
+// Read reads some of the stream. At the stream's end Read returns io.EOF; any other error is returned again by later
+// calls.
 func (s *StreamReader) Read(p []byte) (int, error) {
 	if len(p) == 0 || s.err != nil {
 		return 0, s.err
@@ -161,7 +162,7 @@ func (s *StreamReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// zeroBlock is what zeros are written from.
+// zeroBlock is the source from which zeros are written.
 var zeroBlock [256 << 10]byte
 
 // WriteTo writes the rest of the stream to w, without another copy.

@@ -57,9 +57,9 @@ func (r *Reader) Stream(id StreamID) (*StreamReader, error) {
 	return newStreamReader(r, info), nil
 }
 
-// EachChunk calls f with the chunks of which a stream is made, in order, and with the plain bytes of each. A chunk that
-// the stream has twice comes twice. Short streams, which are kept in the manifest, have none. The error for an unknown
-// stream wraps fs.ErrNotExist.
+// EachChunk calls f with the chunks of which a stream is made, in order, and with the plain bytes of each. f is called
+// twice for a chunk that the stream has twice. Short streams, which are kept in the manifest, have no chunks. The error
+// for an unknown stream wraps fs.ErrNotExist.
 func (r *Reader) EachChunk(id StreamID, f func(h Hash, bytes int)) error {
 	info := r.m.Stream(id)
 	if info == nil {

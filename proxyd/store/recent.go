@@ -5,8 +5,8 @@ package store
 
 import "sync"
 
-// recentChunks remembers the chunks of a Writer, at least the last recentSize and at most twice as
-// many. A forgotten chunk costs a look at the file system.
+// recentChunks remembers the chunks of a Writer, at least the last recentSize and at most twice as many. A forgotten
+// chunk is looked up in the file system again.
 type recentChunks struct {
 	mu        sync.Mutex
 	now, then map[Hash]struct{}

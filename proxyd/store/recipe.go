@@ -9,8 +9,7 @@ import (
 	"fmt"
 )
 
-// A recipe says how a stream is made: zeros, and data that comes from chunks. A recipe is a
-// sequence of segments:
+// A recipe describes how a stream is made: zeros, and data that comes from chunks. A recipe is a sequence of segments:
 //
 //	0x01  hash[32]  n  n × (zeros, data)            a chunk
 //	0x02  n  n × (zeros, data)  bytes               the same, with the bytes in place of a hash
@@ -29,7 +28,7 @@ const (
 // run is some zero bytes and then some bytes of data.
 type run struct{ zeros, data uint64 }
 
-// maxRuns bounds a segment's pairs: a pair for each page, and what a short page adds.
+// maxRuns bounds a segment's pairs: a pair for each page, and the pairs that a short page adds.
 const maxRuns = MaxChunk/pageSize + 2
 
 // maxStream bounds a stream, so that sums over a recipe cannot overflow.
@@ -40,10 +39,10 @@ type segment struct {
 	kind   byte
 	hash   Hash   // segmentChunk
 	bytes  []byte // segmentInline: its data, in the recipe's storage
-	runs   []run  // but segmentZeros
+	runs   []run  // of segmentChunk and segmentInline
 	zeros  uint64 // segmentZeros
-	length uint64 // of the stream's bytes that the segment stands for
-	data   int    // of these, data
+	length uint64 // bytes of the stream that the segment stands for
+	data   int    // of these, bytes of data
 }
 
 var errRecipe = errors.New("recipe is malformed")
@@ -135,16 +134,15 @@ func nextNumber(b []byte, limit uint64) (uint64, []byte, error) {
 	return v, b[n:], nil
 }
 
-// Recipes are stored in pieces, which are chunks and end between segments. A piece ends
-// where a chunk's hash says so, so that a recipe of which a little changed shares the
-// other pieces with its predecessor.
+// Recipes are stored in pieces, which are chunks and end between segments. The hash of a segment's chunk decides
+// whether a piece ends there. So if a small part of a recipe changes, its other pieces are the same as before.
 const (
 	minPiece  = 4 << 10
 	maxPiece  = 64 << 10
 	pieceMask = 0xff // in the hash's second byte: 256 segments on average
 )
 
-// pieceEnds says whether a piece of n bytes ends after a segment with the hash h.
+// pieceEnds tells whether a piece of n bytes ends after a segment with the hash h.
 func pieceEnds(n int, h Hash) bool {
 	return n >= maxPiece || n >= minPiece && h[1]&pieceMask == 0
 }

@@ -9,18 +9,17 @@ import (
 	"time"
 )
 
-// Retention says which checkpoints of a job are kept. The newest of a job that is not over always
-// stays.
+// Retention has the rules for the checkpoints of a job to be kept. The newest of a job that is not over always stays.
 type Retention struct {
 	Count int           // keep the newest Count of each job; 0: all
-	Age   time.Duration // delete older checkpoints; 0: none
-	// Protect is how many of the newest of each job stay, at any age, also when the job is over.
+	Age   time.Duration // delete older checkpoints; 0: no limit
+	// Protect is the number of the newest checkpoints of each job that stay, at any age, also when the job is over.
 	Protect int
 	// Ended tells whether a job is over. Of such a job all checkpoints older than Age are
-	// deleted, also the newest, but for what Protect says. nil: no job is over.
+	// deleted, also the newest, except those that Protect keeps. nil: no job is over.
 	Ended func(JobID) bool
 	// Needs tells whether a checkpoint of a job that is not over is the Base of a checkpoint that
-	// is not written yet. Such a checkpoint stays, and counts. nil: none.
+	// is not written yet. Such a checkpoint stays, and is one of Count. nil: there is no such checkpoint.
 	Needs func(ID) bool
 }
 

@@ -40,7 +40,7 @@ func (s *Store) eachStreamSegment(ctx context.Context, info *StreamInfo, f func(
 	return nil
 }
 
-// eachSegment parses a piece of a recipe.
+// eachSegment parses a piece of a recipe and calls f with its segments.
 func eachSegment(recipe []byte, f func(segment) error) error {
 	for len(recipe) > 0 {
 		g, rest, err := nextSegment(recipe)

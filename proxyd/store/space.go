@@ -53,7 +53,7 @@ func (s *Store) reserveOnce(ctx context.Context, what string, n uint64) (*Reserv
 	return r, nil
 }
 
-// checkSpace compares n with what is free and not reserved by leases other than own.
+// checkSpace returns an error if n is more than the space that is free and not reserved by leases other than own.
 func (s *Store) checkSpace(ctx context.Context, own leaseName, n uint64) error {
 	leases, err := s.liveLeases(ctx)
 	if err != nil {
@@ -75,8 +75,7 @@ func (s *Store) checkSpace(ctx context.Context, own leaseName, n uint64) error {
 	return nil
 }
 
-// markUsed tells that n of the reserved bytes are used; other processes learn that with the next beat.
-// r may be nil.
+// markUsed records that n of the reserved bytes are used; other processes learn it from the next beat. r may be nil.
 func (r *Reservation) markUsed(n uint64) {
 	if r == nil {
 		return
@@ -87,5 +86,5 @@ func (r *Reservation) markUsed(n uint64) {
 	r.lease.setBytes(r.left)
 }
 
-// Release releases the rest, even if ctx is done. Release may be called twice.
+// Release gives up the space that is still reserved, even if ctx is done. Release may be called twice.
 func (r *Reservation) Release(ctx context.Context) error { return r.lease.releaseLease(ctx) }

@@ -15,7 +15,7 @@ const pageSize = 4096
 
 var zeroPage [pageSize]byte
 
-// isZero says whether p, at most a page, is all zeros.
+// isZero tells whether p, at most a page, is all zeros.
 func isZero(p []byte) bool { return bytes.Equal(p, zeroPage[:len(p)]) }
 
 // splitLevel is a rule for chunk lengths. A chunk ends after a page with a hash that ends in bits
@@ -61,7 +61,7 @@ func levelMax(n int) int {
 	return max(n, MaxChunk)
 }
 
-// endsChunk says whether a chunk of n bytes ends after page, its last.
+// endsChunk tells whether a chunk of n bytes ends after page, its last.
 func (l splitLevel) endsChunk(n int, page []byte) bool {
 	if n < l.min {
 		return false

@@ -20,19 +20,18 @@ import (
 
 // Options of a store. The zero value is usable.
 type Options struct {
-	// Workers is how many cores hash and compress, over all Writers; 0: all.
+	// Workers is the number of cores that hash and compress, over all Writers; 0: all.
 	Workers int
 	// Lanes is the number of chunks of a Writer that are processed at once, some of which wait for
 	// the file system; 0: 4. A Writer holds 12 MiB + Lanes × 3 MiB.
 	Lanes int
 	// Beat is the interval of a lease's heartbeat; 0: 10 s.
 	Beat time.Duration
-	// Lapse is the time without a change, seen from here, after which a lease's owner counts as
-	// dead; 0: 2 min. All nodes must agree on Beat « Lapse.
+	// Lapse is the time without a change, seen from here, after which a lease's owner counts as dead; 0: 2 min. Beat must
+	// be much shorter than Lapse, on all nodes.
 	Lapse time.Duration
-	// Owner names the owner of this process's leases. OwnerGone tells whether an owner is
-	// certainly gone, which ends its leases at once; nil: never certain. ThisProcess and
-	// ProcessGone serve both.
+	// Owner names the owner of this process's leases. OwnerGone tells whether an owner is certainly gone, which ends its
+	// leases at once; nil: never certain. ThisProcess and ProcessGone are values for the two.
 	Owner     string
 	OwnerGone func(owner string) bool
 	// Now dates checkpoints and measures Lapse; nil: time.Now.
@@ -71,15 +70,15 @@ type Store struct {
 	be    Backend
 	key   Key
 	opt   Options
-	cores chan struct{} // a value for each core that is free
+	cores chan struct{} // one value for each free core
 	dec   *zstd.Decoder
 	watch *leaseWatch
 
 	closed sync.Once
 }
 
-// Open opens the store in be, or creates a store in an empty be. A store of another version is
-// ErrFormat. The backend must stay usable until Close, which does not close it.
+// Open opens the store in be, or creates a store in an empty be. For a store of another version the error is ErrFormat.
+// The backend must stay usable until Close, which does not close it.
 func Open(ctx context.Context, be Backend, key Key, opt Options) (*Store, error) {
 	if !key.set {
 		return nil, errors.New("open store: no key")
@@ -105,8 +104,8 @@ func (s *Store) Close() {
 	s.closed.Do(s.dec.Close)
 }
 
-// prepareFolders checks the format, and creates the folders if there are none. Two nodes may do so at
-// once.
+// prepareFolders checks the format, and makes the format file and the folders if the file is missing. Two nodes may do
+// so at once.
 func prepareFolders(ctx context.Context, be Backend) error {
 	text, err := be.Get(ctx, formatFile, len(formatText), nil)
 	switch {
@@ -163,7 +162,7 @@ func (s *Store) syncIfThere(ctx context.Context, dir string) error {
 // uniqueName returns a name that no other call returns.
 func uniqueName() string { return rand.Text() }
 
-// loadManifest reads the manifest of id at name, which may differ from its place.
+// loadManifest reads the manifest of id at name, which may be another name than its place in manifests/.
 func (s *Store) loadManifest(ctx context.Context, name string, id ID) (*Manifest, error) {
 	file, err := s.be.Get(ctx, name, maxManifest, nil)
 	if errors.Is(err, ErrForeign) {

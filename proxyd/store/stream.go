@@ -13,7 +13,7 @@ import (
 type Stream struct {
 	w     *Writer
 	id    StreamID
-	block int64 // chunks end where these do; 0: anywhere
+	block int64 // chunks end at multiples of this length; 0: anywhere
 
 	mu     sync.Mutex
 	closed bool
@@ -22,22 +22,22 @@ type Stream struct {
 	page    [pageSize]byte // the beginning of a page, until the rest comes
 	partial int            // bytes in page
 
-	buf     []byte // data of the next chunk; nil when there is none
+	buf     []byte // data of the next chunk; nil if it has not begun
 	tape    runTape
-	level   splitLevel   // of the next chunk, once that has begun
+	level   splitLevel   // of the next chunk, once it has begun
 	size    int64        // all bytes
 	data    int64        // of these, not zero
 	inline  int64        // of these, in the recipe
 	waiting []*chunkSlot // chunks that are not in recipe yet, in order
 
-	recipe []byte // of what is not in pieces yet
+	recipe []byte // the part of the recipe that is not in pieces yet
 	pieces []*chunkSlot
 }
 
-// maxInline is the most data of a stream that is kept in its recipe.
+// maxInline is the largest data of a stream that is kept in its recipe.
 const maxInline = pageSize
 
-// Write appends to the stream. Write does not keep p. After an error, nothing more can be written.
+// Write appends to the stream. Write does not keep p. After an error, all later calls fail.
 func (s *Stream) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +211,7 @@ func (s *Stream) finishStream() error {
 	return nil
 }
 
-// lastChunk disposes of the remaining data: into the recipe if there is no other data.
+// lastChunk stores the remaining data: in the recipe if the stream has no other data.
 func (s *Stream) lastChunk() error {
 	if s.buf != nil && s.data == int64(len(s.buf)) && s.data <= maxInline {
 		s.recipe = appendInline(s.recipe, s.buf, s.tape.takeRuns())
@@ -223,7 +223,7 @@ func (s *Stream) lastChunk() error {
 	return s.cutChunk()
 }
 
-// lastPiece returns the finished stream with its recipe, short recipes as they are.
+// lastPiece returns the finished stream with its recipe. A short recipe goes into the manifest.
 func (s *Stream) lastPiece() (StreamInfo, error) {
 	info := StreamInfo{StreamID: s.id, Size: s.size, Data: s.data}
 	if len(s.pieces) == 0 && len(s.recipe) <= 2*maxInline && s.w.takeInline(len(s.recipe)) {

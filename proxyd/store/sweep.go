@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// collectMoves is how many renames and removals a collector has in flight.
+// collectMoves is the number of renames and removals that a collector has in flight.
 const collectMoves = 16
 
 func (c *collector) folderPath() string { return sweepDir + "/" + c.id }
@@ -78,9 +78,8 @@ func (c *collector) moveChunk(ctx context.Context, from, to string) error {
 	return c.unlessGone(ctx, from, err)
 }
 
-// sweepChunk moves a chunk out of sight. If a copy is out of sight already, that copy is removed and
-// not the chunk: unlike a move, a removal would not fail if this collector was declared dead and
-// the chunk is in use again.
+// sweepChunk moves a chunk out of sight. If the sweep folder already has a copy, that copy is removed and not the
+// chunk: unlike a move, a removal would not fail if this collector was declared dead and the chunk is in use again.
 func (c *collector) sweepChunk(ctx context.Context, h Hash) error {
 	from, to := chunkName(h), c.folderPath()+"/"+h.String()
 	err := c.s.be.Move(ctx, from, to)
@@ -129,8 +128,7 @@ func (c *collector) sweepUnused(ctx context.Context) error {
 	return nil
 }
 
-// eachUnused calls f for the chunks of a folder that may be swept. eachUnused does not read chunks
-// that are used.
+// eachUnused calls f for the chunks of a folder that may be swept. eachUnused does not look at chunks that are used.
 func (c *collector) eachUnused(ctx context.Context, dir string, f func(Hash, Info) error) error {
 	return c.s.be.List(ctx, dir, func(name string) error {
 		h, ok := parseHash(name)
@@ -162,7 +160,7 @@ func (c *collector) countSpared(info Info, left time.Duration) {
 	}
 }
 
-// chunkAge uses the clock of the file system; a dry run has written nothing there.
+// chunkAge uses the clock of the file system; a dry run has written no file, so it uses the node's clock.
 func (c *collector) chunkAge(info Info) time.Duration {
 	if c.now.IsZero() {
 		return c.s.opt.Now().Sub(info.ModTime)
@@ -176,7 +174,7 @@ func (c *collector) trashManifests(ctx context.Context) error {
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	// The process that deleted a checkpoint may have died before that was durable.
+	// The process that deleted a checkpoint may have died before the deletion was durable.
 	for _, n := range names {
 		id, ok := parseDeleted(n)
 		if !ok {
@@ -189,7 +187,7 @@ func (c *collector) trashManifests(ctx context.Context) error {
 	return c.moveToTrash(ctx, deletedDir)
 }
 
-// trashSwept moves what was swept to the trash and removes this collector's sweep folder.
+// trashSwept moves the swept chunks to the trash and removes this collector's sweep folder.
 func (c *collector) trashSwept(ctx context.Context) error {
 	if err := c.moveToTrash(ctx, c.folderPath()); err != nil {
 		return err
@@ -217,16 +215,15 @@ func (c *collector) moveToTrash(ctx context.Context, from string) error {
 	return ensureFolder(ctx, c.s.be, generationsDir+"/"+(g+1).String())
 }
 
-// oldGenerations is the number of ended generations that stay, so that a process that lists them
-// while some are removed still sees the current generation. oldTmp is the age from which a file in
-// tmp/ is removed; if its writer is alive after all, the writer fails.
+// oldGenerations is the number of ended generations that stay, so that a process that lists them while some are removed
+// still sees the current generation. oldTmp is the age from which a file in tmp/ is removed; if its writer is still
+// alive, the writer fails.
 const (
 	oldGenerations = 16
 	oldTmp         = 24 * time.Hour
 )
 
-// removeLeftovers removes leftovers: past generations, empty folders of jobs and trash, files of killed
-// writers.
+// removeLeftovers removes past generations, empty folders of jobs and of the trash, and files of killed writers.
 func (c *collector) removeLeftovers(ctx context.Context) error {
 	current, err := c.s.currentGeneration(ctx)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 type trashedObject struct {
 	since generationNumber
 	dir   string
-	name  string // whole
+	name  string // the whole path
 	chunk Hash
 	kind  trashKind
 }
@@ -26,9 +26,8 @@ const (
 	trashedManifest
 )
 
-// judgeTrash carries out the decisions about the trash: manifests first, so that chunks which only
-// they used can be deleted as well. Everything is listed before the leases, and the leases before
-// the manifests.
+// judgeTrash carries out the decisions about the trash: manifests first, so that chunks which only they used can be
+// deleted as well. The trash is listed before the leases, and the leases before the manifests.
 func (c *collector) judgeTrash(ctx context.Context) error {
 	things, err := c.listTrash(ctx)
 	if err != nil {
@@ -147,7 +146,7 @@ func (c *collector) judgeChunks(ctx context.Context, things []trashedObject, liv
 	if err != nil {
 		return err
 	}
-	// Not before all sizes are known: shared bytes belong to fewer and fewer chunks.
+	// Remove only after all sizes are known: with each removal the shared bytes are divided among fewer chunks.
 	return forEachName(ctx, doomed, func(ctx context.Context, name string) error {
 		err := c.s.be.Remove(ctx, name)
 		if err == nil {

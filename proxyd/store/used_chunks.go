@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// usedSet is the set of chunks that manifests need, by the first 8 bytes of their hashes. Two
-// hashes that share these bytes only keep a chunk too long. Adding may be concurrent; has must
-// not be concurrent with add.
+// usedSet is the set of chunks that manifests need, by the first 8 bytes of their hashes. If two hashes share these
+// bytes, a chunk may be kept too long, and no more. addHashes may be called concurrently; hasHash must not be
+// concurrent with addHashes.
 type usedSet struct {
 	mu     sync.Mutex
 	sorted []uint64
@@ -95,7 +95,7 @@ func (k *manifestMarker) markManifests(ctx context.Context) error {
 // eachManifest calls f with manifests; committed manifests must be readable.
 type eachManifest func(ctx context.Context, f func(name string, id ID, committed bool)) error
 
-// markListed marks what list finds, several at once, and waits for the end.
+// markListed marks the manifests that list finds, several at once, and waits for the end.
 func (k *manifestMarker) markListed(ctx context.Context, list eachManifest) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
@@ -130,12 +130,12 @@ func (k *manifestMarker) deletedIn(folder string) eachManifest {
 	}
 }
 
-// markManifest marks what a manifest uses. The needs of an unreadable committed manifest are
-// unknown; an unreadable deleted manifest needs nothing.
+// markManifest marks the chunks that a manifest uses. It is unknown which chunks an unreadable committed manifest
+// needs; an unreadable deleted manifest needs none.
 func (k *manifestMarker) markManifest(ctx context.Context, name string, id ID, committed bool) error {
 	err := k.readManifest(ctx, name, id)
 	if errors.Is(err, fs.ErrNotExist) && k.isGone(ctx, name) {
-		return nil // moved on, and seen there, or deleted
+		return nil // moved on, and marked at its new name, or deleted
 	}
 	if errors.Is(err, ErrDamaged) || errors.Is(err, ErrRefused) || errors.Is(err, fs.ErrNotExist) {
 		if committed {
@@ -151,15 +151,15 @@ func (k *manifestMarker) markManifest(ctx context.Context, name string, id ID, c
 	return nil
 }
 
-// hasDoubt tells whether unknown chunks may be needed. A wrong key on a node makes every manifest
-// unreadable there, and a collection would delete everything.
+// hasDoubt tells whether unknown chunks may be needed. With a wrong key on a node every manifest is unreadable there,
+// and a collection would delete all chunks.
 func (k *manifestMarker) hasDoubt() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.damaged) > 0
 }
 
-// isGone tells whether the manifest is missing, and not a chunk of the manifest.
+// isGone tells whether the manifest itself is missing, and not only a chunk of its recipes.
 func (k *manifestMarker) isGone(ctx context.Context, name string) bool {
 	_, err := k.s.be.Stat(ctx, name)
 	return errors.Is(err, fs.ErrNotExist)
@@ -173,7 +173,7 @@ func (k *manifestMarker) readManifest(ctx context.Context, name string, id ID) e
 	if err != nil {
 		return err
 	}
-	h := hashOf(append(file, id.String()...)) // of this manifest in this place
+	h := hashOf(append(file, id.String()...)) // the key of this manifest at this ID
 	if k.areMarked(k.seen, h) {
 		return nil
 	}
@@ -190,7 +190,7 @@ func (k *manifestMarker) readManifest(ctx context.Context, name string, id ID) e
 	return nil
 }
 
-// markStream marks what a stream uses. A stream with exactly the same pieces need not be read
+// markStream marks the chunks that a stream uses. A stream with exactly the same pieces as one before need not be read
 // again.
 func (k *manifestMarker) markStream(ctx context.Context, info *StreamInfo) error {
 	pieces := make([]Hash, len(info.Pieces))
@@ -215,7 +215,7 @@ func (k *manifestMarker) markStream(ctx context.Context, info *StreamInfo) error
 	return err
 }
 
-// areMarked tells whether all of hs were learned; they are learned after they were marked.
+// areMarked tells whether noteMarked was called for all of hs, which happens after their chunks were marked.
 func (k *manifestMarker) areMarked(set map[Hash]bool, hs ...Hash) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// VerifyReport is what Verify found.
+// VerifyReport has the results of Verify.
 type VerifyReport struct {
 	Checkpoints int   // checkpoints that were deleted meanwhile do not count
 	Chunks      int64 // read, each once
@@ -50,7 +50,7 @@ func (s *Store) Verify(ctx context.Context, ids []ID, progress Progress) (Verify
 	return v.report, nil
 }
 
-// listCheckpoints finds the checkpoints. A missing checkpoint was deleted just now.
+// listCheckpoints finds the checkpoints. A checkpoint that is missing was deleted just now, and is left out.
 func (v *verifier) listCheckpoints(ctx context.Context, ids []ID) ([]Summary, error) {
 	if ids == nil {
 		return v.s.List(ctx, nil)
@@ -76,7 +76,7 @@ type verifier struct {
 
 	mu     sync.Mutex
 	done   int64
-	seen   map[Hash]error // what was wrong with each chunk
+	seen   map[Hash]error // the error of each chunk that was read, nil if it is sound
 	report VerifyReport
 }
 
@@ -144,7 +144,7 @@ func (v *verifier) verifyStream(ctx context.Context, info *StreamInfo, wrap func
 	return nil
 }
 
-// verifyChunk reads a chunk, once.
+// verifyChunk reads a chunk, or returns the result of the first read.
 func (v *verifier) verifyChunk(ctx context.Context, h Hash, n int) error {
 	v.mu.Lock()
 	known, ok := v.seen[h]

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Upload says what a Writer is for.
+// Upload describes the upload for which a Writer is made.
 type Upload struct {
 	ID          ID
 	Node        string       // of the streams written here
@@ -21,15 +21,13 @@ type Upload struct {
 	Pace func(ctx context.Context, n int) error
 }
 
-// Writer writes a node's streams of a checkpoint. Streams may be created and written concurrently.
-// The first error of any kind, also ENOSPC, is the Writer's failure: every later call returns it,
-// and only Abort may be called. A Writer must end with Commit, Finish or Abort, else its lease
-// lives as long as the process.
+// Writer writes a node's streams of a checkpoint. Streams may be created and written concurrently. The first error of
+// any kind, also ENOSPC, is the Writer's failure: every later call returns it, and only Abort may be called. A Writer
+// must end with Commit, Finish or Abort, else its lease lives as long as the process.
 //
-// The job's leader calls Create, then gives Ticket to the other nodes; each of these calls Join,
-// writes, and gives the Part that Finish returns back to the leader, which commits them all. The
-// leader's lease protects all nodes' chunks: after its death, or its Abort, the other nodes' work
-// is garbage.
+// The job's leader calls Create, then gives Ticket to the other nodes; each of these calls Join, writes, and gives the
+// Part that Finish returns back to the leader, which commits them all. The leader's lease protects all nodes' chunks:
+// after its death, or its Abort, the chunks of the other nodes are garbage.
 //
 // A Writer holds at most 12 MiB + Options.Lanes × 3 MiB, for streams of any length.
 type Writer struct {
@@ -69,7 +67,7 @@ const (
 	recipePiece
 )
 
-// chunkSlot receives a job's result.
+// chunkSlot receives the result of a chunkTask.
 type chunkSlot struct {
 	runs []run
 	size int
@@ -80,8 +78,8 @@ type chunkSlot struct {
 // inlineBudget bounds the bytes that a Writer's short streams and recipes add to the manifest.
 const inlineBudget = 8 << 20
 
-// Create begins a checkpoint. ctx bounds the whole upload: when ctx is done, the Writer fails. If
-// the checkpoint exists: fs.ErrExist.
+// Create begins a checkpoint. ctx bounds the whole upload: when ctx is done, the Writer fails. If the checkpoint
+// exists, the error is fs.ErrExist.
 func (s *Store) Create(ctx context.Context, up Upload) (*Writer, error) {
 	if err := up.checkUpload(); err != nil {
 		return nil, err
@@ -102,8 +100,7 @@ func (s *Store) Create(ctx context.Context, up Upload) (*Writer, error) {
 	return nil, fmt.Errorf("checkpoint %s: %w", up.ID, err)
 }
 
-// Ticket is what another node needs to join an upload. A Ticket is no secret, but must come from
-// the leader.
+// Ticket is the name by which another node joins an upload. A Ticket is no secret, but must come from the leader.
 type Ticket string
 
 // Ticket returns this upload's ticket, valid until the upload's end.
@@ -119,7 +116,7 @@ func (s *Store) Join(ctx context.Context, up Upload, t Ticket) (*Writer, error) 
 	if !ok || name.kind != uploadLease {
 		return nil, fmt.Errorf("checkpoint %s: ticket %.120q: not a ticket", up.ID, string(t))
 	}
-	// Removals by other nodes must be visible here before the lease is looked for.
+	// Removals by other nodes must be visible here before this node looks for the lease.
 	if err := s.be.Refresh(ctx, leasesDir); err != nil {
 		return nil, fmt.Errorf("checkpoint %s: join: %w", up.ID, err)
 	}
@@ -159,8 +156,8 @@ func (s *Store) newWriter(ctx context.Context, up Upload) *Writer {
 	return w
 }
 
-// startWorkers starts the chunk workers, when nothing can fail any more. Buffers get memory when a stream
-// needs them, and keep it.
+// startWorkers starts the chunk workers, when no step can fail any more. Buffers get memory when a stream needs them,
+// and keep it.
 func (w *Writer) startWorkers() {
 	for range cap(w.free) {
 		w.free <- nil
@@ -178,7 +175,7 @@ func (w *Writer) Err() error {
 	return nil
 }
 
-// Stats returns what was written so far.
+// Stats returns the numbers of bytes and chunks so far.
 func (w *Writer) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -191,15 +188,14 @@ func (w *Writer) addStats(s Stats) {
 	w.stats.addStats(s)
 }
 
-// Stream begins a stream of this Writer's node; rank is None for what belongs to the
-// node. Each name can be used once.
+// Stream begins a stream of this Writer's node; rank is None for a stream that belongs to the node as a whole. Each
+// name can be used once.
 func (w *Writer) Stream(rank int, name string) (*Stream, error) {
 	return w.beginStream(rank, name, 0)
 }
 
-// Blocks is Stream for a stream of blocks of length bytes, a multiple of 4096. No chunk has bytes
-// of two blocks, and a block's chunks depend on nothing but its bytes: two streams with equal
-// blocks in any order share all chunks of these.
+// Blocks is Stream for a stream of blocks of length bytes, a multiple of 4096. No chunk has bytes of two blocks, and a
+// block's chunks depend on its bytes alone: two streams with equal blocks in any order share all chunks of these.
 func (w *Writer) Blocks(rank int, name string, length int64) (*Stream, error) {
 	return w.beginStream(rank, name, length)
 }

@@ -15,11 +15,11 @@ import (
 
 var _ store.Compacter = (*Backend)(nil)
 
-// Compact copies what is left of packs that lost more than half of their names into new packs, and
-// so frees the old packs. Replacing a chunk by its copy disturbs no reader: the content is the
-// same, and a process that has the old file open keeps it. Compact may be stopped at any time.
+// Compact copies the remaining chunks of packs that lost more than half of their names into new packs, and so frees the
+// old packs. Replacing a chunk by its copy disturbs no reader: the content is the same, and a process that has the old
+// file open keeps it. Compact may be stopped at any time.
 func (b *Backend) Compact(ctx context.Context, dirs []string) error {
-	sparse := make(map[uint64]bool) // packs by inode: is much of the pack dead?
+	sparse := make(map[uint64]bool) // packs by inode: has the pack lost more than half of its names?
 	load := batch{b: b}
 	for _, dir := range dirs {
 		err := b.List(ctx, dir, func(n string) error {
@@ -40,7 +40,7 @@ func (b *Backend) Compact(ctx context.Context, dirs []string) error {
 	return load.put(ctx)
 }
 
-// mostlyDead says whether the pack of a name has lost more than half of its names.
+// mostlyDead tells whether the pack to which a name belongs has lost more than half of its names.
 func (b *Backend) mostlyDead(ctx context.Context, name string, known map[uint64]bool) (bool, error) {
 	var st unix.Stat_t
 	err := b.inFolderOf(ctx, "stat", name, func(dir int, base string) error {
@@ -73,13 +73,13 @@ type batch struct {
 	bytes int
 }
 
-// maxBatch is how much of a new pack is held in memory.
+// maxBatch is the largest content of a new pack that is held in memory.
 const maxBatch = 8 << 20
 
 func (l *batch) add(ctx context.Context, name string) error {
 	data, err := l.b.Get(ctx, name, maxBatch, nil)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrForeign) {
-		return nil // swept meanwhile, or damaged: Verify says so
+		return nil // swept meanwhile, or damaged, which Verify reports
 	}
 	if err != nil {
 		return err

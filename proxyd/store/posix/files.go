@@ -15,12 +15,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// putsAtOnce is how many files of a Put, or folders of a Sync, are in flight: on NFS each waits for
-// the server.
+// putsAtOnce is the number of files of a Put, or folders of a Sync, that are in flight: on NFS each waits for the
+// server.
 const putsAtOnce = 8
 
-// Put writes to tmp/, makes the files durable, and then visible. Files that are named by hashes go
-// into a single pack.
+// Put writes to tmp/, makes the files durable, and then gives them their names. Files that are named by hashes go into
+// a single pack.
 func (b *Backend) Put(ctx context.Context, files ...store.File) error {
 	if head := packHeader(files); head != nil {
 		return b.putPack(ctx, head, files)
@@ -33,7 +33,7 @@ func (b *Backend) temporaryName() string {
 	return "tmp/" + b.id + "-" + strconv.FormatUint(b.n.Add(1), 36)
 }
 
-// discardTemporary removes a temporary file after a failure; what stays, a collector removes.
+// discardTemporary removes a temporary file after a failure. If the removal fails, a collector removes the file.
 func (b *Backend) discardTemporary(ctx context.Context, tmp string) {
 	_ = b.Remove(context.WithoutCancel(ctx), tmp)
 }
@@ -70,9 +70,8 @@ func (b *Backend) putPack(ctx context.Context, head []byte, files []store.File) 
 	return nil
 }
 
-// linkAll gives a pack its names, one after the other: the kernel holds the lock of the
-// inode that is linked (vfs_link), on NFS too while it asks the server, so that several at
-// once would only wait for each other.
+// linkAll gives a pack its names, one after the other: the kernel holds the lock of the inode that is linked
+// (vfs_link), on NFS too while it asks the server, so that several links at once would only wait for each other.
 func (b *Backend) linkAll(ctx context.Context, tmp string, files []store.File) error {
 	dir, base, err := b.openParent(tmp)
 	if err != nil {
@@ -98,7 +97,7 @@ func (b *Backend) linkPack(ctx context.Context, dir int, base, name string) erro
 		return err
 	}
 	err = b.replaceFile(ctx, second, name)
-	b.discardTemporary(ctx, second) // a rename to a link of the same file does nothing
+	b.discardTemporary(ctx, second) // a rename to another link of the same file leaves the old name
 	return err
 }
 
@@ -116,7 +115,7 @@ func (b *Backend) replaceFile(ctx context.Context, tmp, name string) error {
 	})
 }
 
-// forEach calls f for 0 to n-1, some at once.
+// forEach calls f for 0 to n-1, putsAtOnce at a time.
 func forEach(n int, f func(int) error) error {
 	if n == 1 {
 		return f(0)
@@ -150,7 +149,7 @@ func (b *Backend) writeDurably(ctx context.Context, tmp string, parts ...[]byte)
 	return nil
 }
 
-// writeParts writes parts in order, many with one call.
+// writeParts writes parts in order, many in one call.
 func writeParts(ctx context.Context, fd int, parts [][]byte) error {
 	const most = 256 // fewer than the kernel's 1024
 	for len(parts) > 0 {
@@ -169,7 +168,7 @@ func writeParts(ctx context.Context, fd int, parts [][]byte) error {
 	return nil
 }
 
-// skipBytes drops the first n bytes of parts, and what is empty then. parts is changed.
+// skipBytes drops the first n bytes of parts, and parts that are then empty. parts is changed.
 func skipBytes(parts [][]byte, n int) [][]byte {
 	for len(parts) > 0 && n >= len(parts[0]) {
 		n -= len(parts[0])

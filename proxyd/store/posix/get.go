@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// Get reads a file that is ours, alone or in a pack.
+// Get reads a file that this user owns, whole or from its pack.
 func (b *Backend) Get(ctx context.Context, name string, limit int, buf []byte) ([]byte, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (b *Backend) Get(ctx context.Context, name string, limit int, buf []byte) (
 	return data, pathError("read", name, err)
 }
 
-// fileFault says why a file is not what Put made, or nothing.
+// fileFault says why a file cannot be one that Put made, "" if it can.
 func (b *Backend) fileFault(st *unix.Stat_t) string {
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
@@ -87,7 +87,7 @@ func locateContent(fd int, name string, size int64) (extent, error) {
 	return extent{int64(e.offset), int64(e.length)}, err
 }
 
-// readAt reads a part of a file: files in a store do not change.
+// readAt reads a part of a file. The length is known before: files in a store do not change.
 func readAt(fd int, where extent, buf []byte) ([]byte, error) {
 	n := int(where.length)
 	if cap(buf) < n {
@@ -103,7 +103,7 @@ func readAt(fd int, where extent, buf []byte) ([]byte, error) {
 			return nil, err
 		}
 		if m == 0 {
-			return buf[:at], nil // torn: its content will say so
+			return buf[:at], nil // the file is shorter: the check of its content will fail
 		}
 		at += m
 	}

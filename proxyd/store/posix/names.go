@@ -95,8 +95,8 @@ func (b *Backend) Remove(ctx context.Context, name string) error {
 	})
 }
 
-// Move renames without replacing. Where the file system cannot (NFS), a link is made and
-// the old name removed: both are there for a moment.
+// Move renames without replacing. On a file system that cannot do so (NFS), a link is made and the old name removed:
+// both names exist for a moment.
 func (b *Backend) Move(ctx context.Context, from, to string) error {
 	return b.inFolderOf(ctx, "move", from, func(olddir int, old string) error {
 		return b.inFolderOf(ctx, "move", to, func(newdir int, new string) error {
@@ -109,12 +109,12 @@ func (b *Backend) Move(ctx context.Context, from, to string) error {
 	})
 }
 
-// linkAndUnlink is a move on file systems without RENAME_NOREPLACE, as NFS.
+// linkAndUnlink is a move on file systems without RENAME_NOREPLACE, such as NFS.
 func linkAndUnlink(olddir int, old string, newdir int, new string) error {
 	err := unix.Linkat(olddir, old, newdir, new, 0)
 	var st unix.Stat_t
 	if errors.Is(err, unix.EPERM) && unix.Fstatat(olddir, old, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		// A folder in the place of a file has no links. What its rename replaces is an empty folder, if anything.
+		// A folder in the place of a file has no links. Its rename can replace an empty folder only.
 		return unix.Renameat(olddir, old, newdir, new)
 	}
 	if err != nil {
@@ -154,12 +154,12 @@ func (b *Backend) List(ctx context.Context, name string, f func(string) error) e
 	}
 }
 
-// Sync fsyncs each folder, some at once, so that they share a commit of the journal.
+// Sync fsyncs the folders, several at a time, so that they share a commit of the journal.
 func (b *Backend) Sync(ctx context.Context, names ...string) error {
 	return forEach(len(names), func(i int) error {
 		return b.inFolder(ctx, "sync", names[i], func(fd int) error {
 			err := unix.Fsync(fd)
-			if errors.Is(err, unix.EINVAL) { // folders need none here
+			if errors.Is(err, unix.EINVAL) { // this file system needs no fsync of folders
 				return nil
 			}
 			return err
@@ -167,8 +167,8 @@ func (b *Backend) Sync(ctx context.Context, names ...string) error {
 	})
 }
 
-// Refresh opens the folder: close-to-open consistency makes NFS ask the server whether the folder
-// has changed, and then forget the names that NFS remembers.
+// Refresh opens the folder: close-to-open consistency makes NFS ask the server whether the folder has changed, and then
+// forget the names that it remembers.
 func (b *Backend) Refresh(ctx context.Context, name string) error {
 	return b.inFolder(ctx, "refresh", name, func(int) error { return nil })
 }

@@ -15,11 +15,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// A file of its own for every chunk is slow to make: an inode, a flush and several round trips
-// each. So the chunks of a Put share an inode, the pack, and each name in chunks/ is a hard link to
-// it. A name is still all there is to know of a chunk: the name appears, moves and goes as if the
-// chunk were a file, by link, rename and unlink, and the file system frees the pack with its last
-// name. There is no index, and no count of references.
+// A file of its own for every chunk is slow to make: it costs an inode, a flush and several round trips. So the chunks
+// of a Put share an inode, the pack, and each name in chunks/ is a hard link to it. The name is still the only record
+// of a chunk: the name appears, moves and goes as if the chunk were a file, by link, rename and unlink, and the file
+// system frees the pack with its last name. There is no index, and no count of references.
 //
 //	0        4    magic "SSP1"
 //	4        4    n, little endian, 1 to maxPack
@@ -33,7 +32,7 @@ const (
 	packName  = 32
 )
 
-// entry is where a file is in a pack.
+// entry is the place of a file in a pack.
 type entry struct {
 	name           [packName]byte
 	offset, length uint32

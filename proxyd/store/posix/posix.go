@@ -3,12 +3,11 @@
 
 // Package posix keeps a store in a folder: of a local disk, NFS or Lustre.
 //
-// The folder belongs to root alone. Nothing below it is opened by a path that another user could
-// bend: each name is resolved from the folder's descriptor by openat2, which refuses symbolic links
-// and "..", and each file that is read must be a regular file of our own, with mode 0600. So the
-// folders above may be writable by users.
+// The folder belongs to root alone. No file below it is opened by a path that another user could redirect: each name is
+// resolved from the folder's descriptor by openat2, which refuses symbolic links and "..", and each file that is read
+// must be a regular file of our own, with mode 0600. So users may have write permission to the folders above.
 //
-// NFS must be mounted without nocto (close-to-open consistency is what Sync relies on)
+// NFS must be mounted without nocto (Refresh relies on close-to-open consistency)
 // and exported with no_root_squash to the nodes.
 package posix
 
@@ -33,7 +32,7 @@ type Backend struct {
 	path string
 	root int
 	uid  uint32
-	id   string // of this process's names in tmp/
+	id   string // prefix of this process's names in tmp/
 	n    atomic.Uint64
 }
 
@@ -64,7 +63,7 @@ func Open(path string) (*Backend, error) {
 	return b, nil
 }
 
-// Create makes the folder at path with mode 0700 if there is none, and opens it.
+// Create makes the folder at path with mode 0700 if there is no folder, and opens it.
 func Create(path string) (*Backend, error) {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("store: %w", err)
@@ -86,16 +85,16 @@ func (b *Backend) checkRoot() error {
 	return nil
 }
 
-// Follow has the backend use the folder that is at its path now, if that is another one than before: the store was moved away and
-// copied back, or is mounted anew. Calls in progress end where they began, or fail. Follow may be called concurrently with all
-// methods but Close.
+// Follow has the backend use the folder that is at its path now, if that is another folder than before: the store was
+// moved away and copied back, or is mounted anew. Calls in progress end in the folder in which they began, or fail.
+// Follow may be called concurrently with all methods but Close.
 func (b *Backend) Follow() error {
 	var now, was unix.Stat_t
 	if err := unix.Lstat(b.path, &now); err != nil {
 		return fmt.Errorf("store %s: %w", b.path, err)
 	}
 	switch err := unix.Fstat(b.root, &was); {
-	case errors.Is(err, unix.ESTALE): // an NFS server has the folder no more
+	case errors.Is(err, unix.ESTALE): // the NFS server no longer has the folder
 	case err != nil:
 		return fmt.Errorf("store %s: %w", b.path, err)
 	case now.Dev == was.Dev && now.Ino == was.Ino:
@@ -118,8 +117,8 @@ func (b *Backend) Close() error { return unix.Close(b.root) }
 // Path returns the folder's absolute path.
 func (b *Backend) Path() string { return b.path }
 
-// Free returns what the file system says that users may still write: a quota on the
-// project or folder shows there too, on XFS, ext4 and Lustre.
+// Free returns the bytes that users may still write, as the file system reports them: a quota on the project or folder
+// is included, on XFS, ext4 and Lustre.
 func (b *Backend) Free(ctx context.Context) (uint64, error) {
 	if err := context.Cause(ctx); err != nil {
 		return 0, err
@@ -148,8 +147,8 @@ func pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// retryInterrupted repeats a call that a signal interrupted: Go's runtime sends them for scheduling,
-// and an NFS mounted with intr answers EINTR.
+// retryInterrupted repeats a call that a signal interrupted: Go's runtime sends signals for scheduling, and an NFS
+// mounted with intr answers EINTR.
 func retryInterrupted(f func() error) error {
 	for {
 		if err := f(); !errors.Is(err, unix.EINTR) {

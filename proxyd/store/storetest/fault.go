@@ -11,28 +11,28 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// ErrCrashed is what every call returns after the crash.
+// ErrCrashed is returned by every call after the crash.
 var ErrCrashed = errors.New("crashed")
 
-// Cut says how the step at which a Fault crashes ends.
+// Cut is how much of its step a Fault carries out before it crashes.
 type Cut int
 
-// The ways a step can end.
+// The values of Cut.
 const (
-	Before Cut = iota // nothing of the step happened
+	Before Cut = iota // no part of the step happened
 	After             // the whole step happened, but the caller was not told
 	Torn              // of a put, half of the files, and in tmp/ half of a file; else as Before
 )
 
-// Fault passes calls on to a Backend, counts the calls that change something, and crashes at one of
-// them: from then on everything fails. A Fault is safe for concurrent use.
+// Fault passes calls on to a Backend, counts the calls that make changes, and crashes at one of them: from then on all
+// calls fail. A Fault is safe for concurrent use.
 type Fault struct {
 	store.Backend
 	mu    sync.Mutex
 	steps int
-	at    int // the step that crashes, from 1; 0: none
+	at    int // the step that crashes, from 1; 0: no step
 	cut   Cut
-	err   error // what a crash returns
+	err   error // the error of a crash
 	stays bool  // later calls fail too
 }
 
@@ -46,7 +46,7 @@ func NewError(b store.Backend, at int, err error) *Fault {
 	return &Fault{Backend: b, at: at, err: err}
 }
 
-// Steps returns how many changes were asked for.
+// Steps returns the number of changes that callers asked for.
 func (f *Fault) Steps() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +72,7 @@ func (f *Fault) doStep(change, torn func() error) error {
 	return f.err
 }
 
-// checkAlive is the answer of calls that change nothing.
+// checkAlive is the answer of calls that make no changes.
 func (f *Fault) checkAlive() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -104,7 +104,7 @@ func (m *Mem) checkParent(ctx context.Context, op, name string) error {
 	return nil
 }
 
-// setFile changes what a name stands for and notes how to undo that.
+// setFile changes the file of a name and notes how to undo that.
 func (m *Mem) setFile(name string, f *file) {
 	old := m.files[name]
 	m.putFile(name, f)
@@ -288,7 +288,7 @@ func (m *Mem) Sync(ctx context.Context, dirs ...string) error {
 	return nil
 }
 
-// syncFolder forgets how to undo what happened in dir.
+// syncFolder forgets how to undo the changes of names in dir.
 func (m *Mem) syncFolder(dir string) {
 	var left []change
 	for _, c := range m.log {

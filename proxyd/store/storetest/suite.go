@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storetest defines what a store.Backend is (Run), and has what tests of a store
-// need: a Backend in memory, faults, and made-up memory images.
+// Package storetest defines the contract of a store.Backend (Run), and has helpers for tests of a store: a Backend in
+// memory, faults, and made-up memory images.
 package storetest
 
 import (
@@ -180,8 +180,8 @@ func testRemove(t *testing.T, b store.Backend) {
 	wantErr(t, b.Remove(t.Context(), "a"), fs.ErrNotExist)
 }
 
-// testFence lets moves and puts into a folder, and moves out of the folder, race with its removal:
-// what succeeded was seen by the removal, and afterwards nothing succeeds.
+// testFence lets moves and puts into a folder, and moves out of the folder, race with its removal: the removal saw each
+// call that succeeded, and after the removal no call succeeds.
 func testFence(t *testing.T, b store.Backend) {
 	ctx := t.Context()
 	for i := range 50 {
