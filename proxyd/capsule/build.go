@@ -26,7 +26,7 @@ func init() {
 	}
 }
 
-// building makes this process's namespaces into the capsule, top to bottom.
+// building lists the steps that make this process's namespaces into the capsule, top to bottom.
 var building = []struct {
 	name string
 	do   func(Spec) error
@@ -46,7 +46,7 @@ func buildRoot(s Spec) error {
 	return nil
 }
 
-// finishRoot is done when the maker's Network has run.
+// finishRoot sets eth0 up, after the maker's Network has run.
 func finishRoot(s Spec) error {
 	if s.Address == "" {
 		return nil
@@ -67,7 +67,7 @@ type tree struct {
 // mountAll makes the capsule's view of the node's files. Sources are taken before any target is
 // covered: a source may lie in the node's /tmp.
 func mountAll(s Spec) error {
-	// The node's later mounts appear here (an automounted home), ours never there.
+	// The node's later mounts appear here (an automounted home), this namespace's mounts never on the node.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func mountAll(s Spec) error {
 		}
 	}
 	if s.Containers != "" {
-		// No bind takes the containers along: each container could have those that are there already.
+		// A recursive bind must not include the containers: each container could have those that are there already.
 		if err := unix.Mount("", s.Containers, "", unix.MS_UNBINDABLE, ""); err != nil {
 			return fmt.Errorf("%s: make unbindable: %w", s.Containers, err)
 		}
@@ -119,7 +119,7 @@ func mountAll(s Spec) error {
 	return nil
 }
 
-// mountFresh mounts what each capsule has of its own and empty.
+// mountFresh mounts the file systems that are each capsule's own and empty at first.
 func mountFresh() error {
 	const quiet = unix.MS_NOSUID | unix.MS_NODEV
 	for _, m := range []struct {
@@ -139,7 +139,7 @@ func mountFresh() error {
 			err = unix.Mount(m.kind, m.target, m.kind, m.flags|forbidden, m.data)
 		}
 		if m.kind == "mqueue" && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV)) {
-			continue // a node without has none in its capsules
+			continue // a node without message queues has none in its capsules
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.target, err)
@@ -148,8 +148,8 @@ func mountFresh() error {
 	return nil
 }
 
-// forbiddenAt returns what the node forbids in a folder, as flags of mount: nosuid, nodev
-// and noexec. What a capsule has in its place forbids the same.
+// forbiddenAt returns the node's restrictions in a folder, as flags of mount: nosuid, nodev and noexec. The mount that
+// replaces the folder in a capsule has the same restrictions.
 func forbiddenAt(path string) (uintptr, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
@@ -158,7 +158,7 @@ func forbiddenAt(path string) (uintptr, error) {
 	return uintptr(st.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC), nil // ST_ of statfs are the same
 }
 
-// forbidAsNode forbids in a tree what the node forbids at path, which the tree does not cover yet.
+// forbidAsNode sets in a tree the restrictions that the node has at path, which the tree does not cover yet.
 func (t tree) forbidAsNode(path string) error {
 	flags, err := forbiddenAt(path)
 	if err != nil {
@@ -194,7 +194,7 @@ func openTree(b Bind) (tree, error) {
 	return tree{fd, b, st.Mode&unix.S_IFMT == unix.S_IFDIR}, nil
 }
 
-// cloneTree returns a copy of what is mounted at and below path, attached nowhere.
+// cloneTree returns a copy of the mounts at and below path, attached nowhere.
 func cloneTree(path string, flags uint) (int, error) {
 	return unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|flags)
 }
@@ -214,7 +214,7 @@ func (t tree) attachTree() error {
 	return nil
 }
 
-// attachClone attaches what cloneTree returned.
+// attachClone attaches a tree that cloneTree returned.
 func attachClone(fd int, target string) error {
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
 }
@@ -239,8 +239,8 @@ func linkUp(name, address string) error {
 
 const offsetsPath = "/proc/self/timens_offsets"
 
-// setClocks makes the time namespace of processes that join the capsule. This process stays in
-// the node's: a process that enters fixes the offsets for ever.
+// setClocks makes the time namespace of processes that join the capsule. This process stays in the node's time
+// namespace: once a process has entered a namespace, its offsets cannot be changed.
 func setClocks(s Spec) error {
 	if _, err := os.Stat(offsetsPath); errors.Is(err, fs.ErrNotExist) && s.Clocks == nil {
 		return nil // a kernel without time namespaces
@@ -272,7 +272,7 @@ func readClocks() (Clocks, error) {
 	return Clocks{time.Duration(mono.Nano()), time.Duration(boot.Nano())}, err
 }
 
-// capsuleClocks reads the clocks as processes see them that have joined the capsule.
+// capsuleClocks reads the clocks as processes that have joined the capsule see them.
 func capsuleClocks() (*Clocks, error) {
 	now, err := readClocks()
 	if err != nil {

@@ -27,8 +27,8 @@ type Capsule struct {
 	reaped chan struct{} // closed when init has been reaped; nil if init is not a child of this process
 }
 
-// Adopt returns the capsule in dir, made by any process. The error wraps ErrStale if the capsule
-// is gone; Discard then removes what is left of it.
+// Adopt returns the capsule in dir, made by any process. The error wraps ErrStale if the capsule is gone; Discard then
+// removes its remains.
 func Adopt(ctx context.Context, dir string) (*Capsule, error) {
 	rec, err := readRecord(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,8 +53,8 @@ func Adopt(ctx context.Context, dir string) (*Capsule, error) {
 	return c, nil
 }
 
-// Discard removes the capsule in dir, in any state. After nil, no process, mount or file of the
-// capsule is left. A missing folder is no error.
+// Discard removes the capsule in dir, in any state. If the error is nil, no process, mount or file of the capsule is
+// left. A missing folder is no error.
 func Discard(ctx context.Context, dir string) error {
 	rec, err := readRecord(dir)
 	if err == nil {
@@ -200,13 +200,13 @@ func (c *Capsule) openSteward(ctx context.Context, program string) (*pidfd, erro
 	return &pidfd{files[0]}, nil
 }
 
-// MarkCaptured marks a program as being captured: its end, and its warden's, have no
-// consequences. Its warden stays when the program ends, until Release.
+// MarkCaptured marks a program as being captured: init does not act on its end or on its warden's end. Its warden stays
+// when the program ends, until Release.
 func (c *Capsule) MarkCaptured(ctx context.Context, program string) error {
 	return c.orderInit(ctx, request{Op: opMark, Name: program})
 }
 
-// Unmark undoes MarkCaptured; consequences that were withheld happen now.
+// Unmark undoes MarkCaptured; init then acts on an end that it has ignored.
 func (c *Capsule) Unmark(ctx context.Context, program string) error {
 	return c.orderInit(ctx, request{Op: opUnmark, Name: program})
 }
@@ -238,15 +238,15 @@ func (c *Capsule) Signal(ctx context.Context, program string, sig syscall.Signal
 	return c.orderInit(ctx, request{Op: opSignal, Name: program, Signal: sig})
 }
 
-// TakeAllInput has the warden of a program write all standard input that comes into the program's pipe, which
-// the caller makes as large as is needed, until PaceInput. Wardens of older releases, which have no such pipe, do nothing.
-// The error wraps ENOSYS if init is of an older release.
+// TakeAllInput has the warden of a program write all standard input that arrives into the program's pipe, which the
+// caller makes as large as needed, until PaceInput. Wardens of older releases, which have no such pipe, ignore it. The
+// error wraps ENOSYS if init is of an older release.
 func (c *Capsule) TakeAllInput(ctx context.Context, program string) error {
 	return c.orderInit(ctx, request{Op: opInput, Name: program, All: true})
 }
 
-// PaceInput takes TakeAllInput back: the pipe gets its usual size again as soon as what is in the pipe
-// fits, and the warden writes nothing before. It is harmless without TakeAllInput.
+// PaceInput undoes TakeAllInput: the pipe gets its usual size again as soon as its content fits, and the warden writes
+// no input before that. It is harmless without TakeAllInput.
 func (c *Capsule) PaceInput(ctx context.Context, program string) error {
 	return c.orderInit(ctx, request{Op: opInput, Name: program})
 }
@@ -312,8 +312,8 @@ func (c *Capsule) Wait(ctx context.Context) error {
 	}
 }
 
-// Kill ends the capsule: after nil, every process in it is dead. Its folder stays. The wardens of
-// its programs then end by themselves, as after SIGKILL. Kill may be called twice.
+// Kill ends the capsule: if the error is nil, every process in it is dead. Its folder stays. The wardens of its
+// programs then end by themselves, as after SIGKILL. Kill may be called twice.
 func (c *Capsule) Kill(ctx context.Context) error {
 	// The death of a PID namespace's first process is complete only when all other processes are
 	// gone.

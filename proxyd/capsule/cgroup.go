@@ -18,10 +18,9 @@ import (
 // elsewhere.
 const ownCgroups = "/run/singularity-slurm/cgroup"
 
-// CgroupRoot returns the mount point of the node's cgroup v2 hierarchy, for Spec.Cgroups. On a node
-// with v1 only, CgroupRoot mounts the hierarchy at /run/singularity-slurm/cgroup and leaves it
-// there: without controllers the mount changes nothing for v1. CgroupRoot needs root and may be
-// called again; two first calls must not run at once.
+// CgroupRoot returns the mount point of the node's cgroup v2 hierarchy, for Spec.Cgroups. On a node with v1 only,
+// CgroupRoot mounts the hierarchy at /run/singularity-slurm/cgroup and leaves it there: without controllers the mount
+// has no effect on v1. CgroupRoot needs root and may be called again; two first calls must not run at once.
 func CgroupRoot(ctx context.Context) (string, error) {
 	for _, path := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified", ownCgroups} {
 		if usableCgroups(path) == nil {
@@ -56,7 +55,7 @@ func usableCgroups(path string) error {
 	return nil
 }
 
-// cgroupIn reads the v2 line of a /proc/PID/cgroup.
+// cgroupIn returns the path in the v2 line of a /proc/PID/cgroup.
 func cgroupIn(b []byte) (string, error) {
 	for line := range strings.Lines(string(b)) {
 		path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::")

@@ -21,21 +21,20 @@ import (
 // shows the container's root as a folder, and the program has that folder as its root (chroot): it
 // is in the capsule's namespaces, as any other program, with the job's user ids.
 //
-// Init makes the mounts, because only root may. The user chooses what is mounted, so init opens
-// each path with the user's rights, below the container's root only, and takes what is mounted
-// there along (a bind without it would show what the capsule covers: the node's own /tmp). A
-// program that has such a root must have no_new_privs: a set-user-ID program would trust the
-// user's /etc and the user's libraries.
+// Init makes the mounts, because only root may. The user chooses the sources and targets, so init opens each path with
+// the user's rights, below the container's root only, and binds recursively (a bind without the mounts below would show
+// folders that the capsule covers: the node's own /tmp). A program that has such a root must have no_new_privs: a
+// set-user-ID program would trust the user's /etc and the user's libraries.
 
-// Container is a container of a capsule: what the capsule shows at Root.
+// Container is a container of a capsule: Plan says which files the capsule shows at Root.
 type Container struct {
 	Plan ContainerPlan `json:"plan"`
 	Root string        `json:"root"` // path in the capsule; the same plan has the same path on every node
 
-	Programs []string `json:"programs,omitempty"` // that have it for their root; none: not known
+	Programs []string `json:"programs,omitempty"` // programs that have it for their root; empty: not known
 }
 
-// ContainerPlan says what a container consists of. Paths are the capsule's.
+// ContainerPlan has the parts of a container. Paths are the capsule's.
 type ContainerPlan struct {
 	Rootfs   string           `json:"rootfs"`
 	ReadOnly bool             `json:"read_only,omitempty"`
@@ -55,7 +54,7 @@ type ContainerMount struct {
 // ContainerRequest says which container a task wants.
 type ContainerRequest struct {
 	Bundle string // folder with config.json; without that file the folder is the root itself
-	Script string // a file of the capsule that the container shows at ContainerScript; "" for none
+	Script string // a file of the capsule that the container shows at ContainerScript; "": no script
 }
 
 // User has the rights with which a container's paths are opened.
@@ -67,16 +66,15 @@ type User struct {
 // ContainerScript is where a container has the job's batch script, as with Slurm's own runtimes.
 const ContainerScript = "/tmp/slurm/startup"
 
-// Limits of what init reads and mounts for a user.
+// Limits of the files that init reads and of the mounts that it makes for a user.
 const (
 	maxConfig          = 1 << 20
 	maxContainers      = 64
 	maxContainerMounts = 128
 	maxPlan            = pageSize
 
-	// maxMountsOfContainers bounds what is mounted in all containers of a capsule. The kernel allows
-	// 100,000 mounts in a namespace (fs.mount-max), and the node can mount nothing that would appear in
-	// a namespace without room.
+	// maxMountsOfContainers bounds the mounts in all containers of a capsule. The kernel allows 100,000 mounts in a
+	// namespace (fs.mount-max), and a mount on the node fails if it would appear in a namespace that is full.
 	maxMountsOfContainers = 8192
 )
 
@@ -96,11 +94,10 @@ type ociMount struct {
 	Options                   []string
 }
 
-// ownFolders is where the folders are that replace a container's tmpfs mounts: they travel with
-// the capsule's /tmp.
+// ownFolders has the folders that replace a container's tmpfs mounts: they travel with the capsule's /tmp.
 const ownFolders = "/tmp/.singularity-containers"
 
-// planContainer makes a plan of a config.json. Without config the bundle itself is the root.
+// planContainer makes a plan from a config.json. Without config the bundle itself is the root.
 func planContainer(want ContainerRequest, config []byte) (ContainerPlan, error) {
 	plan := ContainerPlan{Rootfs: want.Bundle, Cwd: "/"}
 	if !filepath.IsAbs(want.Bundle) {
@@ -129,7 +126,7 @@ func planContainer(want ContainerRequest, config []byte) (ContainerPlan, error) 
 			plan.Mounts = append(plan.Mounts, mount)
 		}
 	}
-	// The names of the job's nodes mean its capsules there.
+	// So the names of the job's nodes mean its capsules in the container, too.
 	plan.Mounts = append(plan.Mounts, ContainerMount{Source: "/etc/hosts", Target: "/etc/hosts", ReadOnly: true, Optional: true})
 	if want.Script != "" {
 		plan.Mounts = append(plan.Mounts, ContainerMount{Source: want.Script, Target: ContainerScript, ReadOnly: true})
@@ -137,8 +134,8 @@ func planContainer(want ContainerRequest, config []byte) (ContainerPlan, error) 
 	return plan, plan.checkBounds()
 }
 
-// planMount returns what a mount of config.json becomes. given says that every container has it
-// from the capsule.
+// planMount returns the mount of a plan for a mount of config.json. given says that every container has it from the
+// capsule.
 func (m ociMount) planMount(bundle string) (_ ContainerMount, given bool, _ error) {
 	target := path.Join("/", m.Destination)
 	none := ContainerMount{}
@@ -179,7 +176,7 @@ func absoluteFrom(folder, p string) string {
 	return filepath.Join(folder, p)
 }
 
-// checkBounds bounds what a plan may ask of init.
+// checkBounds returns an error if a plan asks init for more than the limits.
 func (p ContainerPlan) checkBounds() error {
 	if len(p.Mounts) > maxContainerMounts {
 		return fmt.Errorf("the container has %d mounts, more than %d", len(p.Mounts), maxContainerMounts)
@@ -194,15 +191,15 @@ func (p ContainerPlan) checkBounds() error {
 	return nil
 }
 
-// folderName distinguishes a plan from every other.
+// folderName is a name that differs between any two plans.
 func (p ContainerPlan) folderName() string {
 	b, _ := json.Marshal(p) // plain fields: cannot fail
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])
 }
 
-// RealPath returns the path by which the capsule shows a file that has a path below a container's
-// root; a path that is not below it is returned unchanged.
+// RealPath returns the path by which the capsule shows a file that has a path below a container's root; a path that is
+// not below the root is returned unchanged.
 func (c Container) RealPath(p string) string {
 	if !isBelow(p, c.Root) {
 		return p
@@ -224,8 +221,8 @@ func (c *Capsule) OpenContainer(ctx context.Context, want ContainerRequest, prog
 	return c.askContainer(ctx, request{Op: opContainer, Container: &containerOrder{Want: &want, Programs: []string{program}, As: as}})
 }
 
-// RestoreContainer has the capsule show its programs a container as it was shown before. If the programs are
-// not known, it is shown for the rest of the capsule's life.
+// RestoreContainer has the capsule show its programs a container as it was shown before. If the programs are not known,
+// the container is shown for the rest of the capsule's life.
 func (c *Capsule) RestoreContainer(ctx context.Context, was Container, as User) error {
 	_, err := c.askContainer(ctx, request{Op: opContainer, Container: &containerOrder{Plan: &was.Plan, Programs: was.Programs, As: as}})
 	return err
@@ -242,9 +239,10 @@ func (c *Capsule) askContainer(ctx context.Context, ask request) (Container, err
 	return *got.Container, nil
 }
 
-// MakeSpoolFolder makes a folder of the user in a folder of root's that only the capsule has: what
-// slurmstepd makes later for a step with a container is not seen where places covers its spool
-// folder, and slurmstepd ends the task when it cannot write there. Anywhere else nothing is made.
+// MakeSpoolFolder makes a folder of the user in a folder of root's that only the capsule has. Where places covers
+// slurmstepd's spool folder, the capsule does not see files that slurmstepd makes there later for a step with a
+// container, and slurmstepd ends the task when it cannot write there. If the parent is another folder, no folder is
+// made.
 func (c *Capsule) MakeSpoolFolder(ctx context.Context, path string, as User) error {
 	return c.orderInit(ctx, request{Op: opContainer, Container: &containerOrder{Spool: path, As: as}})
 }

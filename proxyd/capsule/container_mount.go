@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeSpoolFolder is MakeSpoolFolder in the capsule.
+// makeSpoolFolder is the part of MakeSpoolFolder in the capsule.
 func makeSpoolFolder(name string, u User) error {
 	parent := filepath.Dir(name)
 	var st unix.Stat_t
@@ -69,7 +69,7 @@ func takeRightsOf(u User) error {
 		name  string
 	}{{unix.SYS_SETFSGID, u.GID, "setfsgid"}, {unix.SYS_SETFSUID, u.UID, "setfsuid"}} {
 		_, _, _ = unix.RawSyscall(id.call, uintptr(id.value), 0, 0)
-		// The call returns no error. A second call that changes nothing returns what is set.
+		// The call returns no error. A second call with an invalid id changes no id and returns the current one.
 		if now, _, _ := unix.RawSyscall(id.call, uintptr(^uint32(0)), 0, 0); uint32(now) != id.value {
 			return fmt.Errorf("%s: %w", id.name, syscall.EPERM)
 		}
@@ -106,8 +106,8 @@ func readPlan(want ContainerRequest) (ContainerPlan, error) {
 	return planContainer(want, b)
 }
 
-// showAt mounts a plan at a folder of root's, or leaves nothing there. check is asked after each mount. The
-// calling thread has the user's rights on files.
+// showAt mounts a plan at a folder of root's, or leaves no mount there after an error. check is called after each
+// mount. The calling thread has the user's rights on files.
 func (p ContainerPlan) showAt(root string, check func() error) (err error) {
 	rootfs, err := cloneOrdinary(p.Rootfs)
 	if err != nil {
@@ -129,7 +129,7 @@ func (p ContainerPlan) showAt(root string, check func() error) (err error) {
 		return err
 	}
 	if p.ReadOnly {
-		// What is missing is made while that can be done. What cannot be made is told below.
+		// Make missing mount points while the root can be written. The loop below reports those that cannot be made.
 		for _, m := range p.Mounts {
 			if fd, err := m.openTarget(rootfs); err == nil {
 				unix.Close(fd)
@@ -193,8 +193,8 @@ func (m ContainerMount) attachAt(rootfs int) error {
 	return nil
 }
 
-// openTarget opens the place of a mount, and makes it as the user if it is missing. Links lead
-// nowhere out of the container's root.
+// openTarget opens the place of a mount, and makes it as the user if it is missing. No link leads out of the
+// container's root.
 func (m ContainerMount) openTarget(rootfs int) (int, error) {
 	fd, err := openInside(rootfs, m.Target)
 	if !errors.Is(err, fs.ErrNotExist) || m.Optional {
@@ -214,7 +214,7 @@ func (m ContainerMount) openTarget(rootfs int) (int, error) {
 	return openInside(rootfs, m.Target)
 }
 
-// makeInside makes a folder or an empty file below a container's root, unless it is there.
+// makeInside makes a folder or an empty file below a container's root, unless it exists.
 func makeInside(rootfs int, at string, folder bool) error {
 	parent, err := openInside(rootfs, path.Dir(at))
 	if err != nil {
@@ -242,16 +242,16 @@ func openInside(rootfs int, at string) (int, error) {
 	return openPatiently(rootfs, at, &how)
 }
 
-// openOrdinary opens a path of the capsule. Links of /proc that lead to what a process has open are
-// not followed: /proc/self is this process, which has the node's /proc open.
+// openOrdinary opens a path of the capsule. Links of /proc that lead to open files of a process are not followed:
+// /proc/self is this process, which has the node's /proc open.
 func openOrdinary(name string, flags uint64) (int, error) {
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
 	return openPatiently(unix.AT_FDCWD, name, &how)
 }
 
-// cloneOrdinary is cloneTree of a path that openOrdinary opens. The containers' folder is not taken along. What the node
-// mounts later does not appear in the clone: a user can have thousands of clones, and the node's mount would be made in
-// each, or fail for lack of room.
+// cloneOrdinary is cloneTree of a path that openOrdinary opens. The clone does not include the containers' folder.
+// Later mounts of the node do not appear in the clone: a user can have thousands of clones, and the node's mount would
+// be made in each, or fail for lack of room.
 func cloneOrdinary(name string) (int, error) {
 	fd, err := openOrdinary(name, unix.O_PATH)
 	if err != nil {
@@ -270,10 +270,10 @@ func cloneOrdinary(name string) (int, error) {
 	return clone, nil
 }
 
-// maxOpenTries bounds how often a user who keeps renaming folders makes this process begin again.
+// maxOpenTries bounds the attempts to open a path while its user keeps renaming folders.
 const maxOpenTries = 64
 
-// openPatiently begins again when a folder on the way was renamed.
+// openPatiently opens a path, and tries again when a folder on the way was renamed.
 func openPatiently(at int, name string, how *unix.OpenHow) (fd int, err error) {
 	for range maxOpenTries {
 		fd, err = unix.Openat2(at, name, how)

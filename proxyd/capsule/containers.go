@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// containers are those that init shows.
+// containers are the containers that init shows.
 type containers struct {
-	folder  string     // where their roots are shown; "": this capsule has none
-	opening sync.Mutex // held while one is mounted, which may wait for a file server
+	folder  string     // where their roots are shown; "": this capsule has no containers
+	opening sync.Mutex // held while a container is mounted, which may wait for a file server
 
-	mu    sync.Mutex // taken after opening; nothing under it waits
+	mu    sync.Mutex // taken after opening; no step under it waits
 	shown map[string]*shownContainer
 }
 
@@ -28,7 +28,7 @@ type containers struct {
 type shownContainer struct {
 	Container
 	programs map[string]bool
-	stays    bool // shown for programs that are not known
+	stays    bool // shown for unknown programs: never released
 }
 
 // obeyContainer shows a container.
@@ -72,8 +72,8 @@ func (s *server) obeyContainer(o *containerOrder) (*Container, error) {
 	return shown, nil
 }
 
-// addPrograms gives programs a container that is shown already. It returns nil if there is none, and an error if there can be no
-// more.
+// addPrograms gives programs a container that is shown already. It returns nil if no such container is shown, and an
+// error if the capsule may have no more containers.
 func (cs *containers) addPrograms(plan ContainerPlan, programs []string) (*Container, error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -106,9 +106,9 @@ func (c *shownContainer) addPrograms(names []string) {
 	}
 }
 
-// releaseFor takes away the containers that only the program had which has ended: while they are mounted, neither the folders
-// that are mounted nor the mount points can be removed in the capsule. A process of another program that looks into one sees its
-// files no more.
+// releaseFor unmounts the containers that no program has any more after the end of this one: while they are mounted,
+// neither the folders that are mounted nor the mount points can be removed in the capsule. A process of another program
+// that looks into such a container no longer sees its files.
 func (cs *containers) releaseFor(program string) error {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -127,7 +127,7 @@ func (cs *containers) releaseFor(program string) error {
 	return errors.Join(errs...)
 }
 
-// checkMounts returns an error if too much is mounted in the containers.
+// checkMounts returns an error if the containers have too many mounts.
 func (cs *containers) checkMounts() error {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

@@ -60,7 +60,7 @@ const (
 	pageSize  = 48 << 10
 )
 
-// countFitting returns how many of all fit into a packet, at least 1 if there is any.
+// countFitting returns how many of all fit into a packet, at least 1 if all is not empty.
 func countFitting[T any](all []T) int {
 	size := 0
 	for i, item := range all {
@@ -123,7 +123,7 @@ func refusalReply(err error) reply {
 	return r
 }
 
-// remoteError is what init answered; errors.Is finds its errno.
+// remoteError is an error that init answered; errors.Is finds its errno.
 type remoteError struct {
 	text  string
 	errno syscall.Errno
@@ -179,7 +179,7 @@ func receiveReply(c *net.UnixConn) (reply, []*os.File, error) {
 	return got, files, nil
 }
 
-// duplicateFiles returns copies of files, or none after an error.
+// duplicateFiles returns copies of files, or no files after an error.
 func duplicateFiles(files []*os.File) ([]*os.File, error) {
 	var copies []*os.File
 	for _, fd := range localsock.Descriptors(files) {

@@ -45,7 +45,7 @@ type record struct {
 }
 
 var (
-	// ErrStale means that the capsule is gone. Discard removes what is left of it.
+	// ErrStale means that the capsule is gone. Discard removes its remains.
 	ErrStale = errors.New("capsule is gone")
 	// ErrExists means that a folder has a capsule already.
 	ErrExists = errors.New("folder has a capsule already")
@@ -56,8 +56,7 @@ func readRecord(dir string) (r record, err error) {
 	return r, err
 }
 
-// writeRecord replaces the record atomically. There is no sync, because the record is useless after
-// a reboot.
+// writeRecord replaces the record atomically. It does not sync, because the record is useless after a reboot.
 func (r record) writeRecord(dir string) error {
 	return durable.ReplaceJSON(filepath.Join(dir, recordName), r)
 }
@@ -113,8 +112,8 @@ func prepareFolder(dir string) error {
 	return makeEntry(filepath.Join(dir, containersName), true)
 }
 
-// listenControl creates the control socket. A peer may do everything, so access is protected three
-// times: by the folder's mode, by the socket's mode, and by init's check of the peer.
+// listenControl creates the control socket. A peer may give any order, so access is protected three times: by the
+// folder's mode, by the socket's mode, and by init's check of the peer.
 func listenControl(dir string) (*os.File, error) {
 	l, err := localsock.Listen(filepath.Join(dir, controlName), 0o600)
 	if err != nil {

@@ -16,9 +16,8 @@ import (
 // was "", or the kernel refused (init.log has the reason).
 var ErrNoCgroup = fmt.Errorf("no cgroup v2 of its own: %w", errors.ErrUnsupported)
 
-// Freeze freezes programs, or all running programs if none is named, and returns when none of
-// their processes runs any more. A frozen program gets no signal except SIGKILL, and stays frozen
-// when the maker dies, until Thaw.
+// Freeze freezes the named programs, or all running programs if no name is given, and returns when all their processes
+// are frozen. A frozen program gets no signal except SIGKILL, and stays frozen when the maker dies, until Thaw.
 //
 // A program that ends meanwhile is no error. After any error all named programs run, also programs that were
 // frozen before; the error wraps ErrNoCgroup if a program has no cgroup.
@@ -43,10 +42,9 @@ func (c *Capsule) Freeze(ctx context.Context, programs ...string) error {
 	return c.withCapsule("freeze", err)
 }
 
-// A process in vfork waits, without handling any signal except SIGKILL, until its child has
-// started another program or ended. The kernel counts the process as frozen, but its memory
-// cannot be inspected, and a frozen child never gets that far. So such programs are thawed until
-// no process waits in vfork, and frozen at once.
+// A process in vfork waits, without handling any signal except SIGKILL, until its child has started another program or
+// ended. The kernel counts the process as frozen, but its memory cannot be inspected, and a frozen child never starts a
+// program or ends. So such programs are thawed until no process waits in vfork, and frozen at once.
 const (
 	vforkWithin = time.Second
 	vforkLook   = 200 * time.Microsecond
@@ -80,8 +78,8 @@ func waitFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Thaw lets frozen programs run, all of them if none is named. A program that is not frozen, or
-// has ended, is no error.
+// Thaw lets the named programs run, or all programs if no name is given. A program that is not frozen, or has ended, is
+// no error.
 func (c *Capsule) Thaw(ctx context.Context, programs ...string) error {
 	groups, err := c.groupsOf(ctx, programs)
 	if err == nil {
@@ -135,7 +133,7 @@ func (c *Capsule) groupsOf(ctx context.Context, names []string) ([]group, error)
 	return groups, nil
 }
 
-// outsidePath returns the path, outside, of a folder of the capsule.
+// outsidePath returns the maker's path of a folder of the capsule.
 func (c *Capsule) outsidePath(path string) group {
 	return group(fmt.Sprintf("/proc/%d/root%s", c.rec.PID, path))
 }

@@ -26,7 +26,7 @@ func makeGroup(parent, name string) (group, error) {
 	if err := os.Mkdir(string(g), 0o755); err != nil {
 		return "", err
 	}
-	// Kernels before 5.14 cannot kill a group as a whole; then no group is used.
+	// Kernels before 5.14 cannot kill a group as a whole; then programs get no group.
 	if _, err := os.Stat(g.filePath("cgroup.kill")); err != nil {
 		return "", errors.Join(err, os.Remove(string(g)))
 	}

@@ -43,7 +43,7 @@ func Init([]string) int {
 	select {} // SIGKILL ends a capsule
 }
 
-// maxLog bounds init.log: invalid messages of a user's wardens cause lines.
+// maxLog bounds init.log: each invalid message of a user's wardens adds a line.
 const maxLog = 1 << 20
 
 // limited drops output beyond left bytes. Package log serializes its writes.
@@ -59,7 +59,7 @@ func (l *limited) Write(b []byte) (int, error) {
 	return l.to.Write(b)
 }
 
-// obeyMaker carries out the maker's two orders. After nil, programs can be started.
+// obeyMaker carries out the maker's two orders. If the error is nil, programs can be started.
 func obeyMaker(orders, answers *os.File, children <-chan os.Signal) error {
 	in, out := json.NewDecoder(orders), json.NewEncoder(answers)
 	var first, goAhead order
@@ -104,7 +104,7 @@ func ignoreOthers() {
 	}
 }
 
-// newServer opens both sockets. From then on wardens can connect, and wait.
+// newServer opens both sockets. From then on wardens can connect, and wait to be admitted.
 func newServer(o order) (*server, error) {
 	control, err := listenerOf(controlFD)
 	if err != nil {

@@ -28,8 +28,8 @@ type Spec struct {
 	Dir      string // the capsule's folder, absolute; created if missing. It must be empty otherwise
 	Hostname string // as `hostname` shows it
 	Owner    uint32 // the uid of wardens that init accepts, besides root's
-	// Containers is the folder of the capsule in which the roots of containers are shown; "": there
-	// are none. It is a folder of the node's, or is made as Bind.Target is.
+	// Containers is the folder of the capsule in which the roots of containers are shown; "": the capsule has no
+	// containers. It is a folder of the node's, or is made as Bind.Target is.
 	Containers string
 	Hosts      []byte           // contents of /etc/hosts; nil: the node's
 	Binds      []Bind           // applied in this order
@@ -47,9 +47,8 @@ type Spec struct {
 // Bind shows a file or folder of the node at a path of the capsule.
 type Bind struct {
 	Source string // on the node, symbolic links followed
-	// Target in the capsule, symbolic links followed. If the node has nothing there, only the
-	// capsule gets the missing folders; see places. Only root may have write access to the
-	// folders on the way.
+	// Target in the capsule, symbolic links followed. If the path does not exist on the node, only the capsule gets the
+	// missing folders; see places. Only root may have write access to the folders on the way.
 	Target   string
 	ReadOnly bool
 	// Alone replaces the folder of Target in the capsule by a folder that contains only Target.
@@ -75,7 +74,7 @@ type order struct {
 	Spec Spec
 }
 
-// answer says that an order was carried out, or why not.
+// answer says that an order was carried out, or has the error.
 type answer struct{ Error string }
 
 // maker is a capsule being made.
@@ -91,8 +90,8 @@ type maker struct {
 	capsule    *Capsule
 }
 
-// makeSteps lists the steps that make a capsule. Until the last step init ends with its maker; after
-// any error nothing is left.
+// makeSteps lists the steps that make a capsule. Until the last step init ends with its maker; after any error no
+// process or file of the capsule is left.
 var makeSteps = []struct {
 	name string
 	do   func(*maker, context.Context) error

@@ -51,7 +51,7 @@ func (s *server) answerMaker(c *net.UnixConn) {
 		s.serveWatcher(c)
 		return
 	}
-	if ask.Op == opContainer { // waits for the file servers of what the user names
+	if ask.Op == opContainer { // waits for the file servers of the paths that the user names
 		shown, err := s.obeyContainer(ask.Container)
 		got := reply{Container: shown}
 		if err != nil {
@@ -91,7 +91,7 @@ func (s *server) serveWatcher(c *net.UnixConn) {
 		s.watchers[c] = true
 	}
 	s.mu.Unlock()
-	_, files, _ := localsock.Receive(c, make([]byte, 1), maxMessageFDs) // returns at the watcher's end; a watcher sends nothing
+	_, files, _ := localsock.Receive(c, make([]byte, 1), maxMessageFDs) // returns at the watcher's end; it sends no packets
 	localsock.CloseAll(files)
 	s.mu.Lock()
 	defer s.mu.Unlock()

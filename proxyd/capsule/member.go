@@ -17,13 +17,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// lookAtWarden returns a warden's PID in the maker's PID namespace, and the warden's cgroup. said
-// is a pidfd sent by the warden. The pidfd must name a process of the same user that has joined
-// this capsule's mounts from outside of its PID namespace: a lying user can only name another of
-// the user's own wardens in the same capsule; the cgroup of that warden also belongs to the job.
+// lookAtWarden returns a warden's PID in the maker's PID namespace, and the warden's cgroup. said is a pidfd sent by
+// the warden. The pidfd must name a process of the same user that has joined this capsule's mounts from outside of its
+// PID namespace: a lying user can only name another of the user's own wardens in the same capsule; the cgroup of that
+// warden also belongs to the job.
 func (s *server) lookAtWarden(said *os.File, uid uint32) (pid int, cgroup string, err error) {
 	fd := &pidfd{said}
-	// The fdinfo of this process's own descriptor has PIDs as the /proc in which it is read.
+	// The fdinfo of a pidfd has PIDs of the PID namespace of the /proc in which it is read.
 	if err := localsock.TryWithDescriptor(fd.f, func(n int) error {
 		b, err := s.readProc(fmt.Sprintf("self/fdinfo/%d", n))
 		if err == nil {
@@ -59,10 +59,10 @@ func (s *server) lookAtWarden(said *os.File, uid uint32) (pid int, cgroup string
 			cgroup, err = cgroupIn(b)
 		}
 		if err != nil {
-			log.Printf("cgroup of warden %d: %v", pid, err) // the program then has none
+			log.Printf("cgroup of warden %d: %v", pid, err) // the program then has no cgroup
 		}
 	}
-	if !fd.alive() { // what was read may belong to another process
+	if !fd.alive() { // the files may have been those of another process with this PID
 		return 0, "", fmt.Errorf("warden %d: %w", pid, syscall.ESRCH)
 	}
 	return pid, cgroup, nil

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Wardens and init talk by packets of messageSize bytes over an abstract
-// SOCK_SEQPACKET socket. slurm-spank/warden/message.h is the other end.
+// Wardens and init exchange packets of messageSize bytes over an abstract SOCK_SEQPACKET socket.
+// slurm-spank/warden/message.h is the other end.
 //
 //	warden                                       init
 //	──────                                       ────
@@ -96,7 +96,7 @@ func decodeMessage(b []byte) (message, error) {
 	return m, nil
 }
 
-// invalidReason returns what makes a warden's message invalid, or "".
+// invalidReason returns why a warden's message is invalid, or "".
 func (m message) invalidReason() string {
 	switch m.kind {
 	case kindStart, kindRestore:

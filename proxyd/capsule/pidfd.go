@@ -17,10 +17,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// pidfd is a process, by descriptor, so that a reused PID causes no mistake.
+// pidfd is a process, by descriptor, so that a reused PID is not mistaken for it.
 type pidfd struct{ f *os.File }
 
-// openPidfd returns an error wrapping ESRCH if there is no such process.
+// openPidfd opens a process. It returns an error wrapping ESRCH if there is no such process.
 func openPidfd(pid int) (*pidfd, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
@@ -57,8 +57,8 @@ func (p *pidfd) wait(ctx context.Context) error {
 	return err
 }
 
-// pidHere returns the process's PID in the /proc of this mount namespace; an error wrapping ESRCH
-// if there is none.
+// pidHere returns the process's PID in the /proc of this mount namespace; an error wrapping ESRCH if it has no PID
+// there.
 func (p *pidfd) pidHere() (int, error) {
 	pid := 0
 	err := localsock.TryWithDescriptor(p.f, func(fd int) error {
@@ -69,7 +69,7 @@ func (p *pidfd) pidHere() (int, error) {
 	return pid, err
 }
 
-// pidOf is pid for a bare descriptor, which need not be a pidfd.
+// pidOf is pidHere for a bare descriptor, which need not be a pidfd.
 func pidOf(fd int) (int, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
 	if err != nil {
@@ -89,7 +89,7 @@ func pidIn(fdinfo []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if pid <= 0 { // 0: of a namespace that is not below this one; -1: reaped
+		if pid <= 0 { // 0: the process is in a namespace that is not below this one; -1: it was reaped
 			return 0, syscall.ESRCH
 		}
 		return pid, nil

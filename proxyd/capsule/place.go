@@ -14,20 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// places makes mount points that the node does not have, for the capsule only: nothing
-// is made on the node, where slurmd may be about to make the same path, or another
-// capsule about to remove it. The innermost existing folder is covered with a tmpfs which shows the
-// same entries, each mounted on itself, and what was missing besides. Later entries of that folder
-// are not seen in the capsule.
+// places makes mount points that the node does not have, for the capsule only: it makes no folder on the node, where
+// slurmd may be about to make the same path, or another capsule about to remove it. The innermost existing folder is
+// covered with a tmpfs which shows the same entries, each mounted on itself, and the missing one. Later entries of that
+// folder are not seen in the capsule.
 //
-// The map holds the mounts that are the capsule's own, by their IDs: there what is
-// missing is simply made.
+// The map holds the mounts that are the capsule's own, by their IDs: missing entries are made there without a cover.
 type places map[uint64]bool
 
-// maxEntries bounds what is mounted to cover a folder; each entry is a mount.
+// maxEntries bounds the entries of a folder that is covered; each entry is a mount.
 const maxEntries = 4096
 
-// addPlace says that what is mounted at path is the capsule's own.
+// addPlace notes that the mount at path is the capsule's own.
 func (p places) addPlace(path string) error {
 	id, err := mountID(path)
 	if err == nil {
@@ -36,7 +34,7 @@ func (p places) addPlace(path string) error {
 	return err
 }
 
-// makeRoom makes the target of b, a folder or an empty file, unless the target is there.
+// makeRoom makes the target of b, a folder or an empty file, unless the target exists.
 func (p places) makeRoom(b Bind, folder bool) error {
 	target := filepath.Clean(b.Target)
 	if !filepath.IsAbs(target) || target == "/" {
@@ -68,8 +66,8 @@ func (p places) makePart(path string, folder bool) error {
 	switch {
 	case p[id]:
 	case parent == "/":
-		// The folder cannot be covered. A folder on the node is the smallest harm, and stays: to
-		// remove it might remove another capsule's.
+		// The root cannot be covered. The new folder is made on the node, which does the least harm, and stays: to remove it
+		// might remove another capsule's.
 	default:
 		if err := p.coverFolder(parent, filepath.Base(path)); err != nil {
 			return fmt.Errorf("cover %s: %w", parent, err)
@@ -140,7 +138,7 @@ func (p places) coverFolder(folder, without string) error {
 	for _, e := range entries {
 		err := e.showEntry()
 		if errors.Is(err, fs.ErrNotExist) {
-			err = os.Remove(e.path) // what the entry shows is gone meanwhile
+			err = os.Remove(e.path) // the entry's source is gone meanwhile
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", e.path, err)
@@ -149,7 +147,7 @@ func (p places) coverFolder(folder, without string) error {
 	return p.addPlace(folder)
 }
 
-// entryCopy is what a folder has under a name: a symbolic link, or a tree.
+// entryCopy is an entry of a folder: a symbolic link, or a tree.
 type entryCopy struct {
 	path   string
 	link   string
@@ -200,7 +198,7 @@ func missingParts(path string) []string {
 	}
 }
 
-// mountID returns the mount that path is on.
+// mountID returns the ID of the mount that path is on.
 func mountID(path string) (uint64, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_MNT_ID, &st); err != nil {

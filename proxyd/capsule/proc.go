@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
-// process is what a capsule uses of /proc/PID/stat.
+// process has the fields of /proc/PID/stat that a capsule uses.
 type process struct {
 	pid, parent, session int
 	state                byte
@@ -29,8 +29,7 @@ func (p process) stillThere() bool {
 
 func (p process) ended() bool { return p.state == 'Z' || p.state == 'X' }
 
-// statOf returns the stat of a process; an error wrapping ESRCH or os.ErrNotExist if there is
-// none.
+// statOf returns the stat of a process; an error wrapping ESRCH or os.ErrNotExist if there is no such process.
 func statOf(pid int) (process, error) {
 	s, err := procfs.ReadStat(pid)
 	if err != nil {
@@ -108,8 +107,8 @@ func descendantsOf(all []process, isRoot func(process) bool) []process {
 	return found
 }
 
-// signalProcess sends sig to p if that is still the process that was seen. It returns a pidfd of
-// the process, nil if the process has ended.
+// signalProcess sends sig to p if the PID still belongs to the process that was seen. It returns a pidfd of the
+// process, nil if the process has ended.
 func signalProcess(p process, sig unix.Signal) (*pidfd, error) {
 	fd, err := openPidfd(p.pid)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
@@ -118,7 +117,7 @@ func signalProcess(p process, sig unix.Signal) (*pidfd, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The pidfd is fixed; it must be of the process that was seen.
+	// The pidfd refers to one process from now on; check that it is the one that was seen.
 	if !p.stillThere() {
 		fd.close()
 		return nil, nil
@@ -130,8 +129,8 @@ func signalProcess(p process, sig unix.Signal) (*pidfd, error) {
 	return fd, nil
 }
 
-// signalProgram sends sig to everything below the steward. Processes that start meanwhile may
-// miss it, as with Slurm's own signals.
+// signalProgram sends sig to everything below the steward. Processes that start meanwhile may not get the signal, as
+// with Slurm's own signals.
 func signalProgram(steward int, sig unix.Signal) error {
 	all, err := listProcesses()
 	if err != nil {
@@ -148,9 +147,9 @@ func signalProgram(steward int, sig unix.Signal) error {
 	return errors.Join(errs...)
 }
 
-// killProgram kills a program: the processes in its cgroup. Without a cgroup: everything below
-// its steward, which adopts orphans meanwhile, until nothing is left; then the steward. Without a
-// steward: the session of the program's first process and its descendants.
+// killProgram kills a program: the processes in its cgroup. Without a cgroup: everything below its steward, which
+// adopts orphans meanwhile, until no process is left; then the steward. Without a steward: the session of the program's
+// first process and its descendants.
 //
 // A killed process cannot fork any more, so each round leaves fewer. Between rounds killProgram
 // waits for the deaths of the previous round.

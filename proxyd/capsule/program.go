@@ -12,18 +12,18 @@ import (
 // Program describes a program of a capsule at the time of the call.
 type Program struct {
 	Name      string             // given by the warden, unique in the capsule
-	PID       int                // of the steward, in the capsule: the root of what CRIU dumps
+	PID       int                // of the steward, in the capsule: the root of the tree that CRIU dumps
 	First     int                // of the program's first process, in the capsule; also its session
 	HostPID   int                // of the steward, in the caller's PID namespace; 0 after its end. Set by Programs only
 	UID       uint32             // of the warden
-	Warden    bool               // the warden is there
+	Warden    bool               // the warden is connected
 	WardenPID int                // in the PID namespace of the capsule's maker; 0 if the warden is gone
-	Waiting   bool               // to be restored: there is a warden and nothing else; PID and First are 0
-	Captured  bool               // marked: its end, and its warden's, have no consequences
+	Waiting   bool               // to be restored: there is only a warden; PID and First are 0
+	Captured  bool               // marked: init does not act on its end or its warden's
 	Ended     bool               // only of a captured program; other programs are forgotten at their end
 	Status    syscall.WaitStatus // how the program ended
 	Frozen    bool               // by Freeze, or about to be. Set by Programs only
-	Cgroup    string             // folder of the cgroup, the same in the capsule and on the node; "" if there is none
+	Cgroup    string             // folder of the cgroup, the same in the capsule and on the node; "" if it has no cgroup
 
 	// Stdio are the links of descriptors 0, 1 and 2 at the program's start, as in /proc/PID/fd:
 	// "pipe:[123]", a path, or "" for a closed descriptor. For a waiting or restored program: the

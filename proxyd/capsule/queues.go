@@ -20,8 +20,8 @@ import (
 )
 
 // MessageQueues returns the POSIX message queues that a process of the capsule sees, and the capsule's programs, all of
-// them frozen. Init takes the messages out and puts them back: nothing is lost if the caller dies. The result is nil for
-// an init of an older build, which cannot do that; CRIU then refuses a program that has a queue open.
+// them frozen. Init takes the messages out and puts them back: no message is lost if the caller dies. The result is nil
+// for an init of an older build, which cannot capture queues; CRIU then refuses a program that has a queue open.
 func (c *Capsule) MessageQueues(ctx context.Context, pid int) (*messagequeue.State, error) {
 	_, files, err := c.callInit(ctx, request{Op: opQueues, PID: pid})
 	if isUnknownRequest(err) {

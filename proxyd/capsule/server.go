@@ -59,8 +59,8 @@ func (s *server) startServing(children <-chan os.Signal) {
 	}()
 }
 
-// acceptAll admits or drops each connection. A descriptor is kept in reserve: without a free
-// descriptor a connection could not even be dropped, and accept would return at once for ever.
+// acceptAll admits or drops each connection. A descriptor is kept in reserve: without a free descriptor a connection
+// could not even be dropped, and accept would return an error at once, forever.
 func (s *server) acceptAll(l *net.UnixListener, admit func(*net.UnixConn)) {
 	reserve, err := os.Open(os.DevNull)
 	for err == nil {
@@ -79,7 +79,7 @@ func (s *server) acceptAll(l *net.UnixListener, admit func(*net.UnixConn)) {
 			reserve, err = os.Open(os.DevNull)
 		}
 	}
-	log.Fatal("accept: ", err) // an init that accepts no connections is worse than none
+	log.Fatal("accept: ", err) // a capsule whose init accepts no connections is worse than no capsule
 }
 
 // reapChildren collects every child that has ended, under the lock: see server.mu.
@@ -99,7 +99,7 @@ func (s *server) reapChildren() {
 	}
 }
 
-// carryOut carries out the table's effects. Nothing here waits. Caller holds s.mu.
+// carryOut carries out the table's effects. It does not wait for any of them. Caller holds s.mu.
 func (s *server) carryOut(all effects) {
 	for _, e := range all {
 		switch e := e.(type) {
@@ -117,8 +117,8 @@ func (s *server) carryOut(all effects) {
 	}
 }
 
-// sweepGroup removes a program's cgroup, and then the container that the program was the last to have. Also after an error the
-// program's warden must be told.
+// sweepGroup removes a program's cgroup, and then the containers that no other program has. It informs the table also
+// after an error, because the program's warden must be told.
 func (s *server) sweepGroup(e sweep) {
 	logError("cgroup of "+e.name, func() error {
 		err := group(e.cgroup).clearAndRemove(context.Background())

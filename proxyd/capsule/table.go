@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// conn numbers a warden's connection; 0 is none.
+// conn numbers a warden's connection; 0: no connection.
 type conn uint64
 
 // Effects that the table requests, in order.
@@ -24,9 +24,9 @@ type (
 		pid, first int
 		cgroup     string
 	}
-	sweep struct { // kill what is left in the cgroup and remove it; then call swept
+	sweep struct { // kill the processes left in the cgroup and remove it; then call noteSwept
 		name, cgroup string
-		ended        bool // the program, else it was not restored
+		ended        bool // the program has ended; else it was not restored
 	}
 	send struct { // all processes of a program
 		pid int
@@ -56,8 +56,8 @@ func newTable(hold []syscall.Signal) *table {
 	return &table{hold: hold, byName: map[string]*entry{}, ended: map[string]syscall.WaitStatus{}}
 }
 
-// checkAdmitted returns why a warden may not have a program of that name with steward pid, or nil. pid is 0
-// for a program that is to be restored.
+// checkAdmitted returns an error if a warden may not have a program of that name with steward pid. pid is 0 for a
+// program that is to be restored.
 func (t *table) checkAdmitted(c conn, name string, pid int) error {
 	refuse := func(errno syscall.Errno, reason string) error { return &RefusedError{name, errno, reason} }
 	switch {
@@ -162,7 +162,7 @@ func (t *table) noteSwept(name string) effects {
 	return t.settleEnd(e)
 }
 
-// settleEnd decides what follows a program's end.
+// settleEnd decides who is told of a program's end, and whether the program is forgotten.
 func (t *table) settleEnd(e *entry) effects {
 	switch {
 	case e.Waiting: // the warden gave up
@@ -226,7 +226,7 @@ func (t *table) forgetStatus(name string) {
 	t.order = slices.Delete(t.order, i, i+1)
 }
 
-// hungUp is called when a warden's connection has closed. Nothing follows if its program has
+// hungUp is called when a warden's connection has closed. It kills the program, unless the program is captured or has
 // ended.
 func (t *table) hungUp(c conn) effects {
 	e := t.entryOf(c)
@@ -244,14 +244,14 @@ func (t *table) hungUp(c conn) effects {
 	return out
 }
 
-// requestSignal is called when a warden requests a signal. heard tells whether a maker would get the
-// event: without a maker to decide, the signal is not withheld.
+// requestSignal is called when a warden requests a signal. The signals in hold are withheld until the maker decides, or
+// until sendWithheld.
 func (t *table) requestSignal(c conn, sig syscall.Signal) effects {
 	e := t.entryOf(c)
 	if e == nil || e.Ended || e.Waiting {
 		return nil
 	}
-	// The SIGCONT that ends Slurm's own suspension is not withheld: there is nothing to decide.
+	// The SIGCONT that ends Slurm's own suspension is not withheld: the maker need not decide about it.
 	hold := slices.Contains(t.hold, sig) && (sig != syscall.SIGCONT || !e.suspended)
 	switch sig {
 	case syscall.SIGTSTP, syscall.SIGSTOP:
@@ -292,7 +292,7 @@ func (t *table) sendWithheld() effects {
 	return all
 }
 
-// markCaptured marks a program as captured, or unmarks it. Unmarking carries out what was withheld: the
+// markCaptured marks a program as captured, or unmarks it. Unmarking catches up on the ends that were ignored: the
 // status of an ended program is sent, a program without a warden is killed.
 func (t *table) markCaptured(name string, captured bool) (effects, error) {
 	e, err := t.findProgram(name)

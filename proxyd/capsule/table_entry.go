@@ -18,9 +18,9 @@ type entry struct {
 	suspended bool             // by Slurm, through the warden
 }
 
-// stage is how far an entry's end has come. A program with a cgroup is not forgotten, and its
-// warden is told nothing, before the cgroup is gone: otherwise Slurm's own cleaning up, which
-// begins at the warden's end, would find the cgroup.
+// stage is how far an entry's end has come. A program with a cgroup is not forgotten, and its warden is not told of the
+// end, before the cgroup is gone: otherwise Slurm's own cleaning up, which begins at the warden's end, would find the
+// cgroup.
 type stage int
 
 const (

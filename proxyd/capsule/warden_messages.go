@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// admitWarden checks a new connection. A process of the capsule has a PID here; a warden has none,
-// because it is in a PID namespace above. Nothing is read before that check.
+// admitWarden checks a new connection. A process of the capsule has a PID here; a warden has PID 0 here, because it is
+// in a PID namespace above. No byte is read before that check.
 func (s *server) admitWarden(c *net.UnixConn) {
 	cred, err := localsock.PeerCredentials(c)
 	if err != nil || cred.Pid != 0 || cred.Uid != s.owner && cred.Uid != 0 {
@@ -31,7 +31,7 @@ func (s *server) admitWarden(c *net.UnixConn) {
 	go s.serveWarden(id, w)
 }
 
-// addPeer returns the number of a new connection, 0 if there are too many.
+// addPeer returns the number of a new connection, 0 if there are too many connections.
 func (s *server) addPeer(w *warden) conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,9 +104,8 @@ func (s *server) obeyWarden(id conn, w *warden, m message, files []*os.File) err
 	return err
 }
 
-// startProgram registers a program. On success startProgram closes the files, which are pidfds: the
-// steward is a child of init, so its PID is not reused until reap has told the table. Caller holds
-// s.mu.
+// startProgram registers a program. On success startProgram closes the files, which are pidfds: the steward is a child
+// of init, so its PID is not reused until reapChildren has told the table. Caller holds s.mu.
 func (s *server) startProgram(id conn, w *warden, m message, files []*os.File) (effects, error) {
 	pid, err := (&pidfd{files[0]}).pidHere()
 	if err != nil {
@@ -156,8 +155,8 @@ func (s *server) restoreProgram(id conn, w *warden, m message, files []*os.File)
 	return all, err
 }
 
-// checkSteward returns nil if pid is an unreaped child of init and belongs to uid, and first is
-// its child. Caller holds server.mu, without which the child could be reaped right after.
+// checkSteward returns nil if pid is an unreaped child of init and belongs to uid, and first is its child. Caller holds
+// server.mu, without which the child could be reaped before the caller uses pid.
 func checkSteward(pid, first int, uid uint32) error {
 	for _, p := range []struct{ pid, parent int }{{pid, os.Getpid()}, {first, pid}} {
 		seen, err := statOf(p.pid)

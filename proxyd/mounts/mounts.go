@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mounts reads what is mounted in a mount namespace, and what the kernel knows of a file without asking the
+// Package mounts reads the mounts of a mount namespace, and the data that the kernel has of a file without asking the
 // server of its file system.
 //
 // A user may have a server of a file system, by FUSE. The server may answer all users, and never root: a stat of a file
-// of such a server keeps a thread for ever, and SIGKILL does not end that thread. A root process that looks at files
-// that users have open therefore uses Stat.
+// of such a server keeps a thread waiting forever, and SIGKILL does not end that thread. A root process that looks at
+// files that users have open therefore uses Stat.
 package mounts
 
 import (
@@ -29,16 +29,16 @@ type Mount struct {
 	served bool   // by a process of an ordinary user
 }
 
-// Table is what a process sees mounted.
+// Table has the mounts that a process sees.
 type Table struct {
 	byNumber map[string]Mount
 	byDevice map[uint64]Mount
 }
 
-// maxTable bounds what is read of a mountinfo: some 50,000 mounts. A capsule has some hundred.
+// maxTable bounds the bytes that are read of a mountinfo: some 50,000 mounts. A capsule has some hundred.
 const maxTable = 8 << 20
 
-// Of reads what a process sees mounted. Mounts that do not fit into the bound are unknown.
+// Of reads the mounts that a process sees. Mounts beyond maxTable are unknown.
 func Of(pid int) (*Table, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", pid))
 	if err != nil {
@@ -79,13 +79,13 @@ func parseMount(line string) (m Mount, ok bool) {
 	}
 	m = Mount{Number: left[0], Device: unix.Mkdev(uint32(a), uint32(b)), Point: unescape.Replace(left[4]), Kind: right[0]}
 	if m.Kind == "fuse" || m.Kind == "fuseblk" || strings.HasPrefix(m.Kind, "fuse.") {
-		// The kernel shows the user that has mounted the file system. Root answers for what root mounts.
+		// The kernel shows the user that has mounted the file system. Root is responsible for servers that root mounts.
 		m.served = !strings.Contains(","+right[2]+",", ",user_id=0,")
 	}
 	return m, true
 }
 
-// unescape undoes what the kernel does to the names of mount points.
+// unescape undoes the escapes that the kernel uses in the names of mount points.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // ByNumber returns a mount by its number.
@@ -104,8 +104,8 @@ func (t *Table) Points(kind string) (all []string) {
 	return all
 }
 
-// Answers tells whether the server of a file is no ordinary user's, so that it may be asked. It is false for a file on
-// none of these mounts: what was unmounted while it is in use may be anything.
+// Answers tells whether the server of a file does not belong to an ordinary user, so that it may be asked. It is false
+// for a file on none of these mounts: a file system that was unmounted while it is in use may be of any kind.
 func (t *Table) Answers(f File) bool {
 	m, ok := t.byNumber[f.Mount]
 	if f.Mount == "" {
@@ -124,7 +124,7 @@ func (t *Table) IsServedByUser(path string) bool {
 	return false
 }
 
-// File is what the kernel says of a file.
+// File has the kernel's data of a file.
 type File struct {
 	Device, Inode uint64
 	Mode          uint32 // type and permissions
@@ -138,11 +138,12 @@ type File struct {
 // Kind is the type of the file, S_IFREG for instance.
 func (f File) Kind() uint32 { return f.Mode & unix.S_IFMT }
 
-// Stat returns what the kernel knows of the file that a path leads to, without asking the server of the file system: of
-// a local file, all. The path is a link of /proc to what a process has: another path may lead through a user's server.
+// Stat returns the kernel's data of the file that a path leads to, without asking the server of the file system. For a
+// local file the data are complete. The path must be a link of /proc to a file of a process: another path may lead
+// through a user's server.
 func Stat(path string) (File, error) { return statAt(unix.AT_FDCWD, path, 0) }
 
-// Fstat is Stat of what a descriptor is.
+// Fstat is Stat of a descriptor's file.
 func Fstat(fd int) (File, error) { return statAt(fd, "", unix.AT_EMPTY_PATH) }
 
 func statAt(fd int, path string, flags int) (File, error) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// blockKind tells which call a restart block is of.
+// blockKind is the kind of call that a restart block belongs to.
 type blockKind int
 
 const (
@@ -16,10 +16,10 @@ const (
 	pollBlock
 	sleepBlock
 	futexBlock
-	otherBlock // of a clock of another kind: nothing here continues it
+	otherBlock // of another kind of clock: this package does not continue it
 )
 
-// kindsByFunction are the functions of the kernel by which restart_syscall goes on.
+// kindsByFunction are the kernel's functions with which restart_syscall continues a call.
 var kindsByFunction = map[string]blockKind{
 	"do_restart_poll":            pollBlock,
 	"hrtimer_nanosleep_restart":  sleepBlock,
@@ -27,28 +27,28 @@ var kindsByFunction = map[string]blockKind{
 	"alarm_timer_nsleep_restart": otherBlock, "posix_cpu_nsleep_restart": otherBlock, "do_no_restart_syscall": otherBlock,
 }
 
-// block is a restart block: what the kernel notes of a call that is to go on.
+// block is a restart block: the kernel's record of a call that is to be continued.
 type block struct {
 	kind blockKind
 
 	// of a sleep
 	clock     int32
 	expires   int64  // in nanoseconds of clock
-	wantsLeft bool   // the caller is to know the time that is left
-	left      uint64 // at this address
+	wantsLeft bool   // the caller asks for the time that is left
+	left      uint64 // the address for the time that is left
 	native    bool   // left has the form of 64-bit programs
 	timed     bool   // of a poll: there is a deadline
 	deadline  int64  // in nanoseconds of CLOCK_MONOTONIC
 }
 
-// blockLayout tells where in a restart block its members are.
+// blockLayout has the offsets of the members of a restart block.
 type blockLayout struct {
 	size                           uint32
 	fn, clock, kind, left, expires uint32
 	timed, seconds, nanoseconds    uint32
 }
 
-// Forms in which a sleep tells the time that is left (include/linux/restart_block.h).
+// Forms in which a sleep returns the time that is left (include/linux/restart_block.h).
 const (
 	leftUnwanted = 0
 	leftNative   = 1

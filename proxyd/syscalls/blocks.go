@@ -31,19 +31,19 @@ type blockReader struct {
 	program *ebpf.Program
 	layout  blockLayout
 	symbols map[uint64]blockKind
-	// observes says that the kernel tells when a thread has run last.
+	// observes says that the kernel records when a thread has last got a core.
 	observes bool
 }
 
-// What the BPF program writes for each thread: its id, its namespace, four numbers of the scheduler,
-// its restart block.
+// Sizes of the record that the BPF program writes for each thread: its id, its namespace, four numbers of the
+// scheduler, its restart block.
 const (
 	maxBlock     = 96
 	recordNumber = 8
 	recordHead   = 8 + 4*8
 )
 
-// loadBlockReader returns the reader, or why this kernel has none.
+// loadBlockReader returns the reader, or the reason why this kernel cannot have one.
 var loadBlockReader = sync.OnceValues(func() (*blockReader, error) {
 	r, err := newBlockReader()
 	if err != nil {
@@ -52,8 +52,8 @@ var loadBlockReader = sync.OnceValues(func() (*blockReader, error) {
 	return r, nil
 })
 
-// Prepare makes the first Rewind as quick as any other. Prepare takes half a second, and returns why
-// calls with a timeout cannot be rewound on this node.
+// Prepare makes the first Rewind as quick as any other. Prepare takes half a second, and returns an error if calls with
+// a timeout cannot be rewound on this node.
 func Prepare() error {
 	_, err := loadBlockReader()
 	return err
@@ -82,11 +82,11 @@ func newBlockReader() (*blockReader, error) {
 	return &blockReader{program, offsets.layout, readSymbols(), offsets.arrival != 0}, nil
 }
 
-// taskOffsets tells where the kernel keeps what the BPF program reads.
+// taskOffsets has the offsets of the kernel's data that the BPF program reads.
 type taskOffsets struct {
 	threadPID, restart   uint32 // in task_struct
 	switches             uint32 // in task_struct
-	arrival, sum, before uint32 // in task_struct, of the scheduler; arrival is 0 if there is none
+	arrival, sum, before uint32 // in task_struct, of the scheduler; arrival is 0 if the kernel has no such member
 	level, numbers       uint32 // in pid
 	numberSize           uint32 // of upid
 	number, numberSpace  uint32 // in upid
@@ -135,8 +135,8 @@ func readOffsets(spec *btf.Spec) (taskOffsets, error) {
 	return o, nil
 }
 
-// memberOf returns the offset of a member of a structure; a point in the name goes into a member that
-// is a structure itself.
+// memberOf returns the offset of a member of a structure; a dot in the name leads into a member that is a structure
+// itself.
 func memberOf(spec *btf.Spec, structure, member string) (uint32, error) {
 	var s *btf.Struct
 	if err := spec.TypeByName(structure, &s); err != nil {
@@ -177,8 +177,8 @@ func findMember(t btf.Type, name string) (uint32, btf.Type, bool) {
 	return 0, nil, false
 }
 
-// readerProgram makes the program that the kernel runs for each thread. The program copies what
-// pointers lead to with bpf_probe_read_kernel, which fails without harm where a pointer is bad.
+// readerProgram makes the program that the kernel runs for each thread. The program follows pointers with
+// bpf_probe_read_kernel, which fails without harm if a pointer is bad.
 func (o taskOffsets) readerProgram() asm.Instructions {
 	const (
 		record  = -int32(recordHead + maxBlock)
@@ -230,7 +230,7 @@ func (o taskOffsets) readerProgram() asm.Instructions {
 	return p
 }
 
-// threadRecord is what the kernel has noted of a thread.
+// threadRecord has the kernel's data of a thread.
 type threadRecord struct {
 	block    block
 	switches uint64 // how often the thread has begun to wait
@@ -273,8 +273,8 @@ func (r *blockReader) readThreads(f func(threadID, threadRecord)) error {
 	}
 }
 
-// readSymbols returns the kernel's functions that restart blocks name. There are none if the kernel
-// hides its addresses: then the number of the call tells the kind.
+// readSymbols returns the kernel's functions that restart blocks name. The map is empty if the kernel hides its
+// addresses: then the number of the call tells the kind.
 func readSymbols() map[uint64]blockKind {
 	f, err := os.Open("/proc/kallsyms")
 	if err != nil {

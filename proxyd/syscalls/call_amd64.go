@@ -17,7 +17,7 @@ const (
 	resultInterrupted  = -int64(unix.EINTR)
 )
 
-// call is a system call that a thread was stopped in.
+// call is a system call in which a thread was stopped.
 type call struct {
 	number    int64
 	result    int64
@@ -31,14 +31,14 @@ const (
 	futexFlags      = 128 | 256 // FUTEX_PRIVATE_FLAG, FUTEX_CLOCK_REALTIME
 )
 
-// remedy says how a call goes on.
+// remedy is the way in which a call goes on.
 type remedy struct {
 	// again is the call that is made; nil: the call returns result in its place.
 	again  *call
 	result int64
 
-	// A call with a deadline, in nanoseconds of clock, gets the time that is left: as milliseconds in
-	// an argument, or, for a sleep, in the caller's memory at left.
+	// A timed call has a deadline, in nanoseconds of clock, and gets the time that is left: as milliseconds in an
+	// argument, or, for a sleep, in the caller's memory at left.
 	timed        bool
 	clock        int32
 	deadline     int64
@@ -46,21 +46,21 @@ type remedy struct {
 	left         uint64
 	inMicros     bool // the fraction at left is in microseconds
 
-	// relative says that the memory at left holds the time that was left when the thread was stopped,
-	// and that deadline is to be reckoned from that.
+	// relative says that the memory at left holds the time that was left when the thread was stopped, from which
+	// reckonDeadline computes the deadline.
 	relative bool
 }
 
-// known is what is known of a call besides the registers.
+// known has the facts about a call that are not in its registers.
 type known struct {
-	block    *block // nil if that is not known
+	block    *block // nil if the block could not be read
 	begin    int64  // of the wait, in nanoseconds of CLOCK_MONOTONIC, with hasBegin
 	hasBegin bool
 	filtered bool // the thread has a seccomp filter, which may know the call's own number only
 }
 
-// chooseRemedy decides how a call goes on. ok is false if the call is left as it is: it is not
-// interrupted, or nothing here continues it.
+// chooseRemedy decides how a call goes on. ok is false if the call is left as it is: it was not interrupted, or this
+// package cannot continue it.
 func chooseRemedy(c call, k known) (r remedy, ok bool) {
 	b, filtered := k.block, k.filtered
 	switch c.result {
@@ -156,8 +156,8 @@ func repeatSleep(c call, b *block, filtered bool) (remedy, bool) {
 	return remedy{again: &c}, true
 }
 
-// repeatSelect makes calls again that CRIU makes again too, to which the kernel gives the time that
-// was left when they were interrupted.
+// repeatSelect repeats calls that CRIU repeats, too, and for which the kernel stores the time that was left when they
+// were interrupted.
 func repeatSelect(c call) (remedy, bool) {
 	at := timeoutOf(c)
 	if at == 0 {
@@ -168,7 +168,7 @@ func repeatSelect(c call) (remedy, bool) {
 	}, true
 }
 
-// timeoutOf returns where a call of the family of select has its timeout, 0 if there is none.
+// timeoutOf returns the address of the timeout of a call of the family of select, 0 if the call has no timeout.
 func timeoutOf(c call) uint64 {
 	switch c.number {
 	case unix.SYS_SELECT, unix.SYS_PSELECT6:
@@ -186,8 +186,8 @@ func isTimedEpoll(c call) bool {
 	return (c.number == unix.SYS_EPOLL_WAIT || c.number == unix.SYS_EPOLL_PWAIT) && int32(c.arguments[epollTimeout]) > 0
 }
 
-// mayRepeat tells whether a call that the kernel does not continue after a stop can be made again as
-// it was: it has done nothing, and has no timeout of its own.
+// mayRepeat tells whether a call that the kernel does not continue after a stop can be made again as it was: it has had
+// no effect yet, and has no timeout of its own.
 func mayRepeat(c call) bool {
 	switch c.number {
 	case unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT:
@@ -207,7 +207,7 @@ func mayRepeat(c call) bool {
 	return false
 }
 
-// timeLeft returns what was left until the deadline a time ago: at least 0.
+// timeLeft returns the time that was left until the deadline at the moment ago before now: at least 0.
 func (r remedy) timeLeft(ago time.Duration) (time.Duration, error) {
 	now, err := readClock(r.clock)
 	if err != nil {

@@ -10,25 +10,25 @@
 // registers how to go on (include/linux/errno.h, kernel/signal.c):
 //
 //	ERESTARTSYS, ERESTARTNOINTR,   the call is begun again with the same arguments. CRIU
-//	ERESTARTNOHAND                 does that too
+//	ERESTARTNOHAND                 does that, too
 //	ERESTART_RESTARTBLOCK          a call with a relative timeout: the kernel keeps the deadline in
 //	                               the thread's restart block, and goes on by restart_syscall.
-//	                               CRIU's code in the process overwrites the block, and there is
-//	                               none after a restore: CRIU makes the call return EINTR
+//	                               CRIU's code in the process overwrites the block, and a
+//	                               restored thread has none: CRIU makes the call return EINTR
 //	                               (compel/arch/x86/src/lib/infect.c, compel_get_task_regs)
 //	EINTR                          a call that the kernel does not continue after a stop
 //	                               (signal(7), "Interruption of system calls and library functions
 //	                               by stop signals"): epoll_wait, semop, sigtimedwait, and more
 //
-// # What
+// # How Rewind works
 //
 // Before CRIU sees a thread, Rewind sets its registers to the instruction that makes the call, with
 // the time that is left as argument. CRIU then dumps and restores a thread that is about to make a
 // system call. SetTimeLeft does it again when the dump is done, for a program that goes on in place.
 //
-// The deadlines are in the kernel's memory only. A BPF program of type iter/task reads them. Where
-// the kernel has none (before 5.8, or without BTF), a call with a deadline returns EINTR as before,
-// except where the deadline does not matter or is in the program's memory.
+// The deadlines are in the kernel's memory only. A BPF program of type iter/task reads them. Where the kernel has no
+// such programs (before 5.8, or without BTF), a call with a deadline returns EINTR as before, except where the deadline
+// does not matter or is in the program's memory.
 //
 // # How a call is made again
 //
@@ -44,11 +44,12 @@
 //	                           as they were if they have no timeout
 //	sockets with a timeout     as they were: the timeout begins anew
 //
-// A call with a handler waiting for the thread is left alone: plain Linux returns EINTR there too.
+// If a signal that the thread has a handler for is pending, the call is left alone: plain Linux returns EINTR there
+// too.
 //
 // # Limits
 //
-//   - Registers with arguments differ after the call from what they were before. Functions of libc
+//   - Registers with arguments have other values after the call than before. Functions of libc
 //     do not promise to keep them. A compiler may keep a variable in a register across a system
 //     call that is written inline; such code in a loop sees the shorter timeout again.
 //   - epoll_pwait2, semtimedop, sigtimedwait and io_getevents with a timeout return EINTR; so does

@@ -12,12 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel keeps no deadline of an epoll_wait that a stop has interrupted. So threads are looked at
-// before they are frozen: a thread that waits began to wait when it last gave its core away. The
-// number of its waits tells later whether it was still the same wait that the freezer interrupted: the
-// thread then has waited once more, in the freezer.
+// The kernel keeps no deadline of an epoll_wait that a stop has interrupted. So Observe looks at threads before they
+// are frozen: a thread that waits began to wait when it last gave up its core. The number of its waits tells later
+// whether the freezer interrupted that same wait: the thread has then waited exactly once more, in the freezer.
 
-// Observed tells since when threads wait. The zero value knows of no thread.
+// Observed records when threads began to wait. The zero value has no threads.
 type Observed struct{ threads map[threadID]observation }
 
 type observation struct {
@@ -25,16 +24,16 @@ type observation struct {
 	switches uint64
 }
 
-// Observe looks at the threads in the PID namespace of a process. It is called just before a program
-// of that namespace is frozen, for Rewind. Observed is empty where the kernel does not tell.
+// Observe looks at the threads in the PID namespace of a process. The caller calls it just before it freezes a program
+// of that namespace, for Rewind. The result is empty if the kernel does not record the times.
 func Observe(pid int) (Observed, error) {
 	reader, err := loadBlockReader()
 	if err != nil || !reader.observes {
 		return Observed{}, err
 	}
 	namespace := namespaceOf(pid)
-	// The goroutine's thread waits for a moment: its own arrival compares the scheduler's clock, which is
-	// another one, with CLOCK_MONOTONIC.
+	// The goroutine's thread waits for a moment: its own arrival relates the scheduler's clock, which differs from
+	// CLOCK_MONOTONIC, to CLOCK_MONOTONIC.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	self, err := readStatus(unix.Gettid())
@@ -43,7 +42,7 @@ func Observe(pid int) (Observed, error) {
 	}
 	own := threadID{namespaceOf(os.Getpid()), uint32(self.innermost)}
 	moment := unix.NsecToTimespec(int64(50 * time.Microsecond))
-	_ = unix.Nanosleep(&moment, nil) // an interrupted wait is as good
+	_ = unix.Nanosleep(&moment, nil) // an interrupted wait serves as well
 	arrived, err := readClock(unix.CLOCK_MONOTONIC)
 	if err != nil {
 		return Observed{}, err
@@ -68,8 +67,8 @@ func Observe(pid int) (Observed, error) {
 	return all, nil
 }
 
-// beginOf returns since when a thread has waited that was frozen since, in nanoseconds of
-// CLOCK_MONOTONIC. ok is false if the thread was not seen in the wait that the freezer interrupted.
+// beginOf returns when a thread that has been frozen since began its wait, in nanoseconds of CLOCK_MONOTONIC. ok is
+// false if Observe did not see the thread in the wait that the freezer interrupted.
 func (o Observed) beginOf(id threadID, now threadRecord) (begin int64, ok bool) {
 	seen, ok := o.threads[id]
 	return seen.begin, ok && now.switches == seen.switches+1

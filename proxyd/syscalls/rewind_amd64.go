@@ -21,18 +21,17 @@ type Rewound struct{ threads []rewoundThread }
 type rewoundThread struct {
 	tid    int
 	with   remedy
-	before unix.PtraceRegs // behind the call
-	after  unix.PtraceRegs // before the call
+	before unix.PtraceRegs // registers behind the call
+	after  unix.PtraceRegs // registers before the call
 }
 
-// Rewind makes frozen threads make the calls again that they were stopped in. The threads, as the
-// caller counts, are of a frozen cgroup v2, and no other process traces them. What is rewound is
-// returned also with an error; threads that are not rewound are as they were, and their calls return
-// EINTR after a dump. seen is of the same threads before they were frozen; with the zero value
-// epoll_wait with a timeout is not rewound.
+// Rewind makes frozen threads make the calls again that they were stopped in. threads are their numbers in the caller's
+// PID namespace; they are in a frozen cgroup v2, and no other process traces them. The rewound threads are returned
+// also with an error; threads that are not rewound are as they were, and their calls return EINTR after a dump. seen
+// was observed before these threads were frozen; with the zero value epoll_wait with a timeout is not rewound.
 //
-// A process that is made of a dump goes on with clocks that were read at clocksRead, by ReadMonotonic, and its calls get
-// the time that was left then: with what is left now they would end too early. 0 stands for now.
+// A process that is restored from a dump goes on with clocks that were read at clocksRead, by ReadMonotonic, and its
+// calls get the time that was left then: with the time that is left now they would end too early. 0 stands for now.
 func Rewind(threads []int, seen Observed, clocksRead time.Duration) (*Rewound, error) {
 	var waiting []int
 	for _, tid := range threads {
@@ -56,7 +55,7 @@ func Rewind(threads []int, seen Observed, clocksRead time.Duration) (*Rewound, e
 	return all, errors.Join(append(found.problems, noRecords, err)...)
 }
 
-// traced is what came of a look at threads.
+// traced has the results of a function that traces threads.
 type traced struct {
 	threads  []rewoundThread
 	problems []error
@@ -74,11 +73,11 @@ func (f *traced) addThread(t *rewoundThread, err error) {
 // Count returns the number of threads that are rewound.
 func (r *Rewound) Count() int { return len(r.threads) }
 
-// rewindThread returns nil if the thread is in no call that can be made again.
+// rewindThread rewinds a thread. It returns nil if the thread is in no call that can be made again.
 func rewindThread(tid int, records map[threadID]threadRecord, seen Observed, clocksRead time.Duration) (*rewoundThread, error) {
 	s, err := readStatus(tid)
 	if err != nil || s.awaitsHandler() {
-		return nil, nil //nolint:nilerr,nilnil // a thread that is gone has nothing to go on with
+		return nil, nil //nolint:nilerr,nilnil // a thread that is gone has no call to rewind
 	}
 	id := threadID{namespaceOf(tid), uint32(s.innermost)}
 	k := known{filtered: s.filtered}
@@ -115,8 +114,8 @@ func rewindThread(tid int, records map[threadID]threadRecord, seen Observed, clo
 	return rewound, err
 }
 
-// SetTimeLeft gives the calls of frozen threads the time that is left by now, for threads that go on
-// in place. A call returns EINTR if a signal waits for its thread that the thread has a handler for.
+// SetTimeLeft gives the calls of frozen threads the time that is left by now, for threads that go on in place. A call
+// returns EINTR if a signal that its thread has a handler for is pending.
 func (r *Rewound) SetTimeLeft() error {
 	threads := slices.Clone(r.threads)
 	found, err := runTracer(func() traced {
@@ -130,7 +129,7 @@ func (r *Rewound) SetTimeLeft() error {
 	return errors.Join(append(found.problems, err)...)
 }
 
-// reviseCall sets what has changed since t was rewound.
+// reviseCall sets the time that is left, or the result EINTR if a signal has come since t was rewound.
 func (t *rewoundThread) reviseCall() error {
 	s, err := readStatus(t.tid)
 	handled := err == nil && s.awaitsHandler() && t.with.again != nil
@@ -140,7 +139,7 @@ func (t *rewoundThread) reviseCall() error {
 	return traceThread(t.tid, func(registers *unix.PtraceRegs) error {
 		switch {
 		case *registers != t.after:
-			return nil // the thread has run, or is another
+			return nil // the thread has run, or it is another thread with this number
 		case handled:
 			return t.interruptCall()
 		}
@@ -148,7 +147,8 @@ func (t *rewoundThread) reviseCall() error {
 	})
 }
 
-// setTimeLeft sets the registers of t, which stands in ptrace, to what was left a time ago.
+// setTimeLeft sets the registers of t, which stands in ptrace, to make the call with the time that was left at the
+// moment ago before now.
 func (t *rewoundThread) setTimeLeft(ago time.Duration) error {
 	if t.with.timed {
 		left, err := t.with.timeLeft(ago)
@@ -184,8 +184,8 @@ func readRecords() (map[threadID]threadRecord, error) {
 	return all, reader.readThreads(func(id threadID, r threadRecord) { all[id] = r })
 }
 
-// mayBeInterrupted tells whether Rewind has something to do if a call was interrupted. Most threads
-// of most programs wait in a futex without a timeout: these are not looked at any further.
+// mayBeInterrupted tells whether Rewind may have to rewind the call if it was interrupted. Most threads of most
+// programs wait in a futex without a timeout: Rewind does not trace these.
 func mayBeInterrupted(c call) bool {
 	switch c.number {
 	case unix.SYS_POLL, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_RESTART_SYSCALL:

@@ -10,11 +10,11 @@ import "time"
 // Rewound are threads that make their calls again when they run.
 type Rewound struct{}
 
-// Rewind does nothing on this architecture.
+// Rewind has no effect on this architecture.
 func Rewind([]int, Observed, time.Duration) (*Rewound, error) { return &Rewound{}, nil }
 
 // Count returns the number of threads that are rewound.
 func (r *Rewound) Count() int { return 0 }
 
-// SetTimeLeft does nothing on this architecture.
+// SetTimeLeft has no effect on this architecture.
 func (r *Rewound) SetTimeLeft() error { return nil }

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// status is what /proc/TID/status tells of a thread.
+// status has the fields of /proc/TID/status that Rewind needs.
 type status struct {
 	innermost int // the thread's number in its own PID namespace
 	filtered  bool
@@ -54,11 +54,11 @@ func parseStatus(text string) status {
 }
 
 func parseSignals(hex string) uint64 {
-	set, _ := strconv.ParseUint(hex, 16, 64) // the kernel writes nothing else
+	set, _ := strconv.ParseUint(hex, 16, 64) // the kernel writes only hexadecimal numbers
 	return set
 }
 
-// awaitsHandler tells whether a signal waits that the thread has a handler for.
+// awaitsHandler tells whether a signal that the thread has a handler for is pending.
 func (s status) awaitsHandler() bool {
 	return (s.pending|s.shared)&^s.blocked&s.caught != 0
 }

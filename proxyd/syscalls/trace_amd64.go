@@ -22,12 +22,12 @@ const (
 	stopsWithin     = time.Second
 )
 
-// tracesWithin bounds a look at all threads. A program can make an access to its memory wait for as
-// long as it likes, by userfaultfd(2) or a file system of its own.
+// tracesWithin bounds the work of a tracer. A program can make an access to its memory wait as long as it likes, by
+// userfaultfd(2) or a file system of its own.
 const tracesWithin = 20 * time.Second
 
-// runTracer returns what f returns, which runs on a thread that may trace: for the kernel the tracer
-// is a thread. The thread ends with f; then the kernel lets go of whatever is traced still.
+// runTracer runs f on a thread of its own, because for the kernel the tracer is a thread, and returns f's result. The
+// thread ends with f; then the kernel releases all threads that it still traces.
 func runTracer[T any](f func() T) (result T, err error) {
 	done := make(chan T, 1)
 	go func() {
@@ -66,8 +66,8 @@ func traceThread(tid int, f func(*unix.PtraceRegs) error) error {
 	return nil
 }
 
-// awaitStop waits until a thread stands. A thread that does not handle signals, because it waits for
-// a disk, never does: so the wait is bounded.
+// awaitStop waits until a thread stands in ptrace. A thread that does not handle signals, because it waits for a disk,
+// never stops: so the wait is bounded.
 func awaitStop(tid int) error {
 	pause := 10 * time.Microsecond
 	for end := time.Now().Add(stopsWithin); ; time.Sleep(pause) { //nolint:forbidigo // a wait with WNOHANG is the only one that can be bounded
@@ -91,7 +91,7 @@ func awaitStop(tid int) error {
 	}
 }
 
-// readCall returns the call that a thread was stopped in.
+// readCall returns the call in which a thread was stopped.
 func readCall(tid int, r *unix.PtraceRegs) (c call, ok bool) {
 	if r.Cs != nativeCode || int64(r.Orig_rax) < 0 {
 		return c, false
@@ -120,8 +120,8 @@ func applyRemedy(r *unix.PtraceRegs, with remedy) {
 // A time in a process's memory is two words.
 const timeSize = 16
 
-// writeLeft writes the time that is left to where the caller of a sleep, or the next call, reads it:
-// with the caller's own rights to its memory.
+// writeLeft writes the time that is left to the memory where the caller of a sleep, or the repeated call, reads it. It
+// has the process's own rights to its memory.
 func (r remedy) writeLeft(tid int, left time.Duration) error {
 	unit := time.Nanosecond
 	if r.inMicros {
@@ -159,12 +159,12 @@ func (r *remedy) reckonDeadline(tid int, ago time.Duration) error {
 	}
 	seconds, fraction := int64(binary.NativeEndian.Uint64(b)), int64(binary.NativeEndian.Uint64(b[8:]))
 	if seconds < 0 || seconds > longestTimeout || fraction < 0 || fraction > int64(time.Second) {
-		r.timed = false // for ever, or what the call refuses
+		r.timed = false // no timeout, or one that the call refuses
 		return nil
 	}
 	r.deadline = now - int64(ago) + seconds*int64(time.Second) + fraction*unit
 	return nil
 }
 
-// longestTimeout is some 30 years in seconds: beyond, the sum with a clock may overflow.
+// longestTimeout is some 30 years in seconds: beyond that, the sum with a clock may overflow.
 const longestTimeout = 1 << 30

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mountstest has a user's server of a file system, for tests of what must not wait for such a server.
+// Package mountstest has a user's server of a file system, for tests of code that must not wait for such a server.
 package mountstest
 
 import (
@@ -45,11 +45,11 @@ type Server struct {
 // Closed returns how often a process has closed the file, for which the kernel waits for the server's answer.
 func (s *Server) Closed() int { return int(s.closed.Load()) }
 
-// Silence has the server answer no question about the file or the file system any more. What the kernel waits for then
-// ends with the test.
+// Silence has the server answer no question about the file or the file system any more. Requests that the kernel then
+// waits for end with the test.
 func (s *Server) Silence() { s.silent.Store(true) }
 
-// SilenceAll has the server also look up no name any more, so that no file can be made.
+// SilenceAll has the server also answer no lookup of a name any more, so that no file can be made.
 func (s *Server) SilenceAll() {
 	s.Silence()
 	s.mute.Store(true)
@@ -62,9 +62,9 @@ func Serve(t testing.TB, user int) *Server {
 	return mountServed(t, user, nil)
 }
 
-// ServeHanging mounts a file system of root's with a file that hangs: no write to the file is answered, and no flush for
-// root, so that root waits when it closes the file. The channel has a value for each request that is left without an
-// answer. What waits gets an error at the end of the test.
+// ServeHanging mounts a file system of root's with a file that hangs: no write to the file is answered, and no flush
+// for root, so that root waits when it closes the file. The channel has a value for each request that is left without
+// an answer. Processes that wait get an error at the end of the test.
 func ServeHanging(t testing.TB) (*Server, <-chan struct{}) {
 	t.Helper()
 	hangs := make(chan struct{}, 100)
@@ -108,7 +108,7 @@ func mountServed(t testing.TB, user int, hangs chan struct{}) *Server {
 		_ = unix.Unmount(dir, unix.MNT_DETACH) // a test may have done so
 		unix.Close(stop[1])
 		<-over
-		unix.Close(dev) // what waits gets an error
+		unix.Close(dev) // processes that wait get an error
 		unix.Close(stop[0])
 	})
 	return s
@@ -126,7 +126,7 @@ func (s *Server) Open(t testing.TB) (fd int) {
 	return fd
 }
 
-// serveRequests answers until stop has no other end.
+// serveRequests answers requests until the other end of stop is closed.
 func (s *Server) serveRequests(dev, stop int) {
 	request := make([]byte, 1<<20)
 	for {
@@ -173,8 +173,8 @@ func (s *Server) encodeInit() []byte {
 	return out
 }
 
-// answerRequest answers a request. Attributes are not valid for any time, so each stat asks; but the kernel keeps the
-// attributes of a file that hangs, with what is written to the file, until the flush.
+// answerRequest answers a request. Attributes are not valid for any time, so each stat asks the server; but the kernel
+// keeps the attributes of a file that hangs, with the data written to the file, until the flush.
 func (s *Server) answerRequest(request []byte) (out []byte, errno unix.Errno, answered bool) {
 	call := binary.LittleEndian.Uint32(request[4:])
 	valid := uint64(0) // seconds
