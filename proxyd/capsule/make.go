@@ -37,7 +37,7 @@ type Spec struct {
 	Address    string           // of eth0 with its prefix, "10.88.1.1/32"; "": Network sets eth0 up
 	Clocks     *Clocks          // initial CLOCK_MONOTONIC and CLOCK_BOOTTIME; nil: the node's
 	Restore    bool             // programs will be restored: keep PIDs above 300 free for them; call LoadLastPID afterwards
-	Hold       []syscall.Signal // signals requested by a warden that become an SignalWithheld event, until the maker sends them or has not watched for 10 s
+	Hold       []syscall.Signal // signals requested by a warden that become a SignalWithheld event, until the maker sends them or has not watched for 10 s
 
 	// Network, if set, puts eth0 into the network namespace of the process pid. Network is called
 	// when the capsule is built, before any program can run in it.

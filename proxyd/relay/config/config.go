@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config is what an administrator tells the relay: a struct, filled from a table of keys by package
-// table.
+// Package config has the settings that an administrator gives the relay: a struct, filled from a table of keys by
+// package table.
 package config
 
 import (
@@ -22,10 +22,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config/table"
 )
 
-// File is where the configuration is unless told otherwise.
+// File is the path of the configuration unless another is given.
 const File = "/etc/singularity-slurm/relay.yaml"
 
-// Config is the configuration. The table of keys says what each field means.
+// Config is the configuration. The table of keys has the meaning of each field.
 type Config struct {
 	Listen      string
 	Links       string
@@ -42,13 +42,13 @@ type Config struct {
 	values table.Values
 }
 
-// Clients says where the relay listens for clients of jobs, and how many there may be.
+// Clients says at which ports the relay listens for clients of jobs, and bounds their number.
 type Clients struct {
-	First      uint16 // ports, from First to Last; 0: none
+	First      uint16 // ports, from First to Last; 0: the relay does not listen
 	Last       uint16
 	PerUser    int           // ports of a user
 	PerPort    int           // clients of a port
-	WaitAtMost time.Duration // of a client while the job is away
+	WaitAtMost time.Duration // wait of a client while the job is away
 }
 
 var keys = table.Table[Config]{Daemon: "proxyd relay", Variables: "SINGULARITY_SLURM_RELAY_", Keys: []table.Key[Config]{
@@ -99,7 +99,7 @@ var userSyntax = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*\$?$`)
 
 func isUser(s string) bool { return userSyntax.MatchString(s) && s != "root" }
 
-// wantPrefixes takes networks and addresses.
+// wantPrefixes parses networks and addresses.
 func wantPrefixes(field func(*Config) *[]netip.Prefix) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		var all []netip.Prefix
@@ -121,10 +121,10 @@ func wantPrefixes(field func(*Config) *[]netip.Prefix) func(*Config, string) err
 	}
 }
 
-// firstUnprivileged is the first port at which programs without rights listen.
+// firstUnprivileged is the first port at which programs without special rights may listen.
 const firstUnprivileged = 1024
 
-// wantPorts takes a range of ports.
+// wantPorts parses a range of ports.
 func wantPorts(field func(*Config) *Clients) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		if v == "" {
@@ -160,7 +160,7 @@ func wantAge(field func(*Config) *time.Duration) func(*Config, string) error {
 
 // Load reads the file, and lets the environment, of "NAME=value" as from os.Environ, override the file. All mistakes
 // are reported at once. A file with the name File need not exist: every key has a default. Only root may be able
-// to write the file.
+// to write to the file.
 func Load(file string, environ []string) (*Config, error) {
 	b, err := table.ReadFile(file)
 	if err != nil && (!errors.Is(err, os.ErrNotExist) || file != File) {

@@ -22,22 +22,23 @@ import (
 
 // Clients are programs outside that connect to a port of a job. The relay listens for them at a port of its own host,
 // from the first admission of the job until Forget, and offers each to the job's forwarder by a link for offers. From
-// then on the connection is like any other. A client that no forwarder has taken, because the job is away, waits.
+// then on the connection is carried like one that a program has made. A client that no forwarder has taken, because the
+// job is away, waits.
 
-// Clients says where the relay listens for clients, and how many there may be.
+// Clients says at which ports the relay listens for clients, and bounds their number.
 type Clients struct {
 	First      uint16        `json:"first"` // ports of the relay's host, from First to Last; 0: the relay does not listen for clients
 	Last       uint16        `json:"last"`
 	PerUser    int           `json:"per_user"` // ports of a user at a time
 	PerPort    int           `json:"per_port"` // clients of a port at a time
-	WaitAtMost time.Duration `json:"wait"`     // how long a client waits that no forwarder takes
+	WaitAtMost time.Duration `json:"wait"`     // how long a client waits for a forwarder
 }
 
 // Listening is a port of a job that clients can reach at a port of the relay's host.
 type Listening struct {
 	Port    uint16 `json:"port"`
 	Public  uint16 `json:"public,omitempty"`  // of the relay's host
-	Problem string `json:"problem,omitempty"` // why there is none
+	Problem string `json:"problem,omitempty"` // why the relay does not listen for it
 }
 
 // maxPorts bounds the ports of a job.
@@ -46,7 +47,7 @@ const maxPorts = 16
 // clientPort is a port of a job.
 type clientPort struct {
 	job      *job
-	listener net.Listener // nil with a problem
+	listener net.Listener // nil if there is a Problem
 	unwatch  func() bool
 	clients  int // Needs Holder.mu
 	Listening
@@ -77,8 +78,8 @@ func (h *Holder) openPorts(j *job, a Admission) {
 	}
 }
 
-// openPort has a port listen at a free port of this host: the same each time, as far as that is free, because
-// people have written down the address.
+// openPort has a port listen at a free port of this host: the same each time, if that is free, because people may have
+// written down the address.
 func (h *Holder) openPort(p *clientPort) error {
 	c := h.cfg.Clients
 	open := 0
@@ -114,7 +115,7 @@ func (h *Holder) openPort(p *clientPort) error {
 	return fmt.Errorf("no port from %d to %d of the relay's host is free", c.First, c.Last)
 }
 
-// closePort is called when the job is over. The caller holds mu.
+// closePort stops listening when the job is over. The caller holds mu.
 func (h *Holder) closePort(p *clientPort) {
 	if p.listener != nil {
 		p.unwatch()
@@ -123,7 +124,7 @@ func (h *Holder) closePort(p *clientPort) {
 	}
 }
 
-// Listening returns the ports of a job that clients shall reach.
+// Listening returns the ports of a job that clients can reach, or could if there were no Problem.
 func (h *Holder) Listening(job string) []Listening {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -147,7 +148,7 @@ func (h *Holder) acceptClients(p *clientPort) {
 		}
 		if err != nil {
 			h.cfg.Log.Warn("accept", "port", p.Public, "error", err)
-			select { // no descriptors, or no memory
+			select { // too few descriptors, or too little memory
 			case <-h.ctx.Done():
 				return
 			case <-time.After(100 * time.Millisecond):
@@ -163,10 +164,10 @@ func (h *Holder) acceptClients(p *clientPort) {
 	}
 }
 
-// errNotTaken says why a client waits no longer.
+// errNotTaken is the reason for which a client stops waiting.
 var errNotTaken = errors.New("no forwarder of the job has taken the connection: the job is away")
 
-// takeClient begins to carry a client's connection. The result is false if the port has too many.
+// takeClient begins to carry a client's connection. The result is false if the port has too many clients.
 func (h *Holder) takeClient(p *clientPort, socket *net.TCPConn) bool {
 	from, err := netip.ParseAddrPort(socket.RemoteAddr().String())
 	if err != nil {
@@ -199,7 +200,7 @@ func (h *Holder) takeClient(p *clientPort, socket *net.TCPConn) bool {
 	return true
 }
 
-// serveOffers offers clients to a forwarder, until a newer link does. hash is the ticket's.
+// serveOffers offers clients to a forwarder, until a newer link for offers comes. hash is the ticket's.
 func (h *Holder) serveOffers(link net.Conn, hash string) error {
 	ctx, cancel := context.WithCancel(h.ctx)
 	defer cancel()
@@ -212,7 +213,7 @@ func (h *Holder) serveOffers(link net.Conn, hash string) error {
 		return err
 	}
 	go func() {
-		_, _ = stream.ReadFrame(link) // the forwarder says nothing more, but hangs up
+		_, _ = stream.ReadFrame(link) // the forwarder sends no more frames, but hangs up
 		cancel()
 	}()
 	offered := map[string]bool{}
@@ -233,7 +234,8 @@ func (h *Holder) serveOffers(link net.Conn, hash string) error {
 	}
 }
 
-// beginOffers ends the job's link for offers, and notes how to end the next. The result is nil if no job has the ticket.
+// beginOffers ends the job's previous link for offers, and stores end, which ends the new one. The result is nil if no
+// job has the ticket.
 func (h *Holder) beginOffers(hash string, end func()) *job {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -248,8 +250,8 @@ func (h *Holder) beginOffers(hash string, end func()) *job {
 	return t.job
 }
 
-// waitingClients returns offers of the clients that wait and are not in offered, the first that came first, then the names
-// of all that wait, and a channel that is closed when another comes.
+// waitingClients returns offers of the waiting clients that are not in offered, in the order in which they came, then
+// the names of all that wait, and a channel that is closed when another client comes.
 func (h *Holder) waitingClients(j *job, offered map[string]bool) (offers []stream.Offer, all map[string]bool, changed <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -24,11 +24,11 @@ type Config struct {
 	Policy  Policy
 	PerUser int // connections of a user at a time
 	Clients Clients
-	Keep    time.Duration // how long a job is kept that no daemon names
+	Keep    time.Duration // how long a job is kept after a daemon has last named it
 	Log     *slog.Logger
 }
 
-// Admission is what a daemon says of a capsule on its node.
+// Admission is a daemon's description of a capsule on its node.
 type Admission struct {
 	Job     string `json:"job"` // distinguishes the job from all other jobs of all clusters
 	UID     uint32 `json:"uid"`
@@ -41,7 +41,7 @@ type Admission struct {
 	Listen []uint16 `json:"listen,omitempty"`
 }
 
-// HashTicket returns what a relay is told of a ticket.
+// HashTicket returns the hash by which a relay knows a ticket.
 func HashTicket(ticket string) string {
 	sum := sha256.Sum256([]byte(ticket))
 	return hex.EncodeToString(sum[:])
@@ -56,7 +56,7 @@ type Holder struct {
 	jobs    map[string]*job
 	tickets map[string]ticket // by their hashes
 	users   map[uint32]int    // connections
-	// failed are connections of a user's jobs that have failed while no forwarder asked, the oldest first.
+	// failed has, by user, the connections that have failed while no forwarder asked for them, the oldest first.
 	failed  map[uint32][]*connection
 	taken   map[uint16]bool       // ports of this host at which clients of jobs come
 	callers map[string][]net.Conn // links that have not said hello, by host, the oldest first
@@ -67,12 +67,12 @@ type job struct {
 	name        string
 	uid         uint32
 	run         int
-	named       time.Time // by a daemon
+	named       time.Time // when a daemon last named it
 	connections map[string]*connection
-	seen        map[int]int // the newest run of each capsule that was named, plus 1
+	seen        map[int]int // the newest run in which each capsule was named, plus 1
 
 	ports     map[uint16]*clientPort // by the job's ports
-	clients   chan struct{}          // closed when a client has come. Renewed then
+	clients   chan struct{}          // closed and renewed when a client comes
 	endOffers func()                 // ends the link that offers clients to the forwarder
 }
 
@@ -92,11 +92,11 @@ type connection struct {
 	client  *client // nil: the job has made the connection
 
 	dialed chan struct{} // closed when dialing has ended
-	cause  stream.Cause  // why dialing has failed. Set before that
+	cause  stream.Cause  // why dialing has failed. Set before dialed is closed
 	linked sync.Mutex    // held by the link that carries frames
 	unlink func()        // ends the present link. Needs Holder.mu
 	run    int           // of the present link. Needs Holder.mu
-	expiry *time.Timer   // set when it has failed and is in Holder.failed. Needs Holder.mu
+	expiry *time.Timer   // set when the connection has failed and is in Holder.failed. Needs Holder.mu
 }
 
 // New returns a Holder without connections, which ends with ctx.
@@ -152,7 +152,7 @@ func (h *Holder) Admit(a Admission) error {
 	return nil
 }
 
-// Why the relay ends a connection that no program of a job has any more.
+// Reasons for which the relay ends a connection that no program of a job has any more.
 var (
 	errForgotten = errors.New("the job is over")
 	errAbandoned = errors.New("the job has resumed from a checkpoint without the connection")
@@ -191,7 +191,7 @@ func (h *Holder) forgetJob(j *job) {
 	}
 }
 
-// forgetUnnamed ends the connections of jobs that no daemon has named for long.
+// forgetUnnamed ends the connections of jobs that no daemon has named for the time Keep.
 func (h *Holder) forgetUnnamed() {
 	tick := time.NewTicker(max(h.cfg.Keep/10, time.Millisecond))
 	defer tick.Stop()
@@ -216,7 +216,7 @@ func (h *Holder) forgetUnnamed() {
 	}
 }
 
-// Counts returns how many jobs and connections there are.
+// Counts returns the numbers of jobs and connections.
 func (h *Holder) Counts() (jobs, connections int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -226,7 +226,8 @@ func (h *Holder) Counts() (jobs, connections int) {
 	return len(h.jobs), connections
 }
 
-// findConnection returns the connection of a hello; a new connection is to be dialed. An error with retry is of this link alone.
+// findConnection returns the connection of a hello; a new connection is to be dialed. An error with retry is about this
+// link only: the forwarder may try again.
 func (h *Holder) findConnection(hello *stream.Hello) (k *connection, t ticket, isNew, retry bool, err error) {
 	to, err := netip.ParseAddrPort(hello.To)
 	if err != nil {
@@ -274,7 +275,7 @@ func (h *Holder) dropLocked(k *connection) {
 		delete(k.job.connections, k.id)
 	}
 	if k.expiry != nil {
-		k.expiry.Stop() // the timer would keep all that the connection has
+		k.expiry.Stop() // the timer would keep the whole connection in memory
 		k.expiry = nil
 		uid := k.job.uid
 		h.failed[uid] = slices.DeleteFunc(h.failed[uid], func(x *connection) bool { return x == k })
@@ -332,11 +333,11 @@ func (h *Holder) carrySocket(ctx context.Context, k *connection, socket *net.TCP
 	h.afterEnd(k, err)
 }
 
-// overPatience is how long the relay remembers why a connection has failed, for a forwarder that is away.
+// overPatience is how long the relay remembers the reason why a connection has failed, for a forwarder that is away.
 const overPatience = 24 * time.Hour
 
-// afterEnd forgets a connection that has ended in order. A failed connection is kept for a while, for its
-// forwarder: of all jobs of a user no more than the user may have connections.
+// afterEnd forgets a connection that has ended in order. A failed connection is kept for a while, for its forwarder. At
+// most PerUser failed connections of a user are kept.
 func (h *Holder) afterEnd(k *connection, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -354,7 +355,7 @@ func (h *Holder) afterEnd(k *connection, err error) {
 	switch j := k.job; {
 	case err == nil, waited, h.jobs[j.name] != j:
 		h.dropLocked(k)
-	case j.connections[k.id] == k: // else the forwarder knows already
+	case j.connections[k.id] == k: // else the forwarder knows of the failure already
 		if old := h.failed[j.uid]; len(old) >= h.cfg.PerUser {
 			h.dropLocked(old[0])
 		}

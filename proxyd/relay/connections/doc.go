@@ -8,22 +8,22 @@
 //	forwarder ── link ──► relay ── TCP ──► the other side
 //	daemon ── Admit ──► relay
 //
-// # What may connect where
+// # Which connections are allowed
 //
 // A link is admitted by a ticket, a random text that the daemon of the job's node has chosen. The daemon tells the
-// relay the ticket's hash, the job, its user and its run. The caller of Admit has checked the daemon's credential.
-// A ticket of an earlier run than the newest is void, so of two incarnations of a job only the newer has the
-// connections. The relay connects to addresses that its Policy allows, with nothing but the rights of any
-// program of its host, and for a user to no more than so many at a time.
+// relay the ticket's hash, the job, its user and its run. The caller of Admit has checked the daemon's credential. A
+// ticket of an earlier run than the newest is void, so of two runs of a job only the newer has the connections. The
+// relay connects to addresses that its Policy allows, with no more rights than any program of its host has, and it
+// carries at most PerUser connections of each user at a time.
 //
 // # Clients
 //
 // The relay listens for clients at ports that its settings name, for ports that jobs' daemons name (clients.go).
 //
-// # What is kept
+// # What the relay keeps
 //
-// All is in memory: connections end with the process. A connection without a link is kept for as long as its job
-// is: until Forget, or until no daemon has named the job for the time that Keep says. Of each direction the relay
-// keeps what the other end has not used, up to stream.Window; then the relay reads no more, and the other side waits,
+// The relay keeps connections in memory: they end with the process. A connection without a link is kept as long as its
+// job: until Forget, or until no daemon has named the job for the time Keep. Of each direction the relay keeps the
+// bytes that the other end has not used, up to stream.Window; then the relay reads no more, and the other side waits,
 // as for a program that does not read.
 package connections

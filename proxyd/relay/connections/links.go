@@ -35,7 +35,7 @@ func (h *Holder) Serve(l net.Listener) error {
 		}
 		if err != nil {
 			h.cfg.Log.Warn("cannot accept a connection", "error", err)
-			select { // no descriptors, or no memory
+			select { // too few descriptors, or too little memory
 			case <-h.ctx.Done():
 				return nil
 			case <-time.After(100 * time.Millisecond):
@@ -62,8 +62,9 @@ func (h *Holder) Serve(l net.Listener) error {
 	}
 }
 
-// addCaller notes a link that has not said hello. If its host has too many of these, the oldest is closed, and the
-// new link is not: a forwarder says hello at once, and so has its turn, whatever other programs of its host leave open here.
+// addCaller notes a link that has not said hello. If its host has too many such links, the oldest is closed, and the
+// new one stays: a forwarder says hello at once, and so is served, no matter how many links other programs of its host
+// leave open.
 func (h *Holder) addCaller(host string, link net.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -113,7 +114,7 @@ func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
 	}
 	defer func() {
 		if k.stream.Failed() != nil {
-			h.dropConnection(k) // the forwarder knows
+			h.dropConnection(k) // the forwarder knows of the failure
 		}
 	}()
 	if hello.Over != "" {
@@ -141,8 +142,8 @@ func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
 	var w stream.Welcome
 	k.stream.Do(func(e *stream.End) bool {
 		w.Position = e.Position()
-		// This end is never back at an earlier moment, so no forwarder that keeps to the protocol knows of more. Each link of
-		// a false forwarder could bring another window of bytes.
+		// This end never goes back to an earlier moment, so a forwarder that keeps to the protocol never knows of more used
+		// bytes. Each link of a false forwarder could otherwise bring another window of bytes.
 		if used := e.UsedPosition(); hello.Position.Base > used {
 			err = fmt.Errorf("%w: %d bytes used, of %d", stream.ErrProtocol, hello.Position.Base, used)
 			return false
@@ -167,8 +168,8 @@ func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
 	})
 }
 
-// takeOver makes a link the connection's link: the link before is ended. The result is false for a link of a run
-// that is over.
+// takeOver makes a link the connection's link, and ends the link before. The result is false for a link of a run that
+// is over.
 func (h *Holder) takeOver(k *connection, t ticket, cancel func()) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

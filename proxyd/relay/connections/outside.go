@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
 )
 
-// causeOf returns what a program is told of an error of connect().
+// causeOf returns the cause that a program gets for an error of connect().
 func causeOf(err error) stream.Cause {
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):
@@ -30,7 +30,7 @@ func causeOf(err error) stream.Cause {
 	return stream.CauseProhibited // the relay has no ports or no descriptors left, or a firewall of its host forbids it
 }
 
-// fromOutside reads what the other side sends.
+// fromOutside reads the bytes that the other side sends.
 func fromOutside(ctx context.Context, k *connection, socket *net.TCPConn) error {
 	buf := make([]byte, stream.MaxData)
 	for {
@@ -59,7 +59,7 @@ func fromOutside(ctx context.Context, k *connection, socket *net.TCPConn) error 
 	}
 }
 
-// toOutside writes what has come from the program.
+// toOutside writes the bytes that have come from the program.
 func toOutside(ctx context.Context, k *connection, socket *net.TCPConn) error {
 	buf := make([]byte, stream.MaxData)
 	for {

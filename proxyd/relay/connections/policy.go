@@ -10,19 +10,18 @@ import (
 	"slices"
 )
 
-// Policy says where the relay connects to.
+// Policy says to which addresses the relay connects.
 type Policy struct {
 	// Allow lists the addresses to which the relay connects. Empty: all addresses except its own host's.
 	Allow []netip.Prefix
 	// Deny lists addresses to which the relay does not connect, although Allow has them.
 	Deny []netip.Prefix
 
-	// own returns the addresses of the host, which programs of other hosts may reach in another way, or not at
-	// all.
+	// own returns the addresses of the host, at which the relay may reach services that programs of other hosts may not.
 	own func() ([]net.Addr, error)
 }
 
-// hostsOwn lists addresses, beside those that package netip knows, which mean something else on each host.
+// hostsOwn lists addresses, beside those that package netip knows, which mean different destinations on each host.
 var hostsOwn = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("255.255.255.255/32"),
@@ -33,7 +32,7 @@ var hostsOwn = []netip.Prefix{
 	netip.MustParsePrefix("192.0.0.192/32"),     // Oracle Cloud, classic
 }
 
-// checkAddress returns an error that says why the relay does not connect to an address.
+// checkAddress returns an error with the reason if the relay does not connect to an address.
 func (p *Policy) checkAddress(to netip.AddrPort) error {
 	a := to.Addr().Unmap()
 	if !a.IsValid() || to.Port() == 0 {

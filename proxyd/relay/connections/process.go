@@ -19,7 +19,7 @@ import (
 // The relay is a process of its own, without root's rights. Its parent, which can read credentials, sends orders
 // over a pipe, a line of JSON each, and reads an answer to each from another pipe. The end of the pipe ends the process.
 
-// Settings are what the process is told first.
+// Settings are the first order to the process.
 type Settings struct {
 	Allow   []netip.Prefix `json:"allow"`
 	Deny    []netip.Prefix `json:"deny"`
@@ -80,14 +80,14 @@ func Run(ctx context.Context, links net.Listener, in io.Reader, out io.Writer, l
 	}
 }
 
-// Process is the parent's view of a relay's process. A Process is safe for concurrent use.
+// Process is the relay's process as its parent uses it. A Process is safe for concurrent use.
 type Process struct {
 	mu  sync.Mutex
 	in  *json.Encoder
 	out *json.Decoder
 }
 
-// NewProcess returns the view of a process with these pipes, which gets its settings.
+// NewProcess returns the Process for a process with these pipes, and sends it the settings.
 func NewProcess(in io.Writer, out io.Reader, s Settings) (*Process, error) {
 	p := &Process{in: json.NewEncoder(in), out: json.NewDecoder(out)}
 	_, err := p.giveOrder(order{Settings: &s})

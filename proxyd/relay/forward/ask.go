@@ -23,11 +23,11 @@ type granted struct {
 	at time.Time
 }
 
-// grantPatience is how long the relay keeps a connection for a program that has given connect() up meanwhile.
+// grantPatience is how long the relay keeps a connection for a program that has meanwhile given up connect().
 const grantPatience = 10 * time.Second
 
-// askRelay has the relay connect to where a program asks for. The result is why connect() is to fail, or "". A
-// relay that does not answer is asked again, while connect() waits.
+// askRelay has the relay connect to the address that a program asks for. The result is the cause with which connect()
+// is to fail, or "". A relay that does not answer is asked again, while connect() waits.
 func (f *Forwarder) askRelay(ctx context.Context, e ends) stream.Cause {
 	ctx, cancel := context.WithTimeout(ctx, openPatience)
 	defer cancel()
@@ -102,7 +102,7 @@ func (f *Forwarder) addGranted(e ends, id string) {
 	time.AfterFunc(grantPatience, func() { f.expireGranted(e, id) })
 }
 
-// takeGranted returns the name of the relay's connection for a program's, or "" if there is none.
+// takeGranted returns the name of the relay's connection for a program's, or "" if the relay has none for it.
 func (f *Forwarder) takeGranted(e ends) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,9 +114,10 @@ func (f *Forwarder) takeGranted(e ends) string {
 	return g.id
 }
 
-// expireGranted has the relay end a connection that no program has got, for example because its connect() was interrupted.
+// expireGranted has the relay end a connection that no program has taken, for example because its connect() was
+// interrupted.
 func (f *Forwarder) expireGranted(e ends, id string) {
-	f.rest.RLock() // between hold and go no program gets its connection
+	f.rest.RLock() // between hold and go no program can take its connection
 	f.mu.Lock()
 	g := f.granted[e]
 	wait := time.Duration(0)

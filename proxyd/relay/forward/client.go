@@ -13,10 +13,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
 )
 
-// Orders is the daemon's side of a connection by which orders are given.
+// Orders is the daemon's side of a connection for orders.
 type Orders struct{ conn *net.UnixConn }
 
-// NewOrders returns the orders by a connection, which Close closes.
+// NewOrders returns Orders that use a connection, which Close closes.
 func NewOrders(c *net.UnixConn) Orders { return Orders{c} }
 
 // Close hangs up. The state of the forwarder does not change.
@@ -42,8 +42,8 @@ func (o Orders) receiveReply() (r reply, files []*os.File, err error) {
 	return r, files, nil
 }
 
-// Begin tells where the relay is. listener, if not nil, is where programs' connections come from; the caller
-// closes its descriptor.
+// Begin tells the forwarder the relay's address. listener, if not nil, is the socket from which programs' connections
+// are accepted; the caller closes its descriptor.
 func (o Orders) Begin(ctx context.Context, r Relay, listener *os.File) error {
 	var files []*os.File
 	if listener != nil {
@@ -54,9 +54,9 @@ func (o Orders) Begin(ctx context.Context, r Relay, listener *os.File) error {
 	return err
 }
 
-// Hold has the forwarder stand still until Continue. each, if not nil, is called with the forwarder's connections and their sockets,
-// some at a time, so that the caller needs not have them all in memory; Hold closes the sockets. A second call does the same
-// again.
+// Hold stops the forwarder until Continue. each, if not nil, is called with the forwarder's connections and their
+// sockets, some at a time, so that the caller need not have them all in memory; Hold closes the sockets. A second call
+// hands them out again.
 func (o Orders) Hold(ctx context.Context, each func(some []Saved, sockets []*os.File) error) error {
 	defer localsock.InterruptAtEnd(ctx, o.conn.SetDeadline)()
 	r, files, err := o.giveOrder(ctx, order{Do: doHold, Quiet: each == nil})
@@ -73,7 +73,7 @@ func (o Orders) Hold(ctx context.Context, each func(some []Saved, sockets []*os.
 	return err
 }
 
-// handHeld calls each with what has come in a reply to hold.
+// handHeld calls each with the connections and sockets of a reply to hold.
 func handHeld(files []*os.File, each func([]Saved, []*os.File) error) error {
 	if len(files) == 0 {
 		return errors.New("no text comes along")
@@ -88,15 +88,16 @@ func handHeld(files []*os.File, each func([]Saved, []*os.File) error) error {
 	return each(some, files[1:])
 }
 
-// Pause has the forwarder connect no more clients to programs until Continue: these wait in the relay. What was connected before may
-// not be accepted by its program yet. A second call is harmless.
+// Pause has the forwarder connect no more clients to programs until Continue: clients wait in the relay. A client that
+// was connected before may not be accepted by its program yet. A second call is harmless.
 func (o Orders) Pause(ctx context.Context) error {
 	_, files, err := o.giveOrder(ctx, order{Do: doPause})
 	localsock.CloseAll(files)
 	return err
 }
 
-// Continue ends what Hold or Pause has begun: the forwarder passes bytes on and connects clients again. A second call is harmless.
+// Continue ends the effect of Hold and Pause: the forwarder passes bytes on and connects clients again. A second call
+// is harmless.
 func (o Orders) Continue(ctx context.Context) error {
 	_, files, err := o.giveOrder(ctx, order{Do: doContinue})
 	localsock.CloseAll(files)
@@ -122,8 +123,8 @@ func (o Orders) Add(ctx context.Context, all []Saved, sockets []*os.File) error 
 	return nil
 }
 
-// Ask has the relay connect to where a program asks for, and returns why connect() is to fail; "" if it is to
-// succeed, and the listener is to get the connection soon.
+// Ask has the relay connect to the address that a program asks for, and returns the cause with which connect() is to
+// fail; "" if it is to succeed, and the listener is to get the connection soon.
 func (o Orders) Ask(ctx context.Context, from, to string) (stream.Cause, error) {
 	defer localsock.InterruptAtEnd(ctx, o.conn.SetDeadline)()
 	r, files, err := o.giveOrder(ctx, order{Do: doAsk, From: from, To: to})
@@ -131,15 +132,15 @@ func (o Orders) Ask(ctx context.Context, from, to string) (stream.Cause, error) 
 	return r.Cause, err
 }
 
-// Supply gives the forwarder sockets by which it connects clients to programs, which the caller closes: as many as the status
-// says are wanted.
+// Supply gives the forwarder sockets by which it connects clients to programs, which the caller closes: as many as
+// Status.Wanted.
 func (o Orders) Supply(ctx context.Context, sockets []*os.File) error {
 	_, files, err := o.giveOrder(ctx, order{Do: doSupply}, sockets...)
 	localsock.CloseAll(files)
 	return err
 }
 
-// Status returns what the forwarder has.
+// Status returns the forwarder's connections and needs.
 func (o Orders) Status(ctx context.Context) (s Status, err error) {
 	_, files, err := o.giveOrder(ctx, order{Do: doStatus})
 	if err != nil {

@@ -20,21 +20,21 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
 )
 
-// Ports are what clients outside can reach of the capsule.
+// Ports are the ports of the capsule that clients outside can reach.
 type Ports struct {
 	Address netip.Addr   `json:"address"` // of the capsule: where programs listen
 	Ports   []uint16     `json:"ports"`
-	Range   netip.Prefix `json:"range"` // addresses of capsules, which no client has for its program
+	Range   netip.Prefix `json:"range"` // addresses of capsules, which a program never sees as a client's
 }
 
-// clients is what a forwarder has for connections that clients make.
+// clients has the forwarder's state for connections that clients make.
 type clients struct {
 	once sync.Once    // starts serveOffers
 	gate sync.RWMutex // held shared while a connection to a program begins. Taken before Forwarder.rest
 
 	mu      sync.Mutex
-	sockets []int         // not connected, in the capsule's network, and each may have any address
-	more    chan struct{} // closed when sockets come, or the pause ends. Nil while nothing waits
+	sockets []int         // not connected, in the capsule's network; each may be bound to any address
+	more    chan struct{} // closed when sockets come, or the pause ends. Nil while no client waits
 	paused  bool
 	taking  map[string]bool // offers that are being taken
 }
@@ -45,7 +45,7 @@ const MaxSockets = 32
 // maxTaking bounds the clients that are being connected at a time.
 const maxTaking = 1024
 
-// countLackingSockets returns how many sockets are lacking.
+// countLackingSockets returns the number of sockets that are missing from the store.
 func (c *clients) countLackingSockets() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +71,7 @@ func (c *clients) addSockets(files []*os.File) error {
 	return nil
 }
 
-// pauseConnecting has no more connections begin, until resumeConnecting.
+// pauseConnecting prevents that connections to programs begin, until resumeConnecting.
 func (c *clients) pauseConnecting() {
 	c.gate.Lock() // no connection is just beginning
 	defer c.gate.Unlock()
@@ -87,7 +87,7 @@ func (c *clients) resumeConnecting() {
 	c.wakeWaiting()
 }
 
-// wakeWaiting needs mu.
+// wakeWaiting wakes the callers of nextSocket. The caller holds mu.
 func (c *clients) wakeWaiting() {
 	if c.more != nil {
 		close(c.more)
@@ -120,7 +120,7 @@ func (c *clients) nextSocket(ctx context.Context) (*os.File, error) {
 	}
 }
 
-// beginTaking notes an offer. The result is false if the offer was noted before, or there are too many.
+// beginTaking notes an offer. The result is false if the offer was noted before, or too many offers are being taken.
 func (c *clients) beginTaking(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,7 +209,7 @@ func (f *Forwarder) takeOffers(to Relay, changed <-chan struct{}) (linked bool, 
 	}
 }
 
-// takeOffer connects a client to its program, or tells the relay why that is impossible.
+// takeOffer connects a client to its program, or tells the relay why that has failed.
 func (f *Forwarder) takeOffer(to Relay, o stream.Offer) {
 	err := f.connectClient(to.Clients, o)
 	if err == nil || f.ctx.Err() != nil {
@@ -226,9 +226,9 @@ func (f *Forwarder) takeOffer(to Relay, o stream.Offer) {
 // connectPatience is how long a program may take to accept a client.
 const connectPatience = time.Minute
 
-// connectClient connects to the program that listens at a port, and begins to carry the connection. What a checkpoint
-// finds of a connection before that is the program's end alone: a restore resets it, and the relay, which has given no
-// byte of the client's away yet, offers the client again.
+// connectClient connects to the program that listens at a port, and begins to carry the connection. Before that a
+// checkpoint has only the program's end of a connection: a restore resets it, and the relay, which has not sent any of
+// the client's bytes yet, offers the client again.
 func (f *Forwarder) connectClient(ports Ports, o stream.Offer) error {
 	from, err := netip.ParseAddrPort(o.From)
 	if err != nil {
@@ -237,7 +237,7 @@ func (f *Forwarder) connectClient(ports Ports, o stream.Offer) error {
 	if !slices.Contains(ports.Ports, o.Port) {
 		return fmt.Errorf("the job has not asked for port %d", o.Port)
 	}
-	file, err := f.clients.nextSocket(f.ctx) // for as long as a checkpoint takes: the relay bounds the client's wait
+	file, err := f.clients.nextSocket(f.ctx) // waits as long as a checkpoint takes: the relay bounds the client's wait
 	if err != nil {
 		return err
 	}
@@ -271,11 +271,11 @@ func (f *Forwarder) connectClient(ports Ports, o stream.Offer) error {
 	return err
 }
 
-// strangeClient (RFC 5737) is the address of a client if programs in a capsule cannot answer the client's own: clients with
-// IPv6 addresses, on the relay's host itself, and in other capsules.
+// strangeClient (RFC 5737) is the address that a program sees of a client if it could not answer the client's own
+// address: for clients with IPv6 addresses, on the relay's host itself, and in other capsules.
 var strangeClient = netip.AddrFrom4([4]byte{192, 0, 2, 1})
 
-// clientAddress returns the address that a program sees of a client; port 0 stands for any.
+// clientAddress returns the address that a program sees of a client; port 0 stands for any port.
 func (p Ports) clientAddress(from netip.AddrPort) netip.AddrPort {
 	a := from.Addr().Unmap()
 	if !a.Is4() || a.IsLoopback() || a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() || p.Range.Contains(a) {
@@ -305,7 +305,7 @@ func beginConnect(file *os.File, client, program netip.AddrPort) error {
 	})
 }
 
-// awaitConnected waits until a socket is connected, or that has failed.
+// awaitConnected waits until a socket is connected, or connecting has failed.
 func awaitConnected(socket *net.TCPConn) error {
 	raw, err := socket.SyscallConn()
 	if err == nil {

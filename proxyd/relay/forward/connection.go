@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
 )
 
-// Saved is what a checkpoint keeps of a connection, beside its socket.
+// Saved is the part of a connection that a checkpoint keeps, beside its socket.
 type Saved struct {
 	ID     string       `json:"id"`
 	From   string       `json:"from"` // the program's address and port
@@ -30,7 +30,7 @@ type Saved struct {
 
 var errProgramReset = errors.New("the program has reset the connection")
 
-// socketBuffer is the size of each buffer of a socket to a program. The kernel takes twice that, for what it needs itself.
+// socketBuffer is the size of each buffer of a socket to a program. The kernel takes twice that, for its own data.
 const socketBuffer = stream.Window / 2
 
 // connection is a connection of a program.
@@ -50,7 +50,7 @@ type connection struct {
 	resumed bool // comes from a checkpoint, and is not confirmed by the relay yet
 }
 
-// newConnection returns a connection and takes the socket to the program over.
+// newConnection returns a connection and takes over the socket to the program.
 func (f *Forwarder) newConnection(s Saved, socket *net.TCPConn) (*connection, error) {
 	raw, err := socket.SyscallConn()
 	if err != nil {
@@ -59,11 +59,12 @@ func (f *Forwarder) newConnection(s Saved, socket *net.TCPConn) (*connection, er
 	if err := socket.SetLinger(-1); err != nil { // the default
 		return nil, err
 	}
-	// Root's daemon reads what the socket keeps at a checkpoint. Without these the kernel lets a buffer grow to megabytes.
+	// Root's daemon reads the buffered bytes of the socket at a checkpoint. Without these sizes the kernel lets a buffer
+	// grow to megabytes.
 	if err := errors.Join(socket.SetReadBuffer(socketBuffer), socket.SetWriteBuffer(socketBuffer)); err != nil {
 		return nil, err
 	}
-	// The kernel finds out that a program's socket is gone without an end of the connection.
+	// By keepalive the kernel finds out that a program's socket is gone without an orderly end of the connection.
 	if err := socket.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: time.Minute, Count: 10}); err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func (c *connection) carryBytes(ctx context.Context) error {
 	return err
 }
 
-// fromProgram reads what the program sends.
+// fromProgram reads the bytes that the program sends.
 func (c *connection) fromProgram(ctx context.Context) error {
 	buf := make([]byte, stream.MaxData)
 	for !c.hasEnded() {
@@ -126,7 +127,7 @@ func (c *connection) fromProgram(ctx context.Context) error {
 	return nil
 }
 
-// toProgram writes what has come for the program.
+// toProgram writes the bytes that have come for the program.
 func (c *connection) toProgram(ctx context.Context) error {
 	for {
 		err := c.stream.Wait(ctx, func(e *stream.End) bool {
@@ -200,7 +201,7 @@ const (
 	longestRetry = 5 * time.Second
 	// openPatience is how long a new connection waits for a relay that does not answer.
 	openPatience = time.Minute
-	// lastPatience is how long a relay that does not answer is tried, to report that a connection has failed.
+	// lastPatience is how long the forwarder tries to report a failed connection to a relay that does not answer.
 	lastPatience = 10 * time.Second
 )
 
@@ -341,7 +342,7 @@ func (c *connection) takeWelcome(answer *stream.Frame) (err error) {
 	return err
 }
 
-// takeOver takes the relay's word that there is no connection any more.
+// takeOver handles the relay's message that the connection does not exist any more.
 func (c *connection) takeOver(f *stream.Frame) error {
 	var o stream.Over
 	if err := f.Parse(&o); err != nil {
@@ -358,14 +359,14 @@ func (c *connection) takeOver(f *stream.Frame) error {
 	return c.stream.Failed()
 }
 
-// isOver tells whether the program has sent and got all that there is.
+// isOver tells whether the program has sent and got all bytes of the connection.
 func (c *connection) isOver() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ended && c.shut
 }
 
-// savedState returns what a checkpoint keeps. The caller holds Forwarder.rest.
+// savedState returns the part that a checkpoint keeps. The caller holds Forwarder.rest.
 func (c *connection) savedState() Saved {
 	c.mu.Lock()
 	defer c.mu.Unlock()

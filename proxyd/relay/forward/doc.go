@@ -16,14 +16,14 @@
 // which is answered before the next; descriptors come along. Text that is too long for a packet comes in a file
 // without a name.
 //
-//	begin    where the relay is, the ticket of the run, perhaps the listener
-//	hold     stand still: answered by batches of connections with their sockets, and go on standing still when
+//	begin    the relay's address, the ticket of the run, perhaps the listener
+//	hold     stand still: answered by batches of connections with their sockets. The forwarder keeps still if
 //	         the daemon hangs up
-//	go       go on
+//	go       end hold and pause
 //	add      connections of a checkpoint, with their sockets
 //	ask      whether the relay can connect to an address for a program: its connect() waits
-//	status   the connections, and those that were lost; how many sockets for clients are wanted
-//	supply   such sockets
+//	status   the connections, and those that were lost; the number of sockets for clients that it lacks
+//	supply   sockets for clients
 //	pause    connect no more clients to programs, until go
 //
 // # Clients
@@ -34,7 +34,7 @@
 //
 // # At a checkpoint
 //
-// After hold, nothing is read, written, sent or taken in. The daemon saves what the forwarder says of each
-// connection, and its socket (overlay.TakeConnection). Programs stand still, and the network of the capsule is
-// locked, so both ends of each connection within the capsule are of the same moment.
+// After hold, the forwarder reads, writes, sends and accepts no bytes and no connections. The daemon saves the
+// forwarder's record of each connection (Saved), and its socket (overlay.TakeConnection). Programs stand still, and the
+// network of the capsule is locked, so both ends of each connection within the capsule are of the same moment.
 package forward

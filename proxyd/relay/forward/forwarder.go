@@ -21,8 +21,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// maxConnections bounds the connections of a capsule. No client is connected beyond maxWithClients: whatever strangers do, the
-// job's own programs can connect to outside.
+// maxConnections bounds the connections of a capsule. No client is connected beyond maxWithClients, so that the job's
+// own programs can still connect to outside when strangers make many connections.
 const (
 	maxConnections = 1024
 	maxWithClients = maxConnections / 2
@@ -31,7 +31,7 @@ const (
 // maxLost bounds the list of connections that were lost.
 const maxLost = 100
 
-// Relay is where connections are carried to.
+// Relay is the relay to which connections are carried.
 type Relay struct {
 	Address string `json:"address"` // host and port for links
 	Ticket  string `json:"ticket"`
@@ -47,18 +47,18 @@ type Forwarder struct {
 
 	mu          sync.Mutex
 	held        bool
-	wentOn      time.Time // after hold
+	wentOn      time.Time // when hold last ended
 	relay       Relay
 	told        chan struct{} // closed when relay changes
 	connections map[string]*connection
 	granted     map[ends]*granted
 	lost        []Lost
 	listeners   []syscall.RawConn
-	refused     bool // the relay did not know the ticket when a link was made last
+	refused     bool // the relay did not know the ticket of the last link
 	clients     clients
 }
 
-// noteRefused notes whether the relay knew the ticket when a link was made.
+// noteRefused records whether the relay refused the ticket of the last link.
 func (f *Forwarder) noteRefused(refused bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,7 +114,7 @@ func (f *Forwarder) acceptLoop(l *os.File, raw syscall.RawConn) {
 	defer context.AfterFunc(f.ctx, func() { l.Close() })()
 	for {
 		err := raw.Read(func(fd uintptr) bool {
-			// Not between hold and go: then freezeConnections has accepted what there was.
+			// Not between hold and go: then freezeConnections has accepted all that waited.
 			f.rest.RLock()
 			defer f.rest.RUnlock()
 			return !f.acceptWaiting(int(fd))
@@ -125,7 +125,7 @@ func (f *Forwarder) acceptLoop(l *os.File, raw syscall.RawConn) {
 			}
 			return
 		}
-		select { // no descriptors, or no memory
+		select { // too few descriptors, or too little memory
 		case <-f.ctx.Done():
 			return
 		case <-time.After(acceptPause):
@@ -136,8 +136,8 @@ func (f *Forwarder) acceptLoop(l *os.File, raw syscall.RawConn) {
 // acceptPause is the time between two tries to accept where descriptors or memory were short.
 const acceptPause = 100 * time.Millisecond
 
-// acceptWaiting accepts all connections that wait. The result is false if that failed for another reason than
-// that none waits. The caller holds rest.
+// acceptWaiting accepts all connections that wait. The result is false if accept failed for another reason than that no
+// connection waits. The caller holds rest.
 func (f *Forwarder) acceptWaiting(listener int) bool {
 	for {
 		fd, _, err := unix.Accept4(listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
@@ -172,7 +172,7 @@ func (f *Forwarder) takeSocket(socket *net.TCPConn) {
 		socket.Close()
 	}
 	if a, ok := socket.LocalAddr().(*net.TCPAddr); !ok || a.IP.IsLoopback() {
-		refuse("it is to the listener itself") // what programs connect to on lo is not diverted
+		refuse("it is to the listener itself") // connections of programs to lo are not diverted
 		return
 	}
 	s := Saved{ID: rand.Text(), From: socket.RemoteAddr().String(), To: to}
@@ -189,7 +189,7 @@ func (f *Forwarder) takeSocket(socket *net.TCPConn) {
 	}
 }
 
-// addConnection begins to serve a connection. The result is false if there are so many already as may be at most.
+// addConnection begins to serve a connection. The result is false if there are most connections already.
 func (f *Forwarder) addConnection(c *connection, most int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -203,7 +203,7 @@ func (f *Forwarder) addConnection(c *connection, most int) bool {
 
 func (f *Forwarder) serveConnection(c *connection) {
 	err := c.carryBytes(f.ctx)
-	f.rest.RLock() // a checkpoint has the connection until its end
+	f.rest.RLock() // until a checkpoint ends, it has the connection
 	defer f.rest.RUnlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -231,7 +231,7 @@ func (f *Forwarder) allConnections() []*connection {
 	return all
 }
 
-// tcpSocket returns a connection by the socket of a file, which stays the caller's.
+// tcpSocket returns a connection by the socket of a file, which the caller keeps.
 func tcpSocket(file *os.File) (*net.TCPConn, error) {
 	conn, err := net.FileConn(file)
 	if err != nil {

@@ -32,18 +32,18 @@ const (
 	doPause    = "pause"
 )
 
-// order is what the daemon sends. With add, the first descriptor is a file with the connections, and the
-// others are their sockets.
+// order is a message of the daemon. With add, the first descriptor is a file with the connections, and the others are
+// their sockets.
 type order struct {
 	Do    string `json:"do"`
 	Relay Relay  `json:"relay,omitzero"`  // of begin
-	Quiet bool   `json:"quiet,omitempty"` // of hold: the connections are not wanted
+	Quiet bool   `json:"quiet,omitempty"` // of hold: do not send the connections
 	From  string `json:"from,omitempty"`  // of ask
 	To    string `json:"to,omitempty"`    // of ask
 }
 
-// reply is what the forwarder answers. After hold and status, a file with the text comes along; hold's has the
-// sockets, a batch for each reply.
+// reply is the forwarder's answer to an order. Replies to hold and status come with a file that has the text; replies
+// to hold also with sockets, a batch for each reply.
 type reply struct {
 	Error string `json:"error,omitempty"`
 	More  bool   `json:"more,omitempty"` // another batch follows
@@ -51,7 +51,7 @@ type reply struct {
 	Cause stream.Cause `json:"cause,omitempty"`
 }
 
-// Batch is how many connections are told of at a time. The daemon is root's, and needs memory for each batch: up to a
+// Batch is the number of connections of a reply. The daemon is root's, and needs memory for each batch: up to a
 // megabyte of bytes for each connection, and their text.
 const Batch = 16
 
@@ -72,12 +72,12 @@ type Connection struct {
 	Resumed bool   `json:"resumed,omitempty"` // came from a checkpoint, and is not confirmed by the relay yet
 }
 
-// Status is what there is.
+// Status lists the connections of a forwarder, and what it lacks.
 type Status struct {
 	Connections []Connection `json:"connections"`
 	Lost        []Lost       `json:"lost"`
-	Refused     bool         `json:"refused,omitempty"` // the relay did not know the ticket, since the status before
-	Wanted      int          `json:"wanted,omitempty"`  // how many sockets for clients the forwarder lacks
+	Refused     bool         `json:"refused,omitempty"` // the relay has refused the ticket since the previous status
+	Wanted      int          `json:"wanted,omitempty"`  // the number of sockets for clients that the forwarder lacks
 }
 
 // Run serves orders that come by a listening socket of packets, until ctx ends.
@@ -179,8 +179,8 @@ func (f *Forwarder) beginRelay(r Relay, files []*os.File) error {
 	return nil
 }
 
-// freezeConnections has all connections stand still, also connections that programs have made and that are not accepted yet. A second
-// call is harmless.
+// freezeConnections stops all connections, also connections that programs have made and that are not accepted yet. A
+// second call is harmless.
 func (f *Forwarder) freezeConnections() {
 	f.mu.Lock()
 	held := f.held
@@ -197,7 +197,7 @@ func (f *Forwarder) freezeConnections() {
 	}
 }
 
-// thawConnections undoes hold. A second call is harmless.
+// thawConnections undoes freezeConnections. A second call is harmless.
 func (f *Forwarder) thawConnections() {
 	f.mu.Lock()
 	held := f.held
@@ -303,7 +303,7 @@ func textFile(v any) (*os.File, error) {
 	return f, nil
 }
 
-// readText reads such a file from its beginning.
+// readText reads a file of textFile from its beginning.
 func readText(f *os.File, v any) error {
 	return json.NewDecoder(io.NewSectionReader(f, 0, maxText)).Decode(v)
 }

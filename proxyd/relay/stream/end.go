@@ -15,7 +15,7 @@ const Window = 256 << 10
 // MaxData bounds the bytes of a frame of data.
 const MaxData = 64 << 10
 
-// What the errors of Resume and Receive wrap.
+// Errors that the errors of Resume and Receive wrap.
 var (
 	// ErrMismatch says that the two ends of a connection are not from the same moment: bytes are missing.
 	ErrMismatch = errors.New("the program went back to its checkpoint")
@@ -26,7 +26,7 @@ var (
 // Position is how far an end of a connection is. Positions count bytes from the beginning of the
 // connection; the end of a direction counts as a byte.
 type Position struct {
-	Received uint64 `json:"received"` // what has come from the other end
+	Received uint64 `json:"received"` // up to here, bytes have come from the other end
 	Base     uint64 `json:"base"`     // from here on, this end can send its bytes again
 	Limit    uint64 `json:"limit"`    // up to here, this end has bytes to send
 }
@@ -36,7 +36,7 @@ type State struct {
 	Base     uint64 `json:"base"`                // bytes that the other end has used
 	Out      []byte `json:"out,omitempty"`       // the bytes from Base on
 	Shut     bool   `json:"shut,omitempty"`      // no more bytes follow Out
-	ShutUsed bool   `json:"shut_used,omitempty"` // the other end knows that: Base is behind the end of the direction
+	ShutUsed bool   `json:"shut_used,omitempty"` // the other end knows of Shut: Base is behind the end of the direction
 	In       []byte `json:"in,omitempty"`        // bytes that have come and are not used yet
 	Got      uint64 `json:"got"`                 // bytes that have come, with the end of the direction
 	InEnd    bool   `json:"in_end,omitempty"`    // the other end sends no more
@@ -48,7 +48,7 @@ type State struct {
 type End struct {
 	s    State
 	next uint64 // the next position to send by the present link
-	told uint64 // what the other end knows to be used
+	told uint64 // position up to which the other end knows that bytes are used
 }
 
 // State returns a copy of the end's state.
@@ -69,8 +69,7 @@ func (e *End) Room() int {
 	return max(0, Window-len(e.s.Out))
 }
 
-// Write adds bytes to send: no more than Room, or they are kept in memory until the other end
-// has room for them.
+// Write adds bytes to send. More bytes than Room are kept in memory, too, until the other end has room for them.
 func (e *End) Write(b []byte) { e.s.Out = append(e.s.Out, b...) }
 
 // CloseWrite says that no more bytes follow. A second call is harmless.
@@ -80,14 +79,15 @@ func (e *End) CloseWrite() { e.s.Shut = true }
 // valid until the next call of a method.
 func (e *End) Inbox() (b []byte, ends bool) { return e.s.In, e.s.InEnd }
 
-// Consume says that the first n bytes of Inbox are used: the other end may forget them.
+// Consume records that the first n bytes of Inbox are used: the other end may forget them.
 func (e *End) Consume(n int) {
 	if e.s.In = e.s.In[n:]; len(e.s.In) == 0 {
-		e.s.In = nil // what was used is not kept
+		e.s.In = nil // do not keep used bytes in memory
 	}
 }
 
-// UsedPosition returns the position before which this end has used all bytes: what the other end may forget. The end of the direction is used when all bytes are.
+// UsedPosition returns the position before which this end has used all bytes, so that the other end may forget them.
+// The end of the direction counts as used when all bytes are.
 func (e *End) UsedPosition() uint64 {
 	n := e.s.Got - uint64(len(e.s.In))
 	if e.s.InEnd && len(e.s.In) > 0 {
@@ -96,7 +96,7 @@ func (e *End) UsedPosition() uint64 {
 	return n
 }
 
-// sendLimit returns the position behind all that there is to send.
+// sendLimit returns the position behind the last byte, or end of the direction, to be sent.
 func (e *End) sendLimit() uint64 {
 	n := e.s.Base + uint64(len(e.s.Out))
 	if e.s.Shut && !e.s.ShutUsed {
@@ -105,10 +105,10 @@ func (e *End) sendLimit() uint64 {
 	return n
 }
 
-// Done tells whether nothing remains to be sent, to come or to be used.
+// Done tells whether both directions have ended and all bytes are used.
 func (e *End) Done() bool { return e.s.ShutUsed && e.s.InEnd && len(e.s.In) == 0 }
 
-// Idle tells whether there is nothing to send by the present link.
+// Idle tells whether this end has no frame to send by the present link.
 func (e *End) Idle() bool {
 	return e.told >= e.UsedPosition() && (e.next >= e.sendLimit() || e.next-e.s.Base >= Window)
 }
@@ -118,8 +118,8 @@ func (e *End) Position() Position {
 	return Position{Received: e.s.Got, Base: e.s.Base, Limit: e.sendLimit()}
 }
 
-// Resume begins a new link to the other end, which has told its position. An error wraps
-// ErrMismatch: the program's end comes from a checkpoint, and the relay's end has gone on since. Either of the two may be e.
+// Resume begins a new link to the other end, which has told its position. An error wraps ErrMismatch: one of the two
+// ends, the program's, comes from a checkpoint, and the relay's end has gone on since.
 func (e *End) Resume(other Position) error {
 	switch {
 	case other.Received > e.sendLimit() || e.s.Got > other.Limit:
@@ -134,15 +134,15 @@ func (e *End) Resume(other Position) error {
 	return nil
 }
 
-// Pull returns the next frame to send by the present link; nil if there is none. What was used is told
-// before data is sent, so that two ends never wait for each other.
+// Pull returns the next frame to send by the present link; nil if there is no frame to send. The used position is sent
+// before data, so that two ends never wait for each other.
 func (e *End) Pull() *Frame {
 	if used := e.UsedPosition(); e.told < used {
 		e.told = used
 		return &Frame{Kind: KindUsed, Used: used}
 	}
 	sent := e.next - e.s.Base
-	// Out has more than Window only after a checkpoint, which adds what a socket had received.
+	// Out has more than Window only after a checkpoint, which adds the bytes that a socket had received.
 	if n := uint64(min(len(e.s.Out), Window)); sent < n {
 		b := e.s.Out[sent:min(n, sent+MaxData)]
 		e.next += uint64(len(b))
@@ -181,7 +181,7 @@ func (e *End) Receive(f *Frame) error {
 	return nil
 }
 
-// forgetUsed drops what the other end has used.
+// forgetUsed drops the bytes that the other end has used.
 func (e *End) forgetUsed(used uint64) {
 	n := used - e.s.Base
 	if n > uint64(len(e.s.Out)) {

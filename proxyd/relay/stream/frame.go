@@ -25,8 +25,7 @@ const (
 	KindOffer                   // JSON: Offer. Of a link for offers only
 )
 
-// Frame is a unit of what a link carries: its kind, the number of its bytes in 4 bytes, big endian, and
-// these bytes.
+// Frame is the unit that a link carries: its kind, the number of its bytes in 4 bytes, big endian, and these bytes.
 type Frame struct {
 	Kind Kind
 	Data []byte
@@ -41,7 +40,7 @@ type Hello struct {
 	Opened   bool     `json:"open,omitempty"` // confirmed by the relay before: no new connection is made
 	Over     string   `json:"over,omitempty"` // the connection has failed at the program's end, for this reason
 	Position Position `json:"position"`
-	// Offers says that the link is no connection's: the relay is to tell of clients, by frames with an Offer each.
+	// Offers says that the link is no connection's: the relay is to announce clients, by a frame with an Offer for each.
 	Offers bool `json:"offers,omitempty"`
 }
 
@@ -58,22 +57,22 @@ type Welcome struct {
 	Position Position `json:"position"`
 }
 
-// Over says why there is no connection any more.
+// Over has the reason why the connection does not exist any more.
 type Over struct {
 	Reason string `json:"reason"`
 	Retry  bool   `json:"retry,omitempty"` // the relay does not admit the link now; another may be admitted
-	Cause  Cause  `json:"cause,omitempty"` // of a connection that was never there
+	Cause  Cause  `json:"cause,omitempty"` // of a connection that was never made
 }
 
-// Cause says how the program's connect() is to fail.
+// Cause says with which error the program's connect() is to fail.
 type Cause string
 
 // The causes.
 const (
 	CauseRefused    Cause = "refused"    // by the other side
 	CauseHost       Cause = "host"       // the other side's host cannot be reached
-	CauseNetwork    Cause = "network"    // nor its network
-	CauseTime       Cause = "time"       // nothing answers
+	CauseNetwork    Cause = "network"    // the other side's network cannot be reached
+	CauseTime       Cause = "time"       // no answer in time
 	CauseProhibited Cause = "prohibited" // by the relay
 )
 
@@ -106,8 +105,8 @@ func WriteFrame(w io.Writer, f *Frame) error {
 	return err
 }
 
-// ReadFrame reads a frame. Nothing is allocated for a frame that is too long. An error wraps ErrProtocol if
-// the bytes are no frame.
+// ReadFrame reads a frame. It allocates no memory for a frame that is too long. An error wraps ErrProtocol if the bytes
+// are no frame.
 func ReadFrame(r io.Reader) (*Frame, error) {
 	var head [5]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -7,11 +7,11 @@
 //	program ── TCP ── forwarder ─────── link ─────── relay ── TCP ── the other side
 //	                    End       frames of bytes     End
 //
-// A link is a TCP connection, which may break at any moment; the next link goes on where the ends are. Each
-// end keeps what was sent until the other end has used the bytes: the forwarder's end is in the job's checkpoint,
-// together with the program, and the relay's end stays in the relay. When the job resumes, both ends say how
-// far they are. If an end has gone on since (the job resumed from a checkpoint after which it ran on),
-// bytes are missing, and the connection has failed: nothing is ever sent twice, left out or exchanged.
+// A link is a TCP connection, which may break at any moment; the next link goes on at the positions of the ends. Each
+// end keeps sent bytes until the other end has used them: the forwarder's end is in the job's checkpoint,
+// together with the program, and the relay's end stays in the relay. When the job resumes, both ends send their
+// positions. If an end has gone on since (the job resumed from a checkpoint after which it ran on), bytes are missing,
+// and the connection has failed: no byte is ever delivered twice, left out or replaced.
 package stream
 
 import (
@@ -23,7 +23,7 @@ import (
 
 // Stream is an End that goroutines share.
 type Stream struct {
-	// Stop, if set, is held shared while anything changes. Under the exclusive lock the stream is at rest.
+	// Stop, if set, is held shared while the stream changes. Under the exclusive lock the stream is at rest.
 	Stop *sync.RWMutex
 
 	mu      sync.Mutex
@@ -50,7 +50,7 @@ func (s *Stream) Do(f func(*End) bool) {
 	}
 }
 
-// wakeWaiting needs mu.
+// wakeWaiting wakes the callers of Wait. The caller holds mu.
 func (s *Stream) wakeWaiting() {
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -76,7 +76,7 @@ func (s *Stream) Wait(ctx context.Context, f func(*End) bool) error {
 	}
 }
 
-// Fail ends the stream for a reason. The first reason counts.
+// Fail ends the stream for a reason. Later reasons are ignored.
 func (s *Stream) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,8 +109,8 @@ func (s *Stream) State() State {
 	return s.end.State()
 }
 
-// Carry carries frames over a link, which both ends have resumed, until the link breaks, the stream fails, or
-// ctx ends. Carry closes the link. An Over of the other end is handed to over.
+// Carry carries frames over a link, which both ends have resumed, until the link breaks, the stream fails, or ctx ends.
+// Carry closes the link. A frame Over of the other end is passed to over.
 func (s *Stream) Carry(ctx context.Context, link net.Conn, over func(*Frame) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -127,7 +127,7 @@ func (s *Stream) Carry(ctx context.Context, link net.Conn, over func(*Frame) err
 	return cmp.Or(s.Failed(), err, bad)
 }
 
-// sendFrames sends what there is to send, and the reason when the stream fails.
+// sendFrames sends the end's frames, and the reason when the stream fails.
 func (s *Stream) sendFrames(ctx context.Context, link net.Conn) error {
 	for {
 		if err := s.Wait(ctx, func(e *End) bool { return !e.Idle() }); err != nil {
