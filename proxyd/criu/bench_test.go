@@ -21,7 +21,7 @@ import (
 //	criu.test -test.run TestSpeed -speed 1024,8192 -test.v
 var speed = flag.String("speed", "", "sizes of programs in MiB, for TestSpeed")
 
-// hog fills memory with what is not zero and differs from page to page.
+// hog fills memory with pages that are not zero and that differ from each other.
 const hog = `
 import mmap, sys
 n = int(sys.argv[1]) << 20; a = mmap.mmap(-1, n, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -57,14 +57,14 @@ func TestSpeed(t *testing.T) {
 			}
 			for _, kind := range []string{"dump", "dump to memory"} {
 				if r := ratio(kind, "plain dump"); r > 1.25 {
-					t.Errorf("%s: %.2f × plain", kind, r)
+					t.Errorf("%s took %.2f times as long as plain criu, want at most 1.25", kind, r)
 				} else {
 					t.Logf("%s: %.2f × plain", kind, r)
 				}
 			}
 			for _, kind := range []string{"restore", "restore from memory"} {
 				if r := ratio(kind, "plain restore"); r > 1.25 {
-					t.Errorf("%s: %.2f × plain", kind, r)
+					t.Errorf("%s took %.2f times as long as plain criu, want at most 1.25", kind, r)
 				} else {
 					t.Logf("%s: %.2f × plain", kind, r)
 				}
@@ -86,7 +86,7 @@ func medianOf(all []time.Duration) time.Duration {
 	return all[len(all)/2]
 }
 
-// compareTimes takes each operation once. What comes first changes from round to round.
+// compareTimes runs each operation once. The order changes from round to round.
 func compareTimes(t *testing.T, size string, round int, times map[string][]time.Duration) {
 	took := func(kind string, f func()) {
 		begin := time.Now()
@@ -101,7 +101,7 @@ func compareTimes(t *testing.T, size string, round int, times map[string][]time.
 	c := newCapsule(t)
 	r := c.runProgram("/usr/bin/python3", "-c", hog, size)
 	r.expectLine("ready")
-	// There is room for a single copy of the largest.
+	// The tmpfs has room for a single copy of the largest program.
 	into := func(kind string, f func(dir folder)) func() {
 		return func() {
 			dir := newImageFolder(t)
@@ -157,7 +157,7 @@ func runPlainCriu(t *testing.T, c *capsule, files []*os.File, args ...string) {
 	cmd.ExtraFiles = append(append([]*os.File{}, files...), dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		log, _ := exec.Command("sh", "-c", "grep -h Error "+args[last]+"/*.log").Output()
-		t.Fatalf("%v: %v: %s%s", args, err, out, log)
+		t.Fatalf("criu %v: %v: output %s, errors in its logs %s", args, err, out, log)
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
 
-// waitingCalls makes each call that a stop interrupts: in a process of its own, and in a thread of a
-// process with many. A call with a timeout waits for LAST seconds; a call without is let go when a
-// line is read. The program then says what each call returned, and after how long.
+// waitingCalls makes each call that a stop interrupts: in a process of its own, and in a thread of a process with many.
+// A call with a timeout waits for LAST seconds; a call without a timeout is let go when a line is read. The program
+// then prints the result of each call, and after how long it returned.
 const waitingCalls = `
 import ctypes, errno, json, os, select, signal, socket, struct, sys, threading, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -106,11 +106,11 @@ lines = os.fdopen(results)
 print(json.dumps([json.loads(lines.readline()) for _ in range(2 * len(all))]), flush=True)
 `
 
-// callWait is for how long a call with a timeout waits.
+// callWait is the time that a call with a timeout waits.
 const callWait = 12 * time.Second
 
-// wantCalls compares what the calls have returned with what they return on a plain system. No call
-// may end early, nor later than latest, except calls that need not know when they began.
+// wantCalls compares the results of the calls with those on a plain system. No call may end early, nor later than
+// latest, except calls that need not know when they began.
 //
 // lastThaw is when the program was thawed last, after its begin; restored says that its clock was put back since, and
 // the time of day was not.
@@ -171,7 +171,7 @@ func observeProgram(t *testing.T, c *capsule, r *running) {
 	}
 }
 
-// slack is what a busy machine may add to a wait.
+// slack is the time that a busy machine may add to a wait.
 const slack = 4 * time.Second
 
 // TestCallsGoOn: system calls that wait go on after a dump, with the time that is left.
@@ -200,7 +200,7 @@ func TestCallsGoOn(t *testing.T) {
 	wantCalls(t, r, callWait+longest+max(slack, lastThaw/2), lastThaw, false)
 }
 
-// TestCallsGoOnAfterRestore: so do calls of a program that was restored.
+// TestCallsGoOnAfterRestore: system calls of a restored program go on, too.
 func TestCallsGoOnAfterRestore(t *testing.T) {
 	needCRIU(t)
 	begun := time.Now()

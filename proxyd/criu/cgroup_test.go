@@ -199,8 +199,8 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errSource }
 
-// TestHostileSource: a restore from a source that is broken in any way fails with the
-// reason, and leaves no process and no cgroup thawed.
+// TestHostileSource: a restore from a source that is broken in any way fails with the reason, and leaves no process and
+// no thawed cgroup.
 func TestHostileSource(t *testing.T) {
 	needCRIU(t)
 	g := newCgroup(t)
@@ -240,7 +240,7 @@ func TestHostileSource(t *testing.T) {
 	c := newCapsule(t)
 	for name, test := range tests {
 		image, kind, _ := strings.Cut(name, " ")
-		if !seen[image] || strings.HasPrefix(image, "pages") && kind == "has other bytes" { // names that only a hash can tell
+		if !seen[image] || strings.HasPrefix(image, "pages") && kind == "has other bytes" { // damaged pages show by a hash only
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestHostileSource(t *testing.T) {
 			t.Log(err)
 		})
 	}
-	// The capsule is as good as new.
+	// The capsule is as it was before the restores.
 	if err := g.setFrozen(testDeadline(t), false); err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func TestHostileSource(t *testing.T) {
 	r.askAndExpect("z", "1 z 101")
 }
 
-// scrambled turns bytes over, but not a header's.
+// scrambled inverts bytes, but not those of a header.
 type scrambled struct{ r io.Reader }
 
 func (s scrambled) Read(b []byte) (int, error) {
@@ -287,12 +287,12 @@ func checkAlone(t testing.TB, c *capsule) {
 	}
 	for _, m := range members {
 		if m.pid != 1 && !m.zombie {
-			t.Errorf("left: %+v", m)
+			t.Errorf("process %+v is left in the capsule, want init alone", m)
 		}
 	}
 }
 
-// TestCancelRestore: whenever the context ends, the restore has been done or nothing is left.
+// TestCancelRestore: whenever the context ends, either the restore is complete or no process of it is left.
 func TestCancelRestore(t *testing.T) {
 	needCRIU(t)
 	img, dir := dumpCounting(t)
@@ -325,7 +325,7 @@ func TestCancelRestore(t *testing.T) {
 	t.Logf("%d of 40 were done in time", done)
 }
 
-// TestKillProcesses: what is in a cgroup is killed, and a process of the same session outside is not.
+// TestKillProcesses: the processes in a cgroup are killed, and a process of the same session outside is not.
 func TestKillProcesses(t *testing.T) {
 	g := newCgroup(t)
 	inside, outside := exec.Command("sleep", "inf"), exec.Command("sleep", "inf")
@@ -342,12 +342,12 @@ func TestKillProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := inside.Wait(); err == nil || inside.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Errorf("inside: %v", err)
+		t.Errorf("process in the cgroup: %v, want killed", err)
 	}
 	if pid, err := unix.Wait4(outside.Process.Pid, nil, unix.WNOHANG, nil); pid != 0 || err != nil {
-		t.Errorf("outside: %d, %v", pid, err)
+		t.Errorf("Wait4 of the process outside = %d, %v, want 0: it still runs", pid, err)
 	}
 	if all, err := g.listProcesses(); err != nil || len(all) != 0 {
-		t.Errorf("left: %v, %v", all, err)
+		t.Errorf("processes left in the cgroup = %v, %v, want no process", all, err)
 	}
 }

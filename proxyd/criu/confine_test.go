@@ -24,7 +24,7 @@ type onlooker struct {
 	init int
 
 	mu             sync.Mutex
-	status, limits string // the last calls
+	status, limits string // of the latest calls
 	data           int64  // the most memory of criu's own, KiB
 }
 
@@ -60,8 +60,8 @@ func statusField(status, key string) string {
 	return ""
 }
 
-// TestConfined: at a dump criu has the user's ids, few capabilities, a filter of system calls, and
-// a bound of its memory, which the worst program does not come near to.
+// TestConfined: at a dump criu has the user's ids, few capabilities, a filter of system calls, and a bound of its
+// memory, from which the worst program is far away.
 func TestConfined(t *testing.T) {
 	needCRIU(t)
 	c := newCapsule(t)
@@ -120,7 +120,7 @@ type restoreOnlooker struct {
 	mu      sync.Mutex
 	seen    int
 	cgroups map[string]bool // of criu's processes
-	status  string          // the last
+	status  string          // the latest
 }
 
 func (o *restoreOnlooker) Open(name string) (io.ReadCloser, error) {
@@ -175,7 +175,7 @@ func TestRestoreConfined(t *testing.T) {
 	}
 }
 
-// TestFilter: what the filter refuses is refused, and nothing else.
+// TestFilter: the filter refuses exactly the calls that it should refuse.
 func TestFilter(t *testing.T) {
 	var said bytes.Buffer
 	cmd := exec.Command("/proc/self/exe", filteredArg)
@@ -184,12 +184,12 @@ func TestFilter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Fatalf("%v\n%s", err, said.String())
+		t.Fatalf("the process with the filter failed: %v\n%s", err, said.String())
 	}
 	want := "mount operation not permitted\nrename operation not permitted\nchown operation not permitted\nbpf operation not permitted\n" +
 		"inet operation not permitted\npacket operation not permitted\nunix <nil>\nnetlink <nil>\npipe <nil>\n"
 	if said.String() != want {
-		t.Errorf("got\n%swant\n%s", said.String(), want)
+		t.Errorf("results of the calls with the filter are\n%swant\n%s", said.String(), want)
 	}
 	// The test's own threads go on without the filter.
 	if err := os.Rename(t.TempDir(), t.TempDir()+"/moved"); err != nil {

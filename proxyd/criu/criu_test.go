@@ -51,7 +51,7 @@ func TestShell(t *testing.T) {
 	dir = newImageFolder(t)
 	img = dumpProgram(t, r.program, dir)
 	if len(img.Processes) != 2 || img.Processes[0].Name != "bash" || img.Processes[1].Parent != img.Processes[0].PID {
-		t.Errorf("processes: %+v", img.Processes)
+		t.Errorf("processes in the image = %+v, want bash and its child", img.Processes)
 	}
 	c.endCapsule()
 	_, r = restoreImage(t, img, dir)
@@ -97,8 +97,8 @@ import os; print('end', flush=True); os._exit(0)`)
 	}
 }
 
-// TestDumpLeavesFolders: a dump puts nothing into folders, not even for a moment, though
-// files of theirs are open that were removed: they can be packed meanwhile.
+// TestDumpLeavesFolders: a dump makes no file in the folders of removed open files, not even for a moment: the folders
+// can be packed meanwhile.
 func TestDumpLeavesFolders(t *testing.T) {
 	needCRIU(t)
 	c := newCapsule(t)
@@ -142,7 +142,7 @@ print('ready', flush=True); sys.stdin.read()`)
 // workDir is a folder of the node that capsules see, for user.
 func workDir(t testing.TB) string {
 	t.Helper()
-	// Where the test lies is a real file system. On an overlay, inotify cannot be dumped.
+	// The folder of the test's binary is on a real file system. On an overlay, inotify cannot be dumped.
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -158,8 +158,8 @@ func workDir(t testing.TB) string {
 	return dir
 }
 
-// TestStdio: what a program has not read yet comes before what its new input brings, and
-// files are opened by path.
+// TestStdio: input that a program has not read yet comes before the bytes of its new input, and files are opened by
+// path.
 func TestStdio(t *testing.T) {
 	needCRIU(t)
 	work := workDir(t)
@@ -196,8 +196,8 @@ func TestStdio(t *testing.T) {
 	}
 }
 
-// steward is a root as a capsule's programs have it, without a descriptor. Orphans fall
-// to the steward. What follows runs in its child.
+// steward is a root as a capsule's programs have it, without a descriptor. Orphans fall to the steward. The code behind
+// this text runs in its child.
 const steward = `
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(36, 1); root = os.getpid()
@@ -214,8 +214,8 @@ if pid:
 os.setsid()
 `
 
-// TestSteward: the root is a subreaper after a restore; a child that the root has not
-// reaped yet at the dump is no trouble.
+// TestSteward: the root is a subreaper after a restore; a child that the root has not reaped yet at the dump does no
+// harm.
 func TestSteward(t *testing.T) {
 	needCRIU(t)
 	c := newCapsule(t)
@@ -239,8 +239,8 @@ for line in sys.stdin:
 	r.askAndExpect("?", "True")
 }
 
-// TestOrphan: after the end of its parent a process is the root's child, in a session that is
-// not the root's; the same holds after a restore.
+// TestOrphan: after the end of its parent a process is the root's child, in a session that is not the root's; this is
+// also so after a restore.
 func TestOrphan(t *testing.T) {
 	needCRIU(t)
 	c := newCapsule(t)

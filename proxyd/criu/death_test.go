@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// busy changes all of its memory all the time, by a rule, and checks the rule, in threads and a
-// child; busy answers how often, and what was broken.
+// busy changes all of its memory all the time, by a rule, and checks the rule, in threads and a child; busy answers how
+// often it has checked, and which values broke the rule.
 const busy = `
 import os, threading, signal, mmap, sys
 SIZE = 8 << 20; rounds = [0] * 3; wrong = [0] * 3; ticks = [0]
@@ -66,11 +66,11 @@ func runsAsBefore(t *testing.T, c *capsule, r *running) {
 	s, err := r.out.ReadString('\n')
 	if s != "well\n" {
 		showMembers(t, c)
-		t.Fatalf("%q %v", s, err)
+		t.Fatalf("the program answered %q, %v, want well", s, err)
 	}
 }
 
-// showMembers logs what the processes of a capsule are at.
+// showMembers logs the state of the processes of a capsule.
 func showMembers(t *testing.T, c *capsule) {
 	t.Helper()
 	members, err := membersOf(c.initPID())
@@ -135,8 +135,7 @@ func callAtMoments(t *testing.T, p Program, n int, f func(after time.Duration)) 
 	}
 }
 
-// TestCallerKilled: the dump's process is killed at random moments; the program runs on
-// undamaged.
+// TestCallerKilled: the process that dumps is killed at random moments; the program runs on undamaged.
 func TestCallerKilled(t *testing.T) {
 	needCRIU(t)
 	c, r := startBusy(t)
@@ -157,7 +156,7 @@ func TestCallerKilled(t *testing.T) {
 	dumpProgram(t, r.program, discard{})
 }
 
-// TestCallerKilledFrozen: the same of a frozen program, which stays frozen.
+// TestCallerKilledFrozen: as TestCallerKilled, with a frozen program, which stays frozen.
 func TestCallerKilledFrozen(t *testing.T) {
 	needCRIU(t)
 	g := newCgroup(t)
@@ -189,7 +188,7 @@ func TestCallerKilledFrozen(t *testing.T) {
 	})
 }
 
-// TestCancelDump: the same with the context's end.
+// TestCancelDump: as TestCallerKilled, but the dump's context ends.
 func TestCancelDump(t *testing.T) {
 	needCRIU(t)
 	c, r := startBusy(t)
@@ -208,9 +207,8 @@ func TestCancelDump(t *testing.T) {
 	t.Logf("%d of 60 were done in time", done)
 }
 
-// TestCRIUKilled: criu itself is killed, as a user could do it. A process that criu had in
-// its hands just then may die; what must hold is that Dump says so and leaves no
-// other process, and the cgroup as it was.
+// TestCRIUKilled: criu itself is killed, as a user could do it. A process that criu was just dumping may die; but Dump
+// must report that, and must leave no other process, and the cgroup as it was.
 func TestCRIUKilled(t *testing.T) {
 	needCRIU(t)
 	for name, frozen := range map[string]bool{"running": false, "frozen": true} {
@@ -311,7 +309,7 @@ func (s *brokenSink) Close() error {
 	return nil
 }
 
-// TestBrokenSink: a store that is full is a dump that failed, and nothing else.
+// TestBrokenSink: if the store is full, the dump fails, and has no other effect.
 func TestBrokenSink(t *testing.T) {
 	needCRIU(t)
 	c, r := startBusy(t)

@@ -32,7 +32,7 @@ import (
 // user is the uid of programs. The machine needs no account with this uid.
 const user = 12345
 
-// First arguments by which the test's binary is something else.
+// First arguments with which the test's binary runs as another program.
 const (
 	initArg   = "test-init"
 	dumperArg = "test-dumper"
@@ -78,15 +78,14 @@ func testDeadline(t testing.TB) context.Context {
 	return ctx
 }
 
-// capsule is the least that a capsule can be: namespaces and an init.
+// capsule is a minimal capsule: namespaces and an init.
 type capsule struct {
 	t    testing.TB
 	cmd  *exec.Cmd
 	conn *net.UnixConn
 }
 
-// order is what the test's init is told; descriptors 0, 1 and 2 come with it unless they
-// are opened by path.
+// order is a request to the test's init; descriptors 0, 1 and 2 come with it unless they are opened by path.
 type order struct {
 	Argv     []string
 	Uid      uint32
@@ -181,7 +180,7 @@ func (c *capsule) startProgram(o order, files ...*os.File) int {
 	}
 	var pid int
 	if _, err := fmt.Sscanf(string(buf[:n]), "pid %d", &pid); err != nil {
-		c.t.Fatalf("init: %s", buf[:n])
+		c.t.Fatalf("init answered %q, want a PID", buf[:n])
 	}
 	return pid
 }

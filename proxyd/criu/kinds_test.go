@@ -3,8 +3,8 @@
 
 package criu
 
-// kinds are programs in python. check tells what is asked of them before a dump, after a dump,
-// and in the restored program; the answer is always the same.
+// kinds are programs in python. check sends each the same question before a dump, after a dump, and in the restored
+// program; the answer is always the same.
 var kinds = map[string]string{
 	"threads": `
 import threading
@@ -264,7 +264,7 @@ def check():
     while got.count(b'\n') < 2: got += os.read(m, 100)
     return got, os.tcgetpgrp(m) == pid`,
 
-	// As an interactive dash below expect; the child shares the open file.
+	// Like an interactive dash below expect; the child shares the open file.
 	"terminal of the session": `
 import os, pty, signal
 pid, m = pty.fork()
@@ -280,7 +280,7 @@ def check():
     while got.count(b'\n') < 2: got += os.read(m, 100)
     return got, os.tcgetpgrp(m) == pid`,
 
-	// As bash within bash below tmux: the inner one has the terminal because its parent has the terminal.
+	// Like bash within bash below tmux: the inner one has the terminal because its parent has the terminal.
 	"shell within a shell": `
 import os, pty, signal, subprocess
 pid, m = pty.fork()
@@ -297,8 +297,8 @@ def check():
     while got.count(b'\n') < 3: got += os.read(m, 100)
     return got, os.tcgetpgrp(m)`,
 
-	// As less and ssh in such a shell, in two windows; the settings of the terminals differ. Each has a child that outlived
-	// its parent.
+	// Like less and ssh in such a shell, in two windows; the settings of the terminals differ. Each has a child that
+	// outlived its parent.
 	"terminals of sessions, opened later": `
 import ctypes, fcntl, os, pty, signal, struct, termios
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); ends = []
@@ -322,7 +322,8 @@ def check():
         all.append((got, fcntl.ioctl(m, termios.TIOCGWINSZ, bytes(8)), termios.tcgetattr(m)[3], termios.tcgetattr(m)[6][termios.VEOL], os.tcgetpgrp(m)))
     return all`,
 
-	// What a terminal has in both directions was processed at the write: no second echo, no second carriage return.
+	// The bytes that a terminal holds in both directions were processed at the write: no second echo, no second carriage
+	// return.
 	"terminal with typed lines and output": `
 import fcntl, os, pty, struct, termios
 m, s = pty.openpty()
@@ -340,7 +341,7 @@ def check():
     fill(); return shown, typed, a
 fill()`,
 
-	// More waits than the kernel processes at once.
+	// More bytes wait than the kernel processes at once.
 	"terminal with many typed lines": `
 import fcntl, os, pty, struct, termios, time
 m, s = pty.openpty()

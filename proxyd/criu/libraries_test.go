@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLibraries: after a restore to where the files of libraries have other inodes, dlopen finds a library that is loaded by
-// another path, in the process that loaded it and in its child.
+// TestLibraries: after a restore on a node where the files of libraries have other inodes, dlopen by another path finds
+// a library that is loaded, in the process that loaded it and in its child.
 func TestLibraries(t *testing.T) {
 	needCRIU(t)
 	work := workDir(t)
@@ -39,7 +39,7 @@ while True:
     input(); os.write(w, b'.')
     print(found(), os.read(r2, 9).decode().strip(), flush=True)`)
 	r.expectLine("ready")
-	// Not asked before: the C library notes each path by which a library was found.
+	// Ask for each path once only: the C library notes each path by which a library was found.
 	dir := newImageFolder(t)
 	img := dumpProgram(t, r.program, dir)
 	c.endCapsule()
@@ -66,8 +66,8 @@ while True:
 	r.askAndExpect("?", "True True")
 }
 
-// TestListThatLeadsBack: a list of the C library's that a program has made, and that has no end, is looked at for a while only, and
-// nothing but the numbers in it is changed.
+// TestListThatLeadsBack: renewLists follows a list of the C library's that a program has made endless for a while only,
+// and changes nothing but the numbers in it.
 func TestListThatLeadsBack(t *testing.T) {
 	const debug, entry, numbers = 0, 64, 64 + 40
 	b, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// others are programs of the capsule beside the program that is dumped.
+// others are programs that run in the capsule beside the dumped program.
 var others = map[string]string{
 	"abstract socket": `
 import socket, threading
@@ -22,7 +22,7 @@ import os
 m = os.posix_openpt(os.O_RDWR | os.O_NOCTTY); os.unlockpt(m); os.grantpt(m); open('/tmp/terminal', 'w').write(os.ptsname(m))`,
 }
 
-// TestObstacles: what cannot be dumped is named, and the program runs on.
+// TestObstacles: the error names the part of the program that cannot be dumped, and the program runs on.
 func TestObstacles(t *testing.T) {
 	needCRIU(t)
 	for name, test := range map[string]struct{ script, want string }{
@@ -86,7 +86,7 @@ if pid == 0:
 			r := c.runProgram("/usr/bin/python3", "-c", test.script+"\nprint('ready', flush=True)\nprint(input() + ' answered', flush=True)")
 			if name == "namespace" {
 				if got := r.readLine() + r.readLine(); got != "inready" && got != "readyin" {
-					t.Fatal(got)
+					t.Fatalf("the two processes printed %q, want in and ready", got)
 				}
 			} else {
 				r.expectLine("ready")
@@ -94,7 +94,7 @@ if pid == 0:
 			_, err := Dump(testDeadline(t), r.program, newImageFolder(t))
 			var e *Error
 			if !errors.As(err, &e) {
-				t.Fatalf("error %v", err)
+				t.Fatalf("Dump: error %v, want an *Error", err)
 			}
 			if !regexp.MustCompile(test.want).MatchString(e.Obstacle) {
 				t.Errorf("obstacle %q, want %q; criu says:\n%s", e.Obstacle, test.want, strings.Join(e.Lines, "\n"))

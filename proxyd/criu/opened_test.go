@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts/mountstest"
 )
 
-// secretFolder is root's, and has what looks like the user's files.
+// secretFolder is root's, and has files that look like the user's.
 func secretFolder(t *testing.T, work string) string {
 	t.Helper()
 	dir := filepath.Join(work, "root")
@@ -47,8 +47,8 @@ print('ready', flush=True)
 for line in sys.stdin: print(%s, flush=True)`, work, open, tell)
 }
 
-// TestReplaced: what a user puts in the place of files that a program has open is not
-// opened with more than the user's rights, and never instead of what was open.
+// TestReplaced: files that a user puts in the place of a program's open files are not opened with more than the user's
+// rights, and never in place of the open files.
 func TestReplaced(t *testing.T) {
 	needCRIU(t)
 	rename := func(t *testing.T, work, name, to string) {
@@ -123,8 +123,8 @@ libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0`, func(t *tes
 	}
 }
 
-// TestSwapped: a file is exchanged with a link to root's as fast as can be while a program is
-// restored: the program comes back with its own file, or not at all.
+// TestSwapped: a file is exchanged with a link to a file of root's as fast as possible while a program is restored: the
+// program comes back with its own file, or not at all.
 func TestSwapped(t *testing.T) {
 	needCRIU(t)
 	work := workDir(t)
@@ -167,7 +167,7 @@ func TestSwapped(t *testing.T) {
 	t.Logf("%d of 30 came back", back)
 }
 
-// TestForbidden: files are the user's, and could not be opened again the way they are open.
+// TestForbidden: the files belong to the user, and have permissions that forbid to open them again in the same way.
 func TestForbidden(t *testing.T) {
 	needCRIU(t)
 	work := workDir(t)
@@ -191,7 +191,7 @@ def tell():
 	r.askAndExpect("?", `(3, 'miXe..\n', 'mine..\n12', True, 'Mine..\n')`)
 }
 
-// TestManyMappings: what the comparison costs.
+// TestManyMappings: the comparison of many mappings takes little time.
 func TestManyMappings(t *testing.T) {
 	needCRIU(t)
 	work := workDir(t)
@@ -218,8 +218,8 @@ for i in range(1000):
 	r.askAndExpect("?", "well")
 }
 
-// TestServerThatIsSilent: what processes have open is noted without a question to a user's server of a file system. The
-// server may answer all but root: a thread of the daemon would wait for ever, and SIGKILL would not end the thread.
+// TestServerThatIsSilent: open files of processes are noted without a question to a user's server of a file system. The
+// server may answer all but root: a thread of the daemon would wait forever, and SIGKILL would not end the thread.
 func TestServerThatIsSilent(t *testing.T) {
 	server := mountstest.Serve(t, 1001)
 	fd := server.Open(t)

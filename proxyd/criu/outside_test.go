@@ -95,8 +95,8 @@ func (d *daemon) nextDatagram() string {
 	return string(b[:n])
 }
 
-// clientProgram is connected to a daemon in all ways. The program says the numbers of its sockets, and answers "use" with what
-// they do, and "again" with what new connections do.
+// clientProgram is connected to a daemon in all ways. The program prints the numbers of its sockets, and answers "use"
+// with the results of using them, and "again" with the results of new connections.
 const clientProgram = `
 import errno, fcntl, os, select, socket, sys
 dir = sys.argv[1]
@@ -140,7 +140,7 @@ for line in sys.stdin:
         a, b, c = stream(), packets(), log(); print(use(a), use(b), said(lambda: c.send(b'logged')), flush=True)
 `
 
-// outsideOf makes the note of the sockets that clientProgram has named; the third is the datagram socket.
+// outsideOf returns the OutsideSockets for the inodes that clientProgram has printed; the third is the datagram socket.
 func outsideOf(t *testing.T, inodes string) []OutsideSocket {
 	t.Helper()
 	var all []OutsideSocket
@@ -155,7 +155,7 @@ func outsideOf(t *testing.T, inodes string) []OutsideSocket {
 }
 
 // TestOutsideSockets: connections to a daemon outside of the capsule go on after a dump. A restored program finds them
-// closed, reads what had arrived, and can connect again.
+// closed, reads the bytes that had arrived, and can connect again.
 func TestOutsideSockets(t *testing.T) {
 	needCRIU(t)
 	for name, uid := range map[string]uint32{"a user's": user, "root's": 0} {
@@ -166,7 +166,7 @@ func TestOutsideSockets(t *testing.T) {
 			r.program.Outside = outsideOf(t, r.readLine())
 			var dir folder
 			var img *Image
-			for range 2 { // the second finds what the first has left
+			for range 2 { // the second dump finds the state that the first has left
 				dir = newImageFolder(t)
 				img = dumpProgram(t, r.program, dir)
 				r.askAndExpect("use", "[] b'x' b False 6 b'x' True True")
@@ -186,8 +186,8 @@ func TestOutsideSockets(t *testing.T) {
 	}
 }
 
-// TestOutsideRefused: a connection to outside that the caller does not allow for is named, and so is a connection
-// that the other end has not accepted yet, or has made.
+// TestOutsideRefused: a connection to outside that the caller does not allow for is named in the error, and so is a
+// connection that the other end has not accepted yet, or that the other end has made.
 func TestOutsideRefused(t *testing.T) {
 	needCRIU(t)
 	d := startDaemon(t)
@@ -219,7 +219,7 @@ func TestOutsideRefused(t *testing.T) {
 			_, err := Dump(testDeadline(t), r.program, newImageFolder(t))
 			var e *Error
 			if !errors.As(err, &e) || !strings.Contains(e.Obstacle, "(python3) is connected to a unix socket ") {
-				t.Errorf("error %v", err)
+				t.Errorf("Dump: error %v, want a connection to a unix socket as the obstacle", err)
 			}
 			r.askAndExpect("question", "question answered")
 		})

@@ -39,7 +39,7 @@ func encodeRequest(name string) []byte {
 	return encodeEntry(&streamer.ImgStreamerRequestEntry{Filename: proto.String(name)})
 }
 
-// TestHearing: however the stream is cut, the same comes out.
+// TestHearing: the parser returns the same requests, however the stream is cut.
 func TestHearing(t *testing.T) {
 	stream := slices.Concat(encodeRequest("inventory.img"), []byte{0}, encodeRequest("pages-1.img"), []byte{0})
 	for cut := range len(stream) {
@@ -92,7 +92,7 @@ func TestGarbled(t *testing.T) {
 		var h requestParser
 		h.putBytes(b, nil)
 		if got, _, err := h.takeName(); !errors.Is(err, errGarbled) {
-			t.Errorf("%s: %q, %v", name, got, err)
+			t.Errorf("takeName of a request with %s = %q, %v, want errGarbled", name, got, err)
 		}
 	}
 	var h requestParser
@@ -136,7 +136,8 @@ func (m memory) Open(name string) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
-// TestStreamFailure: why a stream has failed is known before criu can see that the pipe is closed, and fail because of that.
+// TestStreamFailure: the reason for a stream's failure is recorded before criu can see that the pipe is closed, and
+// fail for that reason.
 func TestStreamFailure(t *testing.T) {
 	for range 200 {
 		s := &session{broken: make(chan struct{}), pipes: map[*os.File]bool{}, wake: -1}
@@ -170,14 +171,14 @@ func TestReadTree(t *testing.T) {
 	got, err := readTree(bytes.NewReader(encodeImage(pstreeMagic, one, two)))
 	want := []Process{{PID: 302, Session: 302, Threads: []int{305}}, {PID: 303, Parent: 302, Session: 302}}
 	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("readTree = %+v, %v, want two processes", got, err)
 	}
 	for name, b := range map[string][]byte{
 		"empty": {}, "other": encodeImage(pipesMagic, one), "cut": encodeImage(pstreeMagic, one)[:15],
 		"large": encodeImage(pstreeMagic, []byte{255, 255, 255, 127}), "garbage": encodeImage(pstreeMagic, []byte{2, 0, 0, 0, 255, 255}),
 	} {
 		if _, err := readTree(bytes.NewReader(b)); !errors.Is(err, errImage) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("readTree of an image that is %s: error %v, want errImage", name, err)
 		}
 	}
 }
@@ -205,7 +206,7 @@ func TestUnread(t *testing.T) {
 	src := memory{pipesName: encodeImage(pipesMagic, pipe(4, "four"), pipe(5, "five"), pipe(6, ""))}
 	for name, want := range map[string]string{"pipe:[5]": "five", "pipe:[6]": "", "pipe:[7]": "", "/dev/null": ""} {
 		if got, err := readPipeContents(src, name); err != nil || string(got) != want {
-			t.Errorf("%s: %q, %v", name, got, err)
+			t.Errorf("readPipeContents of %s = %q, %v", name, got, err)
 		}
 	}
 	if _, err := readPipeContents(memory{}, "pipe:[5]"); err != nil {
@@ -242,7 +243,7 @@ func TestGiveBack(t *testing.T) {
 	}
 }
 
-// TestLend: what is read late is what was lent.
+// TestLend: pages that are read late have the bytes that were lent.
 func TestLend(t *testing.T) {
 	for _, size := range []int{4096, 64 << 10, 1 << 20} {
 		var ends [2]int
@@ -258,7 +259,7 @@ func TestLend(t *testing.T) {
 		go func() {
 			defer to.Close()
 			if n, err := lendPages(to, iotest.HalfReader(bytes.NewReader(want))); err != nil || n != int64(len(want)) {
-				t.Errorf("lent %d, %v", n, err)
+				t.Errorf("lendPages = %d, %v, want all bytes lent", n, err)
 			}
 		}()
 		var got []byte
@@ -281,17 +282,17 @@ func TestInherit(t *testing.T) {
 	f := os.Stdout
 	args, files, err := inheritOptions([3]string{"pipe:[1]", "/var/log/x", "pipe:[2]"}, [3]*os.File{f, nil, f})
 	if want := "--inherit-fd fd[6]:pipe:[1] --inherit-fd fd[7]:pipe:[2]"; err != nil || strings.Join(args, " ") != want || len(files) != 2 {
-		t.Errorf("%v %v %v", args, files, err)
+		t.Errorf("inheritOptions of two pipes = %v, %v, %v", args, files, err)
 	}
 	args, files, err = inheritOptions([3]string{"/dev/null", "socket:[3]", "socket:[3]"}, [3]*os.File{nil, f, f})
 	if want := "--inherit-fd fd[6]:socket:[3]"; err != nil || strings.Join(args, " ") != want || len(files) != 1 {
-		t.Errorf("%v %v %v", args, files, err)
+		t.Errorf("inheritOptions of a socket = %v, %v, %v", args, files, err)
 	}
 	if _, _, err := inheritOptions([3]string{"pipe:[1]"}, [3]*os.File{}); err == nil || err.Error() != "descriptor 0 was pipe:[1], and nothing is given for it" {
 		t.Error(err)
 	}
 	if got := externalSockets([3]string{"socket:[9]", "socket:[9]", "pipe:[1]"}); !slices.Equal(got, []string{"unix[9]"}) {
-		t.Error(got)
+		t.Errorf("externalSockets = %v, want unix[9] alone", got)
 	}
 }
 
@@ -342,7 +343,7 @@ func TestLogbook(t *testing.T) {
 		l.Write(line)
 	}
 	if e := l.allComplaints(); len(e) != maxComplaints || e[0].text != "it went wrong" {
-		t.Errorf("%d errors, %+v", len(e), e[0])
+		t.Errorf("the log has %d complaints, the first is %+v", len(e), e[0])
 	}
 	if n := len(l.lastLines()); n != maxTail {
 		t.Errorf("the text has %d bytes", n)
@@ -355,7 +356,7 @@ func TestLogbook(t *testing.T) {
 func TestFits(t *testing.T) {
 	cpu := cpuFeatures("processor\t: 0\nflags\t\t: fpu sse4_2 avx2 avx512f vmx md_clear xsavec\n\nprocessor\t: 1\nflags : none\n")
 	if !slices.Equal(cpu, []string{"avx2", "avx512f", "sse4_2", "xsavec"}) {
-		t.Errorf("features %q", cpu)
+		t.Errorf("CPU features = %q, want the usable ones in order", cpu)
 	}
 	img := &Image{Host: Host{Arch: "amd64", CPU: cpu}}
 	if err := img.Fits(Host{Arch: "amd64", CPU: append(slices.Clone(cpu), "zzz")}); err != nil {
@@ -385,7 +386,7 @@ func TestSound(t *testing.T) {
 	}
 	for _, bad := range []*Image{img(), img(303), img(302, 1), img(302, -4)} {
 		if err := bad.checkSound(); !errors.Is(err, errImage) {
-			t.Errorf("%v: %v", bad.Processes, err)
+			t.Errorf("checkSound of an image with processes %v: error %v, want errImage", bad.Processes, err)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // queueProgram has queues with messages of several priorities, a queue that is open in three ways and in two processes,
-// and a queue that no process has open. The program answers with what the descriptors are like, and with all messages, which the program
-// puts back: the answer is always the same, and so is the order.
+// and a queue that no process has open. The program answers with the properties of the descriptors, and with all
+// messages, which it puts back: the answer is always the same, and so is the order.
 const queueProgram = `
 import ctypes, fcntl, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -128,7 +128,8 @@ func (r *running) captureQueues() *messagequeue.State {
 	return s
 }
 
-// TestRemovedQueue: CRIU dumps no queue that has no name any more: nothing tells criu that such a queue is external.
+// TestRemovedQueue: CRIU refuses an open queue whose name was removed: no option tells criu that such a queue is
+// external.
 func TestRemovedQueue(t *testing.T) {
 	needCRIU(t)
 	c := newCapsule(t)
@@ -137,12 +138,12 @@ func TestRemovedQueue(t *testing.T) {
 	r.program.Queues = r.captureQueues()
 	_, err := Dump(testDeadline(t), r.program, newImageFolder(t))
 	if err == nil || !strings.Contains(err.Error(), "has /both (deleted) open") {
-		t.Errorf("%v", err)
+		t.Errorf("Dump: error %v, want one that names the removed queue", err)
 	}
 }
 
 // waitingProgram has a thread that waits to send to a full queue and a thread that waits for a message in an empty
-// queue. The program answers with what the threads have done, and with the next message of the full queue.
+// queue. The program answers with the results of the threads, and with the next message of the full queue.
 const waitingProgram = `
 import threading, time
 early, late = opened(b'/early', C | os.O_RDWR, 0o600, 3, 9), opened(b'/late', C | os.O_RDWR, 0o600, 3, 9)
@@ -160,8 +161,8 @@ def check():
     send(late, b'woken', 1); threads[1].join()
     return idle, taken, done`
 
-// TestQueuesOfWaitingThreads: threads that wait at a queue are frozen; a capture lets none of them go on, and takes
-// no place that a waiting sender fills.
+// TestQueuesOfWaitingThreads: threads that wait at a queue are frozen; a capture of the queues lets no thread go on,
+// and leaves no free place that a waiting sender could fill.
 func TestQueuesOfWaitingThreads(t *testing.T) {
 	needCRIU(t)
 	const want = "(([], 3, 0), [(5, b'1'), (5, b'2'), (5, b'3'), (5, b'4')], ['sent', (1, b'woken')])"

@@ -22,14 +22,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// noOwner is what CRIU notes of a file of which the kernel tells no process.
+// noOwner is CRIU's record of a file for which the kernel names no process.
 func noOwner() *fown.FownEntry {
 	none := proto.Uint32(0)
 	return &fown.FownEntry{Uid: none, Euid: none, Signum: none, PidType: none, Pid: none}
 }
 
 // TestRewriteFiles: only connections lose their names, sockets that listen come first, a periodic timer that has
-// expired is armed, and an eventfd that counts as a semaphore is inherited, and a terminal that was external gets its path; every other byte stays.
+// expired is armed, an eventfd that counts as a semaphore is inherited, and a terminal that was external gets its path;
+// every other byte stays.
 func TestRewriteFiles(t *testing.T) {
 	socket := func(state, kind int, name string, deleted bool) []byte {
 		none := proto.Uint32(0)

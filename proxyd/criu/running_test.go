@@ -46,7 +46,7 @@ func (c *capsule) runAs(uid uint32, argv ...string) *running {
 	return r
 }
 
-// nextPID keeps what is started in a new capsule away from the restorer's PIDs.
+// nextPID keeps programs that are started in a new capsule away from the restorer's PIDs.
 func (c *capsule) nextPID() int {
 	members, err := membersOf(c.initPID())
 	if err != nil {
@@ -97,14 +97,14 @@ func (r *running) closeFar() {
 	}
 }
 
-// writeLine writes a line, readLine reads a line, askAndExpect does both.
+// writeLine writes a line.
 func (r *running) writeLine(s string) { fmt.Fprintln(r.in, s) }
 
 func (r *running) readLine() string {
 	r.t.Helper()
 	s, err := r.out.ReadString('\n')
 	if err != nil {
-		r.t.Fatalf("after %q: %v", s, err)
+		r.t.Fatalf("the program's next line after %q: %v", s, err)
 	}
 	return strings.TrimSuffix(s, "\n")
 }
@@ -164,7 +164,8 @@ func dumpProgram(t testing.TB, p Program, sink Sink) *Image {
 	return img
 }
 
-// dumpCounting runs the program that counts, in a capsule of its own, and returns its image and where that is.
+// dumpCounting runs the program that counts, in a capsule of its own, and returns its image and the folder of the
+// image's files.
 func dumpCounting(t testing.TB) (*Image, folder) {
 	t.Helper()
 	c := newCapsule(t)
@@ -229,7 +230,7 @@ func readFile(t testing.TB, path string) string {
 	return string(b)
 }
 
-// waitFor waits for what has no event.
+// waitFor polls until f is true, for conditions without an event.
 func waitFor(t testing.TB, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {

@@ -35,13 +35,13 @@ func TestComparedNames(t *testing.T) {
 			is[n] = n
 		}
 		if err := was.compareMapped(c.was, is, c.now); (err == nil) != c.same {
-			t.Errorf("%s: %v", c.name, err)
+			t.Errorf("compareMapped, %s: error %v", c.name, err)
 		}
 		if len(c.was) > 1 || len(c.now) > 1 {
 			continue
 		}
 		if err := was.compareAny(c.was[0], was.Opened[c.was[0]], c.now[0]); (err == nil) != c.same {
-			t.Errorf("%s, open: %v", c.name, err)
+			t.Errorf("compareAny, %s: error %v", c.name, err)
 		}
 	}
 }

@@ -134,11 +134,11 @@ func TestLateSignals(t *testing.T) {
 				b := s.GetSiginfo()
 				fmt.Fprint(&got, binary.LittleEndian.Uint32(b), " ", int32(binary.LittleEndian.Uint32(b[8:])), " ")
 				if len(b) != siSize {
-					t.Errorf("%d bytes", len(b))
+					t.Errorf("the siginfo has %d bytes, want 128", len(b))
 				}
 			}
 			if got.String() != test.want {
-				t.Errorf("%q, want %q", got.String(), test.want)
+				t.Errorf("signals added to the image = %q, want %q", got.String(), test.want)
 			}
 		})
 	}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestInPrivateFolder: criu as root makes files in a capsule's private folders alone, whatever
-// paths a program gave to its sockets, and whatever links were left in these folders.
+// TestInPrivateFolder: criu as root makes files in a capsule's private folders alone, for any path that a program gave
+// to its sockets, and any link that was left in these folders.
 func TestInPrivateFolder(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(
@@ -47,7 +47,7 @@ func TestInPrivateFolder(t *testing.T) {
 		"":                              false,
 	} {
 		if got := inPrivateFolder(root, name); got != want {
-			t.Errorf("%q: %t, want %t", name, got, want)
+			t.Errorf("inPrivateFolder(%q) = %t, want %t", name, got, want)
 		}
 	}
 }

@@ -64,14 +64,14 @@ func TestReadTerminals(t *testing.T) {
 			path(5, "/dev/pts/ptmx"), file(6, 5, 19), path(7, "/tmp/ptmx")),
 	})
 	if err != nil || len(all) != 2 {
-		t.Fatalf("%+v, %v", all, err)
+		t.Fatalf("readTerminals = %+v, %v, want two terminals", all, err)
 	}
 	for i, want := range []struct {
 		session     int
 		child, name string
 	}{{0, "/image/dev/pts/1", "image/dev/singularity-terminal-1"}, {40, "/dev/pts/3", "dev/pts/singularity-terminal-3"}} {
 		if got := all[i]; got.session != want.session || got.childPath() != want.child || got.handedName() != want.name || got.size.Col != 80 {
-			t.Errorf("%+v: %s, %s; want %+v", got, got.childPath(), got.handedName(), want)
+			t.Errorf("terminal %+v has the paths %s and %s, want %+v", got, got.childPath(), got.handedName(), want)
 		}
 	}
 	if all, err := readTerminals(memory{}); err != nil || all != nil {
@@ -82,7 +82,7 @@ func TestReadTerminals(t *testing.T) {
 	}
 }
 
-// TestNameForegrounds: a group that has ended is replaced by the session, and nothing else changes.
+// TestNameForegrounds: a group that has ended is replaced by the session's leader, and the other entries stay.
 func TestNameForegrounds(t *testing.T) {
 	process := &pstree.PstreeEntry{
 		Pid: proto.Uint32(40), Ppid: proto.Uint32(0), Pgid: proto.Uint32(40), Sid: proto.Uint32(40), Threads: []uint32{40},

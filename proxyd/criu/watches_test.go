@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestGuessedWatches: of which watches criu's log says that criu has searched for their files.
+// TestGuessedWatches: guessedWatches returns the watches for which criu's log says that criu searched for their files.
 func TestGuessedWatches(t *testing.T) {
 	var l logbook
 	fmt.Fprint(&l, `(00.06) Dumping task (pid: 301 comm: python3)
@@ -21,7 +21,7 @@ func TestGuessedWatches(t *testing.T) {
 (00.07) fsnotify: 	Handle 0x801:0x13 is openable
 `)
 	if got, want := l.guessedWatches(), []guessedWatch{{0x4e, 301}}; !slices.Equal(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
+		t.Errorf("guessedWatches = %+v, want %+v", got, want)
 	}
 	if all := l.allComplaints(); len(all) != 0 {
 		t.Errorf("a warning is no complaint: %+v", all)
@@ -36,6 +36,6 @@ func TestParseOverlays(t *testing.T) {
 39 36 0:80 / /tmp rw - tmpfs overlay rw
 `)
 	if want := map[uint32]bool{0x4e: true, 0xdb: true}; !maps.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+		t.Errorf("parseOverlays = %v, want %v", got, want)
 	}
 }

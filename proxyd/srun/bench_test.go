@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// BenchmarkCall is what sing-srun and the runner add to an srun: /bin/true is the
-// real srun here.
+// BenchmarkCall measures the time that sing-srun and the runner add to an srun: /bin/true is the real srun here.
 func BenchmarkCall(b *testing.B) {
 	s := newServer(b, "/bin/true")
 	for b.Loop() {

@@ -63,7 +63,7 @@ func TestParseCall(t *testing.T) {
 	}
 }
 
-// TestReadCall: only what cannot change and cannot block is read.
+// TestReadCall: ReadCall reads only files that cannot change and cannot block.
 func TestReadCall(t *testing.T) {
 	memfd := func(seals int) *os.File {
 		fd, err := unix.MemfdCreate("srun", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -80,7 +80,7 @@ func TestReadCall(t *testing.T) {
 	}
 	c, err := ReadCall(memfd(needed))
 	if err != nil || len(c.Args) != 1 {
-		t.Error(c, err)
+		t.Errorf("ReadCall of a sealed memfd = %v, %v, want one argument", c, err)
 	}
 	fifo := t.TempDir() + "/fifo"
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
@@ -93,7 +93,7 @@ func TestReadCall(t *testing.T) {
 		"not sealed": memfd(0), "half sealed": memfd(unix.F_SEAL_WRITE), "pipe": pipe, "device": null, "folder": folder,
 	} {
 		if _, err := ReadCall(f); !errors.Is(err, ErrCall) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("ReadCall of file %q: error %v, want ErrCall", name, err)
 		}
 	}
 	pipe.Close()
@@ -114,19 +114,18 @@ func FuzzParseCall(f *testing.F) {
 			return
 		}
 		if len(c.Args) < 1 || c.Umask&^0o777 != 0 || c.Dir != "" && c.Dir[0] != '/' {
-			t.Fatalf("%+v", c)
+			t.Fatalf("ParseCall returned an invalid call: %+v", c)
 		}
-		// What was read can be described, and read again.
+		// A call that was parsed can be described, and parsed again.
 		words := append([]string{c.Dir, fmt.Sprintf("%o", c.Umask), fmt.Sprint(len(c.Args))}, c.Args...)
 		again, err := ParseCall(describeRequest(append(words, c.Env...)...))
 		if err != nil || !reflect.DeepEqual(again, c) {
-			t.Fatalf("%+v, %v, was %+v", again, err, c)
+			t.Fatalf("the call parsed again = %+v, %v, want %+v", again, err, c)
 		}
 	})
 }
 
-// TestCallMemory: what the worst call costs the reading process is a small multiple
-// of its bytes.
+// TestCallMemory: the memory that the worst call takes in the reading process is a small multiple of its bytes.
 func TestCallMemory(t *testing.T) {
 	const string3 = 3 + pointer
 	call := describeRequest("/", "0", "1", "srun"+strings.Repeat("\x00a=", (maxStrings-1000)/string3))

@@ -76,7 +76,7 @@ func TestMounts(t *testing.T) {
 	}
 	how := waitForCommand(t, cmd)
 	if out.String() != "from the capsule\nmine\n" || errs.String() != "" || exitCodeOf(how) != 0 {
-		t.Errorf("got %q, %q, %d", out.String(), errs.String(), exitCodeOf(how))
+		t.Errorf("stdout %q, stderr %q, exit code %d, want the files of the capsule", out.String(), errs.String(), exitCodeOf(how))
 	}
 	s.expectRequest("srun")
 }
@@ -114,7 +114,7 @@ func TestCRIU(t *testing.T) {
 		}
 		os.Chmod(dir+"/fifo."+key, 0o666)
 	}
-	// Two steps at once, one of them in a pipeline, and one after them.
+	// The script has two steps at once, one of them in a pipeline, and one after them.
 	script := `exec </dev/null >>` + dir + `/log 2>&1
 		srun -N1 -n1 -w n1 --overlap sh -c ': >` + dir + `/$SINGULARITY_SLURM_STEP; read x <` + dir + `/fifo.$SINGULARITY_SLURM_STEP; echo $x; exit 3' | tr a-z A-Z &
 		srun -N1 -n1 -w n2 --overlap sh -c ': >` + dir + `/$SINGULARITY_SLURM_STEP; read x <` + dir + `/fifo.$SINGULARITY_SLURM_STEP; echo $x; exit 4'
@@ -156,7 +156,7 @@ func TestCRIU(t *testing.T) {
 		t.Helper()
 		if out, err := enterCapsule(c, args...).CombinedOutput(); err != nil {
 			log, _ := exec.Command("sh", "-c", "grep -h Error "+images+"/*.log").Output()
-			t.Fatalf("%q: %v\n%s%s", args, err, out, log)
+			t.Fatalf("criu command %q: %v\n%s%s", args, err, out, log)
 		}
 	}
 	criu(one, "setpriv", "--ruid", fmt.Sprint(user), "--rgid", fmt.Sprint(group), "--keep-groups",
@@ -176,7 +176,7 @@ func TestCRIU(t *testing.T) {
 	if log, _ := os.ReadFile(dir + "/log"); strings.Contains(string(log), "fore") || strings.Contains(string(log), "back") {
 		t.Errorf("the captured script went on: %q", log)
 	}
-	if err := os.Truncate(dir+"/log", 0); err != nil { // what srun said about its end
+	if err := os.Truncate(dir+"/log", 0); err != nil { // messages of srun about its end
 		t.Fatal(err)
 	}
 
@@ -216,11 +216,11 @@ func TestCRIU(t *testing.T) {
 	log, _ := os.ReadFile(dir + "/log")
 	var lines []string
 	for line := range strings.Lines(string(log)) {
-		if !strings.HasPrefix(line, "srun: ") { // that a task's code was not 0
+		if !strings.HasPrefix(line, "srun: ") { // the message that a task's code was not 0
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
 	if got := sortLines(strings.Join(lines, "\n")); got != sortLines("word\nWORD\nfore 4\nback 3\nlast\nend 0") {
-		t.Errorf("log: %q", log)
+		t.Errorf("after the restore the log is %q", log)
 	}
 }

@@ -32,7 +32,7 @@ const (
 	group = 1001
 )
 
-// socketPath is where sing-srun looks for proxyd.
+// socketPath is the socket at which sing-srun looks for proxyd.
 const socketPath = "/run/singularity-slurm/srun.sock"
 
 // tools are the programs of these tests, built once.
@@ -108,7 +108,7 @@ func needSlurm(t testing.TB) {
 	}
 }
 
-// needHangup skips a test of signals where a parent has SIGHUP ignored, as nohup does: every process here inherits
+// needHangup skips a test of signals if a parent ignores SIGHUP, as nohup does: every process of the test inherits
 // that.
 func needHangup(t testing.TB) {
 	t.Helper()
@@ -133,11 +133,11 @@ type server struct {
 	cgroups []string
 
 	mu      sync.Mutex
-	plan    func(Rewriting) Rewriting // what the next srun is called with
+	plan    func(Rewriting) Rewriting // changes the next srun's Rewriting
 	refuse  string
 	sruns   map[string]*Runner
 	next    int
-	asked   chan request // each request that has been dealt with
+	asked   chan request // each request that has been handled
 	stopped chan struct{}
 }
 
@@ -262,7 +262,7 @@ func (s *server) handle(c *net.UnixConn) request {
 	return req
 }
 
-// callerOf has a process receive what came by a connection.
+// callerOf has a process receive the call that comes by a connection.
 func callerOf(ctx context.Context, c *net.UnixConn, mounts *os.File, who User) (*Caller, error) {
 	caller, err := NewCaller(mounts, who)
 	if err != nil {
@@ -351,7 +351,7 @@ func (s *server) expectRequest(verb string) request {
 	select {
 	case r := <-s.asked:
 		if r.verb != verb || r.err != nil {
-			s.t.Fatalf("asked %q %v: %v", r.verb, r.keys, r.err)
+			s.t.Fatalf("sing-srun's request is %q %v, error %v", r.verb, r.keys, r.err)
 		}
 		return r
 	case <-time.After(60 * time.Second):
@@ -360,7 +360,7 @@ func (s *server) expectRequest(verb string) request {
 	}
 }
 
-// expectAfterSignals is expect, and lets sing-srun pass signals on before.
+// expectAfterSignals is expectRequest, and lets sing-srun pass signals on before.
 func (s *server) expectAfterSignals(verb string) request {
 	s.t.Helper()
 	for {
@@ -370,7 +370,7 @@ func (s *server) expectAfterSignals(verb string) request {
 				continue
 			}
 			if r.verb != verb || r.err != nil {
-				s.t.Fatalf("asked %q %v: %v", r.verb, r.keys, r.err)
+				s.t.Fatalf("sing-srun's request is %q %v, error %v", r.verb, r.keys, r.err)
 			}
 			return r
 		case <-time.After(60 * time.Second):
@@ -450,7 +450,7 @@ func environmentList(env map[string]string) []string {
 	return all
 }
 
-// waitFor asks again and again until ok, for what has no event.
+// waitFor polls until ok returns true, for conditions without an event.
 func waitFor(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {

@@ -30,8 +30,7 @@ const (
 	lines    = 400_000 // 25.6 MB, twice
 )
 
-// writeMuch stops itself when half is written, so that how much that is is known
-// exactly.
+// writeMuch stops itself when half is written, so that the number of written lines is known exactly.
 func writeMuch(args []string) int {
 	runtime.LockOSThread()
 	out := bufio.NewWriterSize(os.Stdout, 1<<16)
@@ -42,7 +41,7 @@ func writeMuch(args []string) int {
 			if err := os.WriteFile(filepath.Join(args[0], rank), nil, 0o644); err != nil {
 				return 1
 			}
-			unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP) // this thread, which writes nothing more
+			unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP) // this thread, which then writes no more
 		}
 		fmt.Fprintf(out, "%s %-*d\n", rank, lineSize-len(rank)-2, i)
 	}
@@ -50,8 +49,8 @@ func writeMuch(args []string) int {
 	return 0
 }
 
-// waitForStepds waits as a member of a job's checkpoint does: first until the pipes of the
-// stopped tasks are empty, then until their slurmstepds have nothing left.
+// waitForStepds waits as a member of a job's checkpoint does: first until the pipes of the stopped tasks are empty,
+// then until their slurmstepds have passed on all output.
 func waitForStepds() int {
 	ctx, cancel := context.WithTimeout(context.Background(), 120*time.Second)
 	defer cancel()
@@ -79,8 +78,8 @@ func waitForStepds() int {
 	return 0
 }
 
-// isOwnStepd tells whether a slurmstepd is that of this process, which sleeps as long as we run. No test
-// asks about its output.
+// isOwnStepd tells whether a slurmstepd is the one of this process, which sleeps as long as this process runs. Tests
+// leave its output out.
 func isOwnStepd(pid int) bool { return pid == os.Getppid() }
 
 func processState(pid int) string {
@@ -89,7 +88,7 @@ func processState(pid int) string {
 	return rest[:min(len(rest), 1)]
 }
 
-// waitUntilEmpty waits until nothing is left in the pipe that is a process's standard output.
+// waitUntilEmpty waits until the pipe that is a process's standard output is empty.
 func waitUntilEmpty(pid int) {
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/fd/1", pid), unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -104,13 +103,13 @@ func waitUntilEmpty(pid int) {
 	}
 }
 
-// slowReader counts the lines of each rank, and that none is missing or twice.
+// slowReader counts the lines of each rank, and checks that no line is missing or comes twice.
 type slowReader struct {
 	mu    sync.Mutex
 	count map[string]int
 	err   error
 	done  chan struct{}
-	hold  chan struct{} // closed: read
+	hold  chan struct{} // closed: the reader may read
 }
 
 func (s *slowReader) read(r io.Reader) {
@@ -145,8 +144,8 @@ func (s *slowReader) readCounts() string {
 	return fmt.Sprint(s.count)
 }
 
-// TestIdle: two tasks have written 51 MB and stopped; a slow reader
-// reads srun's output. When Idle returns, what is not in the pipe to the reader has been read.
+// TestIdle: two tasks have written 51 MB and stopped; a slow reader reads srun's output. When Idle returns, the reader
+// has read all output except the bytes in its pipe.
 func TestIdle(t *testing.T) {
 	needSlurm(t)
 	for _, tc := range []struct{ name, where string }{
@@ -183,7 +182,7 @@ func testIdle(t *testing.T, where []string) {
 	reader := &slowReader{count: map[string]int{}, done: make(chan struct{}), hold: make(chan struct{})}
 	go reader.read(r)
 
-	// The output is not read: Idle must not return, and say why.
+	// No process reads the output: Idle must not return before its context ends, and must name the reason.
 	waitFor(t, 30*time.Second, "srun's output is stuck", func() bool {
 		l, err := lookAt(run.PID())
 		return err == nil && strings.Contains(l.busy, "descriptor 1 (pipe:")
@@ -221,7 +220,7 @@ func testIdle(t *testing.T, where []string) {
 		raw.Control(func(fd uintptr) { left, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
 	}
 	t.Logf("read %s when asked, %s when idle, and %d bytes in the pipe", at, reader.readCounts(), left)
-	// The reader takes what is in the pipe, and there is no more.
+	// The reader takes the bytes in the pipe, and no more come.
 	want := fmt.Sprint(map[string]int{"0": lines, "1": lines})
 	for end := time.Now().Add(time.Minute); reader.readCounts() != want; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -230,14 +229,14 @@ func testIdle(t *testing.T, where []string) {
 	}
 
 	if out, err := exec.Command("scancel", "--signal=CONT", j.id).CombinedOutput(); err != nil {
-		t.Fatal(string(out))
+		t.Fatalf("scancel: %v", string(out))
 	}
 	if how := waitForCommand(t, cmd); exitCodeOf(how) != 0 {
-		t.Error(exitCodeOf(how))
+		t.Errorf("exit code of srun = %d, want 0", exitCodeOf(how))
 	}
 	<-reader.done
 	if want := fmt.Sprint(map[string]int{"0": 2 * lines, "1": 2 * lines}); reader.readCounts() != want || reader.err != nil {
-		t.Errorf("%s, %v", reader.readCounts(), reader.err)
+		t.Errorf("lines read in the end = %s, %v, want all lines of both tasks", reader.readCounts(), reader.err)
 	}
 	if err := run.Idle(testDeadline(t)); err != nil {
 		t.Error("after the end: ", err)
@@ -282,7 +281,7 @@ func TestIdleAlone(t *testing.T) {
 		cmd := begin(tc.script)
 		if tc.want == "" {
 			if err := StepdIdle(testDeadline(t), cmd.Process.Pid); err != nil {
-				t.Errorf("%s: %v", tc.script, err)
+				t.Errorf("StepdIdle of %s: error %v, want idle", tc.script, err)
 			}
 			continue
 		}

@@ -40,12 +40,12 @@ func TestReadsInput(t *testing.T) {
 	} {
 		opts, _ := table.parseWords(k.args)
 		if got := readsInput(opts, k.env); got != k.want {
-			t.Errorf("%q, %q: %v", k.args, k.env, got)
+			t.Errorf("readsInput of %q with environment %q = %v", k.args, k.env, got)
 		}
 	}
 }
 
-// readEnds returns what sing-srun has as its standard input, which gives data, and then ends.
+// readEnds returns a file for sing-srun's standard input, which gives data, and then ends.
 func readEnds(t *testing.T, kind string, data []byte) *os.File {
 	t.Helper()
 	var r, w *os.File
@@ -86,14 +86,14 @@ func TestFed(t *testing.T) {
 			s := newServer(t, standIn(t))
 			out, errs, how := caller{args: []string{"exec sha256sum"}, in: readEnds(t, kind, data)}.runCall(t)
 			if out != want || errs != "" || how != 0 {
-				t.Errorf("got %q, %q, %#x", out, errs, int(how))
+				t.Errorf("stdout %q, stderr %q, status %#x, want the input echoed", out, errs, int(how))
 			}
 			s.expectRequest("srun")
 		})
 	}
 }
 
-// TestInputHeld: nothing of the input is passed on while all output is taken, and the whole input later.
+// TestInputHeld: no input is passed on while all output is taken, and the whole input later.
 func TestInputHeld(t *testing.T) {
 	s := newServer(t, standIn(t))
 	r, w, err := os.Pipe()
@@ -131,7 +131,7 @@ func TestInputHeld(t *testing.T) {
 	}
 }
 
-// TestInputLeft: sing-srun reads nothing where srun does not.
+// TestInputLeft: sing-srun does not read its input if srun does not.
 func TestInputLeft(t *testing.T) {
 	s := newServer(t, standIn(t))
 	r, w, err := os.Pipe()
@@ -149,15 +149,15 @@ func TestInputLeft(t *testing.T) {
 	}
 	s.expectRequest("srun")
 	if how := waitForCommand(t, cmd); how != 0 {
-		t.Errorf("status %#x", int(how))
+		t.Errorf("status of sing-srun = %#x, want 0", int(how))
 	}
 	if left, err := io.ReadAll(r); string(left) != "left" || err != nil {
-		t.Errorf("left: %q, %v", left, err)
+		t.Errorf("input left in the pipe = %q, %v, want all of it", left, err)
 	}
 }
 
-// TestWardenIdle: a process that waits in poll is idle, also for room in a pipe, and when stopped there. A
-// process that has been stopped elsewhere may hold something.
+// TestWardenIdle: a process that waits in poll is idle, also for room in a pipe, and when stopped there. A process that
+// was stopped elsewhere may hold input.
 func TestWardenIdle(t *testing.T) {
 	for _, k := range []struct {
 		name, script string

@@ -16,7 +16,7 @@ import (
 //go:embed testdata/options.py
 var optionsScript string
 
-// TestOptionsAreAll: the table is what srun itself has.
+// TestOptionsAreAll: the table has exactly the options of srun itself.
 func TestOptionsAreAll(t *testing.T) {
 	needSlurm(t)
 	libs, _ := filepath.Glob("/usr/lib/*/slurm-wlm/libslurmfull.so")
@@ -56,8 +56,8 @@ func TestOptionsAreAll(t *testing.T) {
 	}
 }
 
-// TestHelpIsInTable: what srun's help lists is in the table of some release; help also
-// lists what is long gone (--power in 26.05).
+// TestHelpIsInTable: the options that srun's help lists are in the table of some release; help also lists options that
+// were removed long ago (--power in 26.05).
 func TestHelpIsInTable(t *testing.T) {
 	needSlurm(t)
 	out, err := exec.Command("srun", "--help").Output()

@@ -23,7 +23,7 @@ import (
 //	minicluster up --suite forky --nodes 2 --name srun-a    # DIR is below /var/lib/minicluster/srun-a/shared
 //	minicluster exec n1 --name srun-a -- env SRUN_TOOLS=DIR DIR/srun.test -test.v
 
-// clusterRelease returns that of the cluster, "26.05".
+// clusterRelease returns the Slurm release of the cluster, "26.05".
 func clusterRelease(t testing.TB) string {
 	t.Helper()
 	out, err := exec.Command("srun", "--version").Output()
@@ -41,7 +41,7 @@ type job struct {
 	env []string // of its batch step
 }
 
-// newJob submits a job that does nothing, and returns when the job runs.
+// newJob submits a job that only waits, and returns when the job runs.
 func newJob(t testing.TB, args ...string) job {
 	t.Helper()
 	needSlurm(t)
@@ -89,7 +89,7 @@ func sortLines(out string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestLayout: whatever a step was started with, its tasks come where they are wanted.
+// TestLayout: however a step was started, its tasks come to the wanted nodes.
 func TestLayout(t *testing.T) {
 	j := newJob(t, "-N2", "-n8")
 	s := newServer(t, "")
@@ -137,7 +137,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestFreshSteps: calls that are only translated.
+// TestFreshSteps: calls whose names of nodes are only translated.
 func TestFreshSteps(t *testing.T) {
 	j := newJob(t, "-N2", "--ntasks-per-node=2")
 	s := newServer(t, "")
@@ -179,7 +179,7 @@ func TestFreshSteps(t *testing.T) {
 	}
 }
 
-// TestParallelSteps: steps at the same time share the job as they would without us.
+// TestParallelSteps: steps at the same time share the job as with plain srun.
 func TestParallelSteps(t *testing.T) {
 	j := newJob(t, "-N2", "-n8")
 	s := newServer(t, "")
@@ -196,7 +196,7 @@ func TestParallelSteps(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	os.Chmod(dir, 0o777)
-	// Six tasks that end when all six are there: the steps run at the same time or never.
+	// Six tasks end when all six have started: the steps run at the same time or never end.
 	meet := fmt.Sprintf(`: >%s/$SINGULARITY_SLURM_STEP.$SLURM_PROCID; while [ $(ls %s | wc -l) -lt 6 ]; do sleep 0.1; done; hostname`, dir, dir)
 	var cmds []*exec.Cmd
 	for range 3 {
@@ -209,7 +209,7 @@ func TestParallelSteps(t *testing.T) {
 	}
 	for _, cmd := range cmds {
 		if how := waitForCommand(t, cmd); exitCodeOf(how) != 0 {
-			t.Error(exitCodeOf(how))
+			t.Errorf("exit code of a step = %d, want 0", exitCodeOf(how))
 		}
 	}
 }
@@ -260,12 +260,12 @@ func TestAsSrun(t *testing.T) {
 	}
 }
 
-// hideSteps hides what differs from step to step, and the order of lines of different nodes.
+// hideSteps hides the words that differ from step to step, and the order of lines of different nodes.
 func hideSteps(errs string) string {
 	var out []string
 	for line := range strings.Lines(errs) {
 		if strings.Contains(line, "Step created for") || strings.Contains(line, "temporarily disabled") {
-			continue // the step before was not quite gone
+			continue // srun waited for the step before to end
 		}
 		line = strings.Replace(line, tools.srun, "srun", 1)
 		words := strings.Fields(line)
@@ -309,12 +309,12 @@ func TestSignalsToSteps(t *testing.T) {
 		buf := make([]byte, 100)
 		n, _ := r.Read(buf)
 		if out := strings.TrimSpace(string(buf[:n])); exitCodeOf(how) != tc.want || out != tc.out {
-			t.Errorf("%v: got %q, %q, %d", tc.sig, out, errs.String(), exitCodeOf(how))
+			t.Errorf("after signal %v: stdout %q, stderr %q, exit code %d", tc.sig, out, errs.String(), exitCodeOf(how))
 		}
 	}
 }
 
-// TestKilledSteps: sing-srun is killed, and its step goes.
+// TestKilledSteps: sing-srun is killed, and its step ends.
 func TestKilledSteps(t *testing.T) {
 	j := newJob(t, "-N2", "-n4")
 	s := newServer(t, "")

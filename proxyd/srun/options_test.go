@@ -77,7 +77,7 @@ Options provided by plugins:
 `))
 	for name, want := range map[string]Argument{"container-mount-home": None, "singularity": Optional, "tier": Required, "level": Optional} {
 		if o := table.long[name]; o == nil || o.Arg != want {
-			t.Errorf("%s: %+v", name, o)
+			t.Errorf("option %s learned from the help = %+v", name, o)
 		}
 	}
 	for _, name := range []string{"no-plugin", "bind-mount"} {
@@ -86,7 +86,7 @@ Options provided by plugins:
 		}
 	}
 	if o := table.long["nodes"]; o.Short != 'N' {
-		t.Errorf("%+v", o)
+		t.Errorf("after Learn, option nodes = %+v, want srun's own", o)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestExpand(t *testing.T) {
 			continue
 		}
 		if err != nil || strings.Join(names, " ") != want {
-			t.Errorf("%q: got %q, %v", list, names, err)
+			t.Errorf("expandHosts(%q) = %q, %v", list, names, err)
 		}
 	}
 }
@@ -143,8 +143,7 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-// FuzzRewrite: whatever the words are, srun's program and its arguments stay, and
-// nothing is called without its layout.
+// FuzzRewrite: for any words, srun's program and its arguments stay, and no call is made without its layout.
 func FuzzRewrite(f *testing.F) {
 	for _, line := range []string{"-n4 a b", "-wn1 --exclude n[1-2] -- -x", "--export=NONE a : -N1 b", "-lm block a", "--", "-w n[1-99999999999] a"} {
 		f.Add(line, "n1=n2", false)
@@ -167,14 +166,14 @@ func FuzzRewrite(f *testing.F) {
 		parts := splitComponents(NewTable(""), words)
 		got := splitComponents(NewTable(""), cmd.Args[1:])
 		if len(parts) != len(got) {
-			t.Fatalf("%q became %q", words, cmd.Args)
+			t.Fatalf("call %q became %q, with another number of components", words, cmd.Args)
 		}
 		for i := range parts {
 			if !slices.Equal(parts[i].rest, got[i].rest) {
-				t.Fatalf("%q became %q", words, cmd.Args)
+				t.Fatalf("call %q became %q, with another program", words, cmd.Args)
 			}
 			if laid && !asksForHelp(parts[i].opts) && !strings.Contains(fmt.Sprint(cmd.Args), "--distribution=arbitrary") {
-				t.Fatalf("%q became %q", words, cmd.Args)
+				t.Fatalf("call %q became %q, without the layout", words, cmd.Args)
 			}
 		}
 	})

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// talkScript is a stand-in's script: the stand-in writes two parts of so many lines, the second at SIGUSR1, and
-// exits with status 3 at another SIGUSR1.
+// talkScript is a stand-in's script: the stand-in writes two parts of that many lines, the second at SIGUSR1, and exits
+// with status 3 at another SIGUSR1.
 func talkScript(lines int) string {
 	return fmt.Sprintf(`exec perl -e '$| = 1; $SIG{USR1} = sub { $go++ };
 		for $part (1, 2) { print "part $part, line $_\n" for 1..%d; sleep 1 until $go >= $part } exit 3'`, lines)
@@ -34,8 +34,8 @@ func talkOutput(parts, lines int) string {
 	return b.String()
 }
 
-// writeEnds returns what a reader and sing-srun have of a pipe or a socket. The pipe is the user's own, or root's, which a process of
-// the user cannot open again.
+// writeEnds returns a reader's end and sing-srun's end of a pipe or a socket. The pipe is the user's own, or root's,
+// which a process of the user cannot open again.
 func writeEnds(t *testing.T, kind string) (r, w *os.File) {
 	t.Helper()
 	var err error
@@ -64,11 +64,11 @@ func isStuck(r *Runner) bool {
 	return err == nil && strings.Contains(l.busy, "waits to write to descriptor")
 }
 
-// TestSlowReader: what a reader does not take holds srun back, except while all output is to be taken. The
-// reader gets each byte once, and srun's end last.
+// TestSlowReader: output that a reader does not take blocks srun, except while all output is to be taken. The reader
+// gets each byte once, and srun's end last.
 func TestSlowReader(t *testing.T) {
 	needHangup(t)
-	const lines = 100_000 // 2 MB: more than what pipes and sockets hold
+	const lines = 100_000 // 2 MB: more than pipes and sockets hold
 	for _, kind := range []string{"pipe", "pipe of root", "socket"} {
 		t.Run(kind, func(t *testing.T) {
 			s := newServer(t, standIn(t))
@@ -99,7 +99,7 @@ func TestSlowReader(t *testing.T) {
 			}
 			read, err := io.ReadAll(r)
 			if how := waitForCommand(t, cmd); exitCodeOf(how) != 3 {
-				t.Errorf("status %d", exitCodeOf(how))
+				t.Errorf("exit code of sing-srun = %d, want 3", exitCodeOf(how))
 			}
 			if got, want := string(read), talkOutput(2, lines); err != nil || got != want {
 				t.Errorf("read %d bytes, want %d, %v", len(got), len(want), err)
@@ -108,7 +108,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestSlowReaderAtEnd: sing-srun ends when all has been read, and by a signal before.
+// TestSlowReaderAtEnd: sing-srun ends when all output has been read, or by a signal before that.
 func TestSlowReaderAtEnd(t *testing.T) {
 	needHangup(t)
 	const script = `head -c 150000 /dev/zero; echo error >&2; exit 7`
@@ -140,7 +140,7 @@ func TestSlowReaderAtEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if how := waitForCommand(t, cmd); exitCodeOf(how) != -int(syscall.SIGTERM) {
-		t.Errorf("status %d", exitCodeOf(how))
+		t.Errorf("exit code of sing-srun = %d, want death by SIGTERM", exitCodeOf(how))
 	}
 }
 
@@ -161,11 +161,11 @@ func TestReaderGone(t *testing.T) {
 	}
 	r.Close()
 	if how := waitForCommand(t, cmd); exitCodeOf(how) != -int(syscall.SIGPIPE) {
-		t.Errorf("status %d", exitCodeOf(how))
+		t.Errorf("exit code of sing-srun = %d, want death by SIGPIPE", exitCodeOf(how))
 	}
 }
 
-// TestWholeLines: what several sruns write to a single pipe is mixed line by line.
+// TestWholeLines: the output of several sruns to a single pipe is mixed line by line.
 func TestWholeLines(t *testing.T) {
 	s := newServer(t, standIn(t))
 	r, w := writeEnds(t, "pipe")
@@ -183,16 +183,16 @@ func TestWholeLines(t *testing.T) {
 	read, err := io.ReadAll(r)
 	for _, cmd := range all {
 		if how := waitForCommand(t, cmd); exitCodeOf(how) != 0 {
-			t.Errorf("status %d", exitCodeOf(how))
+			t.Errorf("exit code of an srun = %d, want 0", exitCodeOf(how))
 		}
 	}
 	n := 0
 	for line := range bytes.Lines(read) {
 		if n++; string(line) != strings.Repeat(string(line[:1]), 70)+"\n" {
-			t.Fatalf("line %d: %q", n, line)
+			t.Fatalf("line %d is %q, want a whole line of one srun", n, line)
 		}
 	}
 	if n != 60000 || err != nil {
-		t.Errorf("%d lines, %v", n, err)
+		t.Errorf("the reader got %d lines, %v, want 60000", n, err)
 	}
 }

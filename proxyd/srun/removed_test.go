@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
-// TestRemovedIsIdle: a step ends, and its srun is removed, while a checkpoint that has seen the srun
-// waits for its output. Nothing of the step is on the way any more, and no process is there to be told anything.
+// TestRemovedIsIdle: a step ends, and its srun is removed, while a checkpoint that has seen the srun waits for its
+// output. No output of the step is on the way any more, and its runner has ended, so requests to it need no answer.
 func TestRemovedIsIdle(t *testing.T) {
 	runner := exec.Command("/bin/true")
 	if err := runner.Start(); err != nil {
@@ -41,9 +41,9 @@ func TestRemovedIsIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := r.Idle(testDeadline(t)); err != nil {
-		t.Errorf("Idle: %v", err)
+		t.Errorf("Idle of a removed srun: %v", err)
 	}
 	if err := r.Quiet(t.Context()); err != nil {
-		t.Errorf("Quiet: %v", err)
+		t.Errorf("Quiet of a removed srun: %v", err)
 	}
 }

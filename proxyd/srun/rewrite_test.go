@@ -186,12 +186,12 @@ func TestRewriteEnvironment(t *testing.T) {
 	}
 }
 
-// TestRewriteNothing: without anything to change the call is the same.
+// TestRewriteNothing: a call without names to translate stays the same.
 func TestRewriteNothing(t *testing.T) {
 	c := &Call{Args: strings.Fields("srun -l -N2 --exp=ALL -wn1 sh -c x"), Env: []string{"A=b", "SLURM_JOB_NODELIST=n1"}}
 	cmd, err := c.Rewrite(Rewriting{}, nil)
 	if err != nil || strings.Join(cmd.Args, " ") != strings.Join(c.Args, " ") || strings.Join(cmd.Env, " ") != strings.Join(c.Env, " ") || len(cmd.Files) > 0 {
-		t.Error(cmd, cmd.Env, err)
+		t.Errorf("Rewrite = %v with environment %v, %v, want the same call", cmd, cmd.Env, err)
 	}
 }
 
@@ -205,7 +205,7 @@ short
 `)
 	want := []Limit{{0, ^uint64(0), ^uint64(0)}, {7, 1024, 1048576}, {13, 0, 0}}
 	if len(got) != len(want) {
-		t.Fatal(got)
+		t.Fatalf("parseLimits = %v, want the three known limits", got)
 	}
 	for i := range want {
 		if got[i] != want[i] {

@@ -49,7 +49,7 @@ func TestEndsLikeSrun(t *testing.T) {
 		{script: "ls /proc/self/fd | wc -l", out: "4\n"}, // 0, 1, 2 and the folder
 		{script: "cat /proc/self/oom_score_adj; ulimit -n; ulimit -Hc", out: "77\n333\n0\n"},
 		{script: "grep -h Cap /proc/self/status | cut -f2 | sort -u | head -n 1", out: "0000000000000000\n"},
-		// None; 32 (80000000) is libc's own, which a race-enabled Go may leave ignored.
+		// No signal; 32 (80000000) is libc's own, which a race-enabled Go may leave ignored.
 		{script: `exec grep -cE '^Sig(Ign|Blk):.00000000[08]0000000$' /proc/self/status`, out: "2\n"},
 	} {
 		c := caller{args: []string{tc.script}, in: strings.NewReader(tc.in), dir: "/usr/lib", env: []string{"PATH=/usr/bin:/bin", "MINE=so"}}
@@ -73,7 +73,7 @@ func TestRefused(t *testing.T) {
 	s.mu.Unlock()
 	out, errs, how := caller{args: []string{"echo no"}}.runCall(t)
 	if out != "" || !strings.HasPrefix(errs, "singularity: srun: no more steps!!!") || strings.Count(errs, "\n") != 1 || exitCodeOf(how) != 1 {
-		t.Errorf("got %q, %q, %d", out, errs, exitCodeOf(how))
+		t.Errorf("stdout %q, stderr %q, exit code %d, want the refusal in one line", out, errs, exitCodeOf(how))
 	}
 }
 
@@ -88,7 +88,7 @@ func TestCannotStart(t *testing.T) {
 			newServer(t, tc.program)
 			out, errs, how := caller{args: []string{"x"}, dir: tc.dir}.runCall(t)
 			if out != "" || errs != tc.want || exitCodeOf(how) != 1 {
-				t.Errorf("got %q, %q, %d", out, errs, exitCodeOf(how))
+				t.Errorf("stdout %q, stderr %q, exit code %d, want an error", out, errs, exitCodeOf(how))
 			}
 		})
 	}
@@ -123,7 +123,7 @@ func TestClosedStdio(t *testing.T) {
 	c.before = []string{"/bin/bash", "-c", `exec "$@" <&- >&-`, "-"}
 	_, errs, how := c.runCall(t)
 	if errs != "/dev/null\n" || exitCodeOf(how) != 0 {
-		t.Errorf("%q %d", errs, exitCodeOf(how))
+		t.Errorf("stderr %q, exit code %d, want /dev/null as the closed standard input", errs, exitCodeOf(how))
 	}
 	s.expectRequest("srun")
 }
@@ -155,7 +155,7 @@ func TestNonblock(t *testing.T) {
 	w.Close()
 }
 
-// TestCgroup: srun and what writes for its runner are in the cgroup that was given, the runner is not.
+// TestCgroup: srun and its runner's writer are in the cgroup that was given, the runner is not.
 func TestCgroup(t *testing.T) {
 	needRoot(t)
 	mounts, err := os.ReadFile("/proc/mounts")
@@ -192,7 +192,7 @@ func TestCgroup(t *testing.T) {
 	for pid, want := range want {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 		if err != nil || strings.Contains(string(b), name) != want {
-			t.Errorf("%d: %q, %v", pid, b, err)
+			t.Errorf("cgroup of PID %d = %q, %v", pid, b, err)
 		}
 	}
 	run.Kill(testDeadline(t))

@@ -26,12 +26,12 @@ func TestWrapperKilled(t *testing.T) {
 	cmd.Process.Kill()
 	cmd.Wait()
 	if how, err := run.Wait(testDeadline(t)); err != nil || exitCodeOf(how) != 5 {
-		t.Error(exitCodeOf(how), err)
+		t.Errorf("Wait after sing-srun's death = exit code %d, %v, want 5", exitCodeOf(how), err)
 	}
 }
 
-// TestLaunchFailure: that srun has said that Slurm has not started its tasks is known when srun has ended, and of no other
-// failure.
+// TestLaunchFailure: if srun has reported that Slurm has not started its tasks, HasLaunchFailed tells so when srun has
+// ended, and for no other failure.
 func TestLaunchFailure(t *testing.T) {
 	for says, want := range map[string]bool{
 		"srun: error: Application launch failed: Invalid node name specified":                     true,
@@ -47,11 +47,11 @@ func TestLaunchFailure(t *testing.T) {
 		s := newServer(t, standIn(t))
 		cmd, run, _ := startCall(t, s, "echo ready; echo '"+says+"' >&2; exit 1")
 		if how, err := run.Wait(testDeadline(t)); err != nil || exitCodeOf(how) != 1 {
-			t.Error(exitCodeOf(how), err)
+			t.Errorf("Wait = exit code %d, %v, want 1", exitCodeOf(how), err)
 		}
 		_ = cmd.Wait()
 		if got := HasLaunchFailed(run.Dir()); got != want {
-			t.Errorf("%q: %v", says, got)
+			t.Errorf("after srun has printed %q, HasLaunchFailed = %v", says, got)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestStopsForNobody(t *testing.T) {
 	cmd.Process.Kill()
 	cmd.Wait()
 	if how, err := run.Wait(testDeadline(t)); err != nil || exitCodeOf(how) != -9 {
-		t.Error(exitCodeOf(how), err)
+		t.Errorf("Wait = exit code %d, %v, want death by SIGKILL", exitCodeOf(how), err)
 	}
 }
 
@@ -82,13 +82,13 @@ func TestQuiet(t *testing.T) {
 		t.Fatal(err)
 	}
 	if how, err := run.Wait(ctx); err != nil || exitCodeOf(how) != 3 {
-		t.Fatal(exitCodeOf(how), err)
+		t.Fatalf("Wait = exit code %d, %v, want 3", exitCodeOf(how), err)
 	}
 	// sing-srun was not told, so it asks again, with its key, and gets the lost answer.
 	s.mu.Lock()
 	s.plan = func(r Rewriting) Rewriting {
 		if r.Key != run.Key() {
-			t.Errorf("key %q", r.Key)
+			t.Errorf("key of the new srun = %q", r.Key)
 		}
 		return r
 	}
@@ -102,7 +102,7 @@ func TestQuiet(t *testing.T) {
 	waitForReady(t, out)
 	again.run.Signal(ctx, unix.SIGUSR1)
 	if how := waitForCommand(t, cmd); exitCodeOf(how) != 3 {
-		t.Error(exitCodeOf(how))
+		t.Errorf("exit code of sing-srun = %d, want 3", exitCodeOf(how))
 	}
 }
 
@@ -125,7 +125,7 @@ func TestQuietWithoutSrun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if how, err := run.Wait(ctx); err != nil || exitCodeOf(how) != 4 {
-		t.Error(exitCodeOf(how), err)
+		t.Errorf("Wait = exit code %d, %v, want 4", exitCodeOf(how), err)
 	}
 }
 
@@ -136,10 +136,10 @@ func TestKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	if how := waitForCommand(t, cmd); exitCodeOf(how) != -9 {
-		t.Error(exitCodeOf(how))
+		t.Errorf("exit code of sing-srun = %d, want -9", exitCodeOf(how))
 	}
 	if how, err := run.Wait(testDeadline(t)); err != nil || exitCodeOf(how) != -9 {
-		t.Error(exitCodeOf(how), err)
+		t.Errorf("Wait = exit code %d, %v, want -9", exitCodeOf(how), err)
 	}
 	if err := run.Signal(testDeadline(t), unix.SIGTERM); err != nil {
 		t.Error("signal after the end: ", err)
@@ -167,7 +167,7 @@ func TestRunnerKilled(t *testing.T) {
 	waitForReady(t, out)
 	again.run.Kill(testDeadline(t))
 	if how := waitForCommand(t, cmd); exitCodeOf(how) != -9 {
-		t.Error(exitCodeOf(how))
+		t.Errorf("exit code of sing-srun = %d, want -9", exitCodeOf(how))
 	}
 }
 
@@ -184,7 +184,7 @@ func TestServerComesLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Close()
-	time.Sleep(100 * time.Millisecond) // sing-srun has asked in vain; if not, the test shows less, and does not fail
+	time.Sleep(100 * time.Millisecond) // sing-srun has asked in vain; if not, the test shows less
 	s.listen()
 	run := s.expectRequest("srun").run
 	waitForReady(t, r)
@@ -194,14 +194,14 @@ func TestServerComesLate(t *testing.T) {
 	s.listen()
 	s.expectRequest("signal")
 	if how := waitForCommand(t, cmd); exitCodeOf(how) != 6 {
-		t.Error(exitCodeOf(how))
+		t.Errorf("exit code of sing-srun = %d, want 6", exitCodeOf(how))
 	}
 	if how, err := run.Wait(testDeadline(t)); err != nil || exitCodeOf(how) != 6 {
-		t.Error(exitCodeOf(how), err)
+		t.Errorf("Wait = exit code %d, %v, want 6", exitCodeOf(how), err)
 	}
 }
 
-// TestKilledWhileWaiting: as long as there is no srun, signals do what they do.
+// TestKilledWhileWaiting: before there is an srun, signals have their usual effect on sing-srun.
 func TestKilledWhileWaiting(t *testing.T) {
 	needRoot(t)
 	os.Remove(socketPath)
@@ -215,7 +215,7 @@ func TestKilledWhileWaiting(t *testing.T) {
 	})
 	cmd.Process.Signal(unix.SIGTERM)
 	if how := waitForCommand(t, cmd); exitCodeOf(how) != -15 {
-		t.Error(exitCodeOf(how))
+		t.Errorf("exit code of sing-srun = %d, want -15", exitCodeOf(how))
 	}
 }
 
@@ -260,7 +260,7 @@ func TestAdopt(t *testing.T) {
 	}
 	all, err := Find(parent)
 	if err != nil || len(all) != 1 || all[0].Key() != "s1" || all[0].Ended() {
-		t.Fatal(all, err)
+		t.Fatalf("Find = %v, %v, want the running srun s1 alone", all, err)
 	}
 	run := all[0]
 	defer run.Close()
@@ -278,18 +278,18 @@ func TestAdopt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if how, err := run.Wait(ctx); err != nil || exitCodeOf(how) != 9 {
-		t.Error(exitCodeOf(how), err)
+		t.Errorf("Wait = exit code %d, %v, want 9", exitCodeOf(how), err)
 	}
 	statusR.SetReadDeadline(time.Now().Add(30 * time.Second))
 	if b, err := io.ReadAll(statusR); err != nil || string(b) != "key s1\nexit 9\n" {
-		t.Errorf("%q, %v", b, err)
+		t.Errorf("status pipe = %q, %v, want the key and exit 9", b, err)
 	}
 	later, err := Adopt(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if how, err := later.Wait(ctx); err != nil || exitCodeOf(how) != 9 || !later.Ended() {
-		t.Error(exitCodeOf(how), err)
+		t.Errorf("Wait after Adopt = exit code %d, %v, want 9 of an ended srun", exitCodeOf(how), err)
 	}
 	if err := later.Remove(ctx); err != nil {
 		t.Error(err)
@@ -317,7 +317,7 @@ func TestInheritsNothing(t *testing.T) {
 		}
 		for _, fd := range fds {
 			if link, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd.Name())); link == mine {
-				t.Errorf("%d has %s", pid, link)
+				t.Errorf("process %d has the starter's descriptor of %s", pid, link)
 			}
 		}
 	}

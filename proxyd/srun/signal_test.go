@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startCall starts a call and waits until the script has said "ready".
+// startCall starts a call and waits until the script has printed "ready".
 func startCall(t testing.TB, s *server, script string) (*exec.Cmd, *Runner, *os.File) {
 	t.Helper()
 	cmd := caller{args: []string{script}}.newCommand()
@@ -40,7 +40,7 @@ func waitForReady(t testing.TB, r *os.File) {
 	r.SetReadDeadline(time.Now().Add(30 * time.Second))
 	buf := make([]byte, len("ready\n"))
 	if _, err := io.ReadFull(r, buf); err != nil || string(buf) != "ready\n" {
-		t.Fatalf("%q, %v", buf, err)
+		t.Fatalf("the script printed %q, %v, want ready", buf, err)
 	}
 }
 
@@ -54,10 +54,10 @@ func TestSignals(t *testing.T) {
 		}
 		s.expectRequest("signal")
 		if how := waitForCommand(t, cmd); exitCodeOf(how) != 5 {
-			t.Errorf("%v: %d", sig, exitCodeOf(how))
+			t.Errorf("after signal %v: exit code %d, want 5", sig, exitCodeOf(how))
 		}
 		if b, _ := io.ReadAll(out); string(b) != "got\n" {
-			t.Errorf("%v: %q", sig, b)
+			t.Errorf("after signal %v: output %q, want got", sig, b)
 		}
 	}
 }
@@ -68,10 +68,10 @@ func TestOtherSignals(t *testing.T) {
 	cmd, run, _ := startCall(t, s, "echo ready; exec sleep 1000")
 	cmd.Process.Signal(unix.SIGXCPU)
 	if how := waitForCommand(t, cmd); exitCodeOf(how) != -int(unix.SIGXCPU) {
-		t.Error(exitCodeOf(how))
+		t.Errorf("exit code of sing-srun = %d, want death by SIGXCPU", exitCodeOf(how))
 	}
 	if how, err := run.Wait(testDeadline(t)); err != nil || exitCodeOf(how) != -int(unix.SIGTERM) {
-		t.Error(exitCodeOf(how), err)
+		t.Errorf("Wait = exit code %d, %v, want death by SIGTERM", exitCodeOf(how), err)
 	}
 }
 

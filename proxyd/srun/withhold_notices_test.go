@@ -38,8 +38,7 @@ func TestNoticeFilter(t *testing.T) {
 	}
 }
 
-// runNoticeFilter returns what comes out of a noticeFilter when srun says something, so many bytes at
-// a time, and ends.
+// runNoticeFilter returns the output of a noticeFilter when srun writes says, size bytes at a time, and ends.
 func runNoticeFilter(t *testing.T, says string, size int, quiet bool) string {
 	t.Helper()
 	inR, inW, err := os.Pipe()
@@ -71,8 +70,8 @@ func runNoticeFilter(t *testing.T, says string, size int, quiet bool) string {
 	return string(got)
 }
 
-// TestNoticeFilterAsks: what srun says of a failure is told while srun runs, if the job stays. An
-// answer is none about what is said after the question.
+// TestNoticeFilterAsks: messages of a failure are passed on while srun runs, if the job stays. An answer does not hold
+// for messages after the question.
 func TestNoticeFilterAsks(t *testing.T) {
 	outR, outW, err := os.Pipe()
 	if err != nil {
@@ -102,7 +101,7 @@ func TestNoticeFilterAsks(t *testing.T) {
 	say("x\n")
 	told("x\n")
 	m.dropNotices()
-	say("srun: error: 3\n") // asks no more
+	say("srun: error: 3\n") // the filter does not ask again
 	m.flushNotices()
 	outW.Close()
 	if rest, err := io.ReadAll(outR); err != nil || len(rest) > 0 {
@@ -121,7 +120,7 @@ func TestCleanFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, _ := os.ReadFile(path); string(got) != "1\n2\nhalf" {
-			t.Errorf("left %q", got)
+			t.Errorf("after cleanFile the file has %q, want no cancel notice in it", got)
 		}
 	}
 	if err := cleanFile("/dev/null"); err != nil {

@@ -48,7 +48,7 @@ func signedLine(t *testing.T, reader int) string {
 	}
 	parts, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil || len(parts) != 1 {
-		t.Fatal(parts, err)
+		t.Fatalf("control messages = %v, %v, want the sender's credentials", parts, err)
 	}
 	cred, err := unix.ParseUnixCredentials(&parts[0])
 	if err != nil {
@@ -57,8 +57,8 @@ func signedLine(t *testing.T, reader int) string {
 	return fmt.Sprintf("%d:%d %s", cred.Uid, cred.Gid, b[:n])
 }
 
-// TestWritesAsUser: root writes into no descriptor that came from a user. What srun says on its standard error, and what
-// sing-srun is told, is written by a process of the user: the kernel asks what rights the writer has.
+// TestWritesAsUser: root writes into no descriptor that came from a user. srun's standard error and the messages to
+// sing-srun are written by a process of the user: the kernel checks the rights of the writer.
 func TestWritesAsUser(t *testing.T) {
 	needRoot(t)
 	ctx := testDeadline(t)
@@ -147,7 +147,7 @@ func TestWriterHasLimits(t *testing.T) {
 		}
 	}
 	if b, err := os.ReadFile(out.Name()); err != nil || string(b) != "1234" {
-		t.Errorf("written %q, %v", b, err)
+		t.Errorf("the file has %q, %v, want only the bytes below the limit", b, err)
 	}
 }
 
@@ -172,8 +172,8 @@ func childrenOf(t *testing.T, pid int) []int {
 	return all
 }
 
-// TestWriterKilled: the user may kill the process that writes for the runner. Another takes its place: the end of srun is
-// told all the same.
+// TestWriterKilled: the user may kill the process that writes for the runner. Another writer takes its place: sing-srun
+// is still told of srun's end.
 func TestWriterKilled(t *testing.T) {
 	s := newServer(t, standIn(t))
 	cmd, run, _ := startCall(t, s, "trap 'echo last; exit 5' USR1; echo ready; while :; do sleep 0.05; done")
@@ -192,7 +192,7 @@ func TestWriterKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if how := waitForCommand(t, cmd); exitCodeOf(how) != 5 {
-		t.Error(exitCodeOf(how))
+		t.Errorf("exit code of sing-srun = %d, want 5", exitCodeOf(how))
 	}
 }
 
