@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// stepGroup makes a cgroup as Slurm makes a cgroup for a task. The returned function removes the cgroup as
-// Slurm does, and fails the test if the cgroup is not empty.
+// stepGroup makes a cgroup as Slurm makes one for a task. The returned function removes the cgroup as Slurm does, and
+// fails the test if the cgroup is not empty.
 func stepGroup(t *testing.T) (group, func()) {
 	t.Helper()
 	parent := group(filepath.Join(cgroupRoot(t), fmt.Sprintf("capsule-test-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-"))))
@@ -78,7 +78,7 @@ func TestCgroup(t *testing.T) {
 		t.Errorf("warden %d, want %d", p.WardenPID, s.cmd.Process.Pid)
 	}
 	if st, err := os.Stat(p.Cgroup); err != nil || st.Sys().(*syscall.Stat_t).Uid != 0 || st.Mode().Perm()&0o022 != 0 {
-		t.Errorf("%s: %v %v", p.Cgroup, st.Mode(), err)
+		t.Errorf("cgroup %s: mode %v, error %v, want a folder that only root can write to", p.Cgroup, st.Mode(), err)
 	}
 	procs, err := os.ReadFile(group(p.Cgroup).filePath("cgroup.procs"))
 	if err != nil {
@@ -95,7 +95,7 @@ func TestCgroup(t *testing.T) {
 	}
 	s.in.Close()
 	if status := s.waitForEnd(); status != 3<<8 {
-		t.Errorf("status %#x", int(status))
+		t.Errorf("status of the task = %#x, want exit code 3", int(status))
 	}
 	remove() // at once: Slurm does not wait either
 	if rest := s.out.readToEnd(); len(rest) != 0 {
@@ -126,7 +126,7 @@ func TestCgroupGoes(t *testing.T) {
 		{"steward killed", func(t *testing.T, c *Capsule, r *running) {
 			fmt.Fprintln(r.in, "kill")
 			if status := r.waitForEnd(); status != syscall.WaitStatus(syscall.SIGKILL) {
-				t.Errorf("status %#x", int(status))
+				t.Errorf("status of the task = %#x, want death by SIGKILL", int(status))
 			}
 		}},
 		{"captured", func(t *testing.T, c *Capsule, r *running) {
@@ -166,7 +166,7 @@ func TestCgroupGoes(t *testing.T) {
 			remove()
 			r.out.readToEnd()
 			if left := groupsOf(t, cgroupRoot(t), c); len(left) != 0 {
-				t.Errorf("left: %v", left)
+				t.Errorf("cgroups left = %v, want no cgroup", left)
 			}
 		})
 	}
@@ -194,10 +194,10 @@ func TestWaitingCgroup(t *testing.T) {
 	r := task{c: c, name: "s1.0", options: []string{"--restore"}, err: devNull(t)}.startIn(t, above)
 	p := e.nextEvent(Waiting).Program
 	if !p.Waiting || p.Cgroup != above.filePath("sing-"+c.rec.ID+"-s1.0") || p.WardenPID != r.cmd.Process.Pid {
-		t.Errorf("program %+v", p)
+		t.Errorf("waiting program = %+v, want its cgroup and its warden", p)
 	}
 	if !strings.HasPrefix(p.Stdio[0], "pipe:[") || !strings.HasPrefix(p.Stdio[1], "pipe:[") || p.Stdio[2] != "/dev/null" {
-		t.Errorf("stdio %q", p.Stdio)
+		t.Errorf("descriptors of the waiting warden = %q, want two pipes and /dev/null", p.Stdio)
 	}
 	if q := programNamed(t, c, "s1.0"); q != p { // as a restarted maker sees the program
 		t.Errorf("program %+v, was %+v", q, p)
@@ -219,11 +219,11 @@ func TestWaitingCgroup(t *testing.T) {
 	task{c: c, name: "s1.0", options: []string{"--restore"}}.startTask(t) // the name is free
 	e.nextEvent(Waiting)
 	if left := groupsOf(t, string(above), c); len(left) != 0 {
-		t.Errorf("left: %v", left)
+		t.Errorf("cgroups left = %v, want no cgroup", left)
 	}
 }
 
-// TestRestoredElsewhere: init refuses a restored program that is outside of its cgroup, where its limits are.
+// TestRestoredElsewhere: init refuses a restored program that is not in its own cgroup, to which its limits apply.
 func TestRestoredElsewhere(t *testing.T) {
 	c := newCapsule(t)
 	e := watchEvents(t, c)
@@ -234,7 +234,7 @@ func TestRestoredElsewhere(t *testing.T) {
 	p := programNamed(t, c, "a")
 	err := c.Restored(testDeadline(t), "b", p.PID, p.First)
 	if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "not in its own") {
-		t.Errorf("got %v", err)
+		t.Errorf("Restored: error %v, want EINVAL: not in its own cgroup", err)
 	}
 	running.checkEcho("still here")
 }
@@ -245,17 +245,17 @@ func TestNoCgroups(t *testing.T) {
 	r := task{c: c, argv: shellCommand(family)}.startTask(t)
 	r.out.expectLine("ready")
 	if p := programNamed(t, c, "batch"); p.Cgroup != "" || p.Frozen {
-		t.Errorf("program %+v", p)
+		t.Errorf("program = %+v, want no cgroup and not frozen", p)
 	}
 	for _, names := range [][]string{nil, {"batch"}} {
 		if err := c.Freeze(testDeadline(t), names...); !errors.Is(err, ErrNoCgroup) || !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("Freeze: %v", err)
+			t.Errorf("Freeze: error %v, want ErrNoCgroup", err)
 		}
 	}
 	r.checkEcho("still here")
 	if _, err := Make(testDeadline(t), Spec{Dir: filepath.Join(t.TempDir(), "c"), Hostname: "cap", Cgroups: "/proc"}); err == nil ||
 		!strings.Contains(err.Error(), "cgroups: /proc: not a cgroup v2 hierarchy") {
-		t.Errorf("Make: %v", err)
+		t.Errorf("Make with /proc for the hierarchy: error %v", err)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestCgroupIn(t *testing.T) {
 	} {
 		got, err := cgroupIn([]byte(k.in))
 		if got != k.want || (err == nil) != (k.want != "") {
-			t.Errorf("%q: %q, %v", k.in, got, err)
+			t.Errorf("cgroupIn(%q) = %q, %v", k.in, got, err)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func FuzzPlanContainer(f *testing.F) {
 		}
 		for _, m := range plan.Mounts {
 			if m.Target == "/" || m.Target != filepath.Clean(m.Target) || !filepath.IsAbs(m.Target) || !filepath.IsAbs(m.Source) {
-				t.Errorf("mount %+v", m)
+				t.Errorf("the plan has a mount with an unclean path: %+v", m)
 			}
 		}
 	})
@@ -166,7 +166,7 @@ func TestContainerShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, err := b.openBundle(t, c); err != nil || again.Root != shown.Root {
-		t.Errorf("again: %s, %v", again.Root, err)
+		t.Errorf("second OpenContainer = %s, %v, want the same root", again.Root, err)
 	}
 	in := fmt.Sprintf("/proc/%d/root%s", c.PID(), shown.Root)
 	for _, name := range []string{"proc/self", "dev/null", "data/inner", "run/lock", "sys/kernel"} {
@@ -182,8 +182,8 @@ func TestContainerShown(t *testing.T) {
 	}
 }
 
-// TestContainerGoes: when the last program of a container has ended, its user can remove the bundle in the capsule, as without
-// one. So it is with a container that was restored, and one of unknown programs stays.
+// TestContainerGoes: when the last program of a container has ended, its user can remove the bundle in the capsule, as
+// without a container. So it is with a container that was restored; a container of unknown programs stays.
 func TestContainerGoes(t *testing.T) {
 	for name, test := range map[string]struct {
 		show func(t *testing.T, c *Capsule, b bundle) error
@@ -217,7 +217,7 @@ func TestContainerGoes(t *testing.T) {
 					t.Errorf("before the end of %s: status %v, %s", program, status, said)
 				}
 				if _, said, status := (task{c: c, name: program, argv: []string{"true"}}).runTask(t); status != 0 {
-					t.Errorf("%s: status %v, %s", program, status, said)
+					t.Errorf("program %s in the container: status %v, stderr %s", program, status, said)
 				}
 			}
 			if _, said, status := remove.runTask(t); (status == 0) != test.goes {
@@ -239,11 +239,11 @@ func TestContainersAreBounded(t *testing.T) {
 	for n := range maxContainers {
 		plan := ContainerPlan{Rootfs: b.root, Cwd: fmt.Sprint("/", n)}
 		if err := c.RestoreContainer(testDeadline(t), Container{Plan: plan}, User{UID: user, GID: user}); err != nil {
-			t.Fatal(n, err)
+			t.Fatalf("container %d: %v", n, err)
 		}
 	}
 	if _, err := b.openBundle(t, c); err == nil || !strings.Contains(err.Error(), "may have no more") {
-		t.Errorf("error %v", err)
+		t.Errorf("one container more than allowed: error %v, want a refusal", err)
 	}
 	plan := ContainerPlan{Rootfs: b.root, Cwd: "/0"}
 	if err := c.RestoreContainer(testDeadline(t), Container{Plan: plan}, User{UID: user, GID: user}); err != nil {
@@ -251,9 +251,10 @@ func TestContainersAreBounded(t *testing.T) {
 	}
 }
 
-// TestContainersOfContainers: a container that has the capsule's root does not have the capsule's containers inside, itself included: the
-// number of mounts would double with each bind. What the node mounts later does not appear in a container, and there is a
-// bound of the mounts of all containers: else the node's own mounts would fail for lack of room in the capsule.
+// TestContainersOfContainers: a container that has the capsule's root does not have the capsule's containers inside,
+// itself included: the number of mounts would double with each bind. Later mounts of the node do not appear in a
+// container, and the mounts of all containers are bounded: else the node's own mounts would fail for lack of room in
+// the capsule.
 func TestContainersOfContainers(t *testing.T) {
 	var roots []ociMount
 	for n := range 10 {
@@ -305,8 +306,8 @@ func TestContainersOfContainers(t *testing.T) {
 	}
 }
 
-// TestContainerOfAttacker: whatever a user writes into a bundle, the user gets no new rights, and no path
-// leads out of the container's root.
+// TestContainerOfAttacker: a user gets no new rights by any content of a bundle, and no path leads out of the
+// container's root.
 func TestContainerOfAttacker(t *testing.T) {
 	secret := filepath.Join(tools.dir, "secret-of-root")
 	if err := os.MkdirAll(filepath.Join(secret, "inner"), 0o700); err != nil {

@@ -127,7 +127,7 @@ func TestCRIU(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("cp", "-a", one.Dir()+"/tmp", dir).CombinedOutput(); err != nil {
-		t.Fatal(string(out))
+		t.Fatalf("cp of /tmp: %v", string(out))
 	}
 	if err := one.Remove(ctx); err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestCRIU(t *testing.T) {
 	}
 	r.in.Close()
 	if status := r.waitForEnd(); status != 3<<8 {
-		t.Errorf("status %#x", int(status))
+		t.Errorf("status of the restored program = %#x, want exit code 3", int(status))
 	}
 	if rest := r.out.readToEnd(); len(rest) > 0 {
 		t.Errorf("more output: %q", rest)
@@ -230,7 +230,7 @@ func TestCRIUFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("cp", "-a", one.Dir()+"/tmp", dir).CombinedOutput(); err != nil {
-		t.Fatal(string(out))
+		t.Fatalf("cp of /tmp: %v", string(out))
 	}
 	if err := one.Remove(ctx); err != nil {
 		t.Fatal(err)
@@ -258,13 +258,13 @@ func TestCRIUFrozen(t *testing.T) {
 	counts()
 	r.in.Close()
 	if status := r.waitForEnd(); status != 3<<8 {
-		t.Errorf("status %#x", int(status))
+		t.Errorf("status of the restored program = %#x, want exit code 3", int(status))
 	}
 	becomesEmpty(t, two)
 }
 
-// runCriu runs a criu command in c's namespaces, where the program's processes are ordinary processes and
-// nothing is external. cgroup is the cgroup to run criu in, or "".
+// runCriu runs a criu command in c's namespaces, where the program's processes are ordinary processes and no file is
+// external. cgroup is the cgroup to run criu in, or "".
 func runCriu(t *testing.T, c *Capsule, cgroup string, files []*os.File, args ...string) {
 	t.Helper()
 	init := fmt.Sprintf("/proc/%d/ns/", c.PID())
@@ -277,6 +277,6 @@ func runCriu(t *testing.T, c *Capsule, cgroup string, files []*os.File, args ...
 	cmd.ExtraFiles = files
 	if out, err := cmd.CombinedOutput(); err != nil {
 		log, _ := exec.Command("sh", "-c", "tail -n 30 "+tools.dir+"/images-*/*.log").Output()
-		t.Fatalf("%v: %v\n%s%s", strings.Join(args, " "), err, out, log)
+		t.Fatalf("command %v: %v\n%s%s", strings.Join(args, " "), err, out, log)
 	}
 }

@@ -31,7 +31,7 @@ func TestForbids(t *testing.T) {
 		cmd.Args[4] = self
 		cmd.Env = append(os.Environ(), forbidsVariable+"=1", "TMPDIR="+filepath.Dir(tools.dir))
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
+			t.Fatalf("the test in its own mount namespace failed: %v\n%s", err, out)
 		}
 		return
 	}

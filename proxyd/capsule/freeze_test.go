@@ -88,7 +88,7 @@ func TestFreeze(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := frozen(); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("frozen: %v", got)
+		t.Errorf("frozen programs = %v, want a", got)
 	}
 	stands("a")
 	runs("b")
@@ -97,7 +97,7 @@ func TestFreeze(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := frozen(); !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("frozen: %v", got)
+		t.Errorf("frozen programs = %v, want a and b", got)
 	}
 	stands("a")
 	stands("b")
@@ -108,7 +108,7 @@ func TestFreeze(t *testing.T) {
 		t.Errorf("Freeze of a program that is not there: %v", err)
 	}
 	if got := frozen(); !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("frozen: %v", got)
+		t.Errorf("frozen programs = %v, want a and b", got)
 	}
 	if err := c.Thaw(ctx, "b"); err != nil {
 		t.Fatal(err)
@@ -118,11 +118,11 @@ func TestFreeze(t *testing.T) {
 		t.Fatal(err)
 	}
 	if status := a.waitForEnd(); status != syscall.WaitStatus(syscall.SIGTERM) {
-		t.Errorf("status %#x", int(status))
+		t.Errorf("status of a = %#x, want death by SIGTERM", int(status))
 	}
 	b.in.Close()
 	if status := b.waitForEnd(); status != 3<<8 {
-		t.Errorf("status %#x", int(status))
+		t.Errorf("status of b = %#x, want exit code 3", int(status))
 	}
 	if err := errors.Join(c.Freeze(ctx), c.Thaw(ctx)); err != nil {
 		t.Errorf("Freeze in a capsule without programs: %v", err)
@@ -299,7 +299,7 @@ func TestFreezeVfork(t *testing.T) {
 	c := newCapsule(t)
 	program := filepath.Join(dir, "vfork")
 	if out, err := exec.Command("cp", filepath.Join(tools.dir, "vfork"), program).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("cp of the program: %v: %s", err, out)
 	}
 	ctx := testDeadline(t)
 	a := task{c: c, name: "a", argv: []string{program}}.startTask(t)
@@ -307,7 +307,7 @@ func TestFreezeVfork(t *testing.T) {
 	cgroup := group(programNamed(t, c, "a").Cgroup)
 	hit := 0
 	for range 20 {
-		// This is what Freeze would do without a check for vfork again.
+		// These are the steps of Freeze without its check for vfork.
 		if err := freezeGroups(ctx, []group{cgroup}); err != nil {
 			t.Fatal(err)
 		}

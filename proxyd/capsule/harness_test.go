@@ -295,7 +295,7 @@ func startCommand(t testing.TB, cmd *exec.Cmd) *running {
 	return &running{t, cmd, newLines(t, r), in}
 }
 
-// waitForEnd returns how the task ended.
+// waitForEnd returns the status with which the task ended.
 func (r *running) waitForEnd() syscall.WaitStatus {
 	r.t.Helper()
 	stop := context.AfterFunc(testDeadline(r.t), func() { r.cmd.Process.Kill() })
@@ -511,7 +511,7 @@ func becomesEmpty(t testing.TB, c *Capsule) {
 			others++
 			if fd, err := openPidfd(pid); err == nil {
 				if err := fd.wait(testDeadline(t)); err != nil {
-					t.Fatalf("%s: %v", statusField(pid, "Name:"), err)
+					t.Fatalf("process %s does not end: %v", statusField(pid, "Name:"), err)
 				}
 				fd.close()
 			}

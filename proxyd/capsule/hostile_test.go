@@ -36,7 +36,7 @@ func attackInit(args []string) int {
 			fmt.Println("connect:", err)
 			return 1
 		}
-		// Whatever the peer sends, init closes the connection, or has closed the connection already.
+		// For any packet init closes the connection, or has closed it already.
 		localsock.SendNow(c, bytes.Repeat([]byte{0xff}, 4096))
 		localsock.SendNow(c, message{kind: kindStart, name: "mine", first: 302}.encode(), 0, 1, 2)
 		localsock.SendNow(c, message{kind: kindSignal, value: 9}.encode())
@@ -105,7 +105,7 @@ func TestAttackFromInside(t *testing.T) {
 		if !ok {
 			t.Fatal("the attacker died")
 		}
-		t.Error(line)
+		t.Errorf("the attacker reports: %v", line)
 	}
 	victim.checkEcho("still here")
 	if after := countDescriptors(t, c); after > before+3 { // a warden, a request, a refused connection
@@ -243,7 +243,7 @@ func TestLyingWarden(t *testing.T) {
 				n, err := s.Read(b)
 				if k.want == 0 { // the connection is closed without an answer
 					if n == messageSize && syscall.Errno(b[8]) != syscall.EPROTO {
-						t.Errorf("answer %x", b)
+						t.Errorf("init answered %x, want EPROTO or no answer", b)
 					}
 					return
 				}
@@ -304,7 +304,7 @@ func TestForeignWarden(t *testing.T) {
 		t.Errorf("status %#x, stderr %q", int(status), stderr)
 	}
 	if want := "singularity: the capsule's init does not answer: "; len(stderr) < len(want) || stderr[:len(want)] != want {
-		t.Errorf("stderr %q", stderr)
+		t.Errorf("the foreign warden's stderr = %q, want that init does not answer", stderr)
 	}
 	becomesEmpty(t, c)
 }
@@ -324,7 +324,7 @@ func TestSlowWatcher(t *testing.T) {
 	r.out.expectLine("ready")
 	self := standIn(t, c)
 	inNetworkOf(t, c, func() {
-		// Each connection makes two events, unless init has no room for the connection because init is behind.
+		// Each connection makes two events, unless init is behind and has no room for the connection.
 		for i := 0; !hungUp(s); i++ {
 			if i == 100_000 {
 				t.Error("a watcher that does not read is not cut off")
@@ -379,7 +379,7 @@ func TestControlIsRoots(t *testing.T) {
 	for path, want := range map[string]os.FileMode{c.Dir(): 0o700, filepath.Join(c.Dir(), controlName): 0o600, filepath.Join(c.Dir(), recordName): 0o600} {
 		st, err := os.Stat(path)
 		if err != nil || st.Mode().Perm() != want {
-			t.Errorf("%s: %v %v, want %v", path, st.Mode(), err, want)
+			t.Errorf("mode of %s = %v, error %v, want %v", path, st.Mode(), err, want)
 		}
 	}
 	for _, packet := range []string{"", "{", `{"Op":"nosuch"}`, `{"Op":"signal","Name":"x","Signal":99}`, `{"Op":"release"}`, `[]`} {
@@ -389,7 +389,7 @@ func TestControlIsRoots(t *testing.T) {
 		}
 		s.Write([]byte(packet))
 		if got, _, err := receiveReply(s); err == nil {
-			t.Errorf("%q: %+v", packet, got)
+			t.Errorf("init's reply to %q = %+v, want an error", packet, got)
 		}
 		s.Close()
 	}
@@ -450,11 +450,11 @@ func TestFull(t *testing.T) {
 		}
 		all, err := c.Programs(testDeadline(t))
 		if err != nil || len(all) != maxPrograms {
-			t.Errorf("%d programs, %v", len(all), err)
+			t.Errorf("Programs returned %d programs, %v, want the largest number", len(all), err)
 		}
 		for i, p := range all {
 			if p.Name != fmt.Sprintf("%047d", i) || !p.Waiting || p.Cgroup == "" {
-				t.Fatalf("program %d: %+v", i, p)
+				t.Fatalf("program %d is %+v, want it waiting, in order, with a cgroup", i, p)
 			}
 		}
 	})

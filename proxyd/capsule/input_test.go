@@ -20,7 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// reader is a program that reads its standard input to the end at SIGUSR1, and says what the input was.
+// reader is a program that reads its standard input to the end at SIGUSR1, and prints its hash.
 const reader = `go=; trap 'go=1' USR1; echo ready; until [ $go ]; do sleep 0.05; done; sha256sum`
 
 // inputOf starts a program with a pipe for its standard input, and returns the end of the pipe that slurmstepd has.
@@ -31,7 +31,7 @@ func inputOf(t *testing.T, c *Capsule, script string) (*running, *os.File) {
 	return r, r.in.(*os.File)
 }
 
-// fill writes to a pipe until the pipe takes no more for a while, or all is written, and returns what is left.
+// fill writes to a pipe until the pipe takes no more for a while, or all is written, and returns the rest of data.
 func fill(t *testing.T, w *os.File, data []byte, quiet time.Duration) []byte {
 	t.Helper()
 	for len(data) > 0 {
@@ -58,8 +58,8 @@ func testData(n int) []byte {
 	return data
 }
 
-// TestInputTaken: a program that does not read holds back what comes, except while all is to be taken. The program gets
-// each byte once, and then the end.
+// TestInputTaken: a program that does not read blocks its input, except while all input is to be taken. The program
+// gets each byte once, and then the end.
 func TestInputTaken(t *testing.T) {
 	c := newCapsule(t)
 	ctx := testDeadline(t)
@@ -93,7 +93,7 @@ func TestInputTaken(t *testing.T) {
 	w.Close()
 	r.out.expectLine(fmt.Sprintf("%x  -", sha256.Sum256(data)))
 	if status := r.waitForEnd(); status != 0 {
-		t.Errorf("status %#x", int(status))
+		t.Errorf("status of the program = %#x, want 0", int(status))
 	}
 }
 
@@ -138,7 +138,7 @@ func TestInputOfSealedQueue(t *testing.T) {
 	r.waitForEnd()
 }
 
-// TestInputEnds: the end of the input comes after what was taken, also while all is to be taken.
+// TestInputEnds: the end of the input comes after the bytes that were taken, also while all input is to be taken.
 func TestInputEnds(t *testing.T) {
 	c := newCapsule(t)
 	ctx := testDeadline(t)
@@ -158,8 +158,8 @@ func TestInputEnds(t *testing.T) {
 	r.waitForEnd()
 }
 
-// TestInputClosed: slurmstepd is not told that a program has closed its input, and is read from while all is to be taken. No
-// SIGPIPE comes to the program.
+// TestInputClosed: slurmstepd does not notice that a program has closed its input: its pipe is emptied while all input
+// is to be taken. The program gets no SIGPIPE.
 func TestInputClosed(t *testing.T) {
 	c := newCapsule(t)
 	ctx := testDeadline(t)
@@ -179,14 +179,14 @@ func TestInputClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if words := r.out.readToEnd(); len(words) != 1 || words[0] != "end" {
-		t.Errorf("got %q", words)
+		t.Errorf("the program printed %q, want end", words)
 	}
 	if status := r.waitForEnd(); status != 3<<8 {
-		t.Errorf("status %#x", int(status))
+		t.Errorf("status of the program = %#x, want exit code 3", int(status))
 	}
 }
 
-// TestInputOfRestored: a warden that waits for a restore passes nothing on before.
+// TestInputOfRestored: a warden that waits for a restore passes no input on before.
 func TestInputOfRestored(t *testing.T) {
 	c := newCapsule(t)
 	ctx := testDeadline(t)
@@ -213,7 +213,7 @@ func TestInputOfRestored(t *testing.T) {
 	}
 }
 
-// TestEndOfRestored: a restored program sees that its input had ended, also where nothing was left in the queue.
+// TestEndOfRestored: a restored program sees that its input had ended, also if the queue was empty.
 func TestEndOfRestored(t *testing.T) {
 	c := newCapsule(t)
 	ctx := testDeadline(t)

@@ -48,7 +48,7 @@ func wardenKilled(t *testing.T, c *Capsule) {
 	e.waitForProgram("0.0")
 	doomed.sendSignal(syscall.SIGKILL)
 	if status := doomed.waitForEnd(); status != syscall.WaitStatus(syscall.SIGKILL) {
-		t.Errorf("status %#x", int(status))
+		t.Errorf("status of the killed program = %#x, want death by SIGKILL", int(status))
 	}
 	if rest := doomed.out.readToEnd(); len(rest) != 0 { // no process holds the program's output open any more
 		t.Errorf("more output: %q", rest)
@@ -74,7 +74,7 @@ func checkLeftovers(t *testing.T, c *Capsule) {
 	r.out.expectLine("ready")
 	r.in.Close()
 	if status := r.waitForEnd(); status != 3<<8 {
-		t.Errorf("status %#x", int(status))
+		t.Errorf("status of the program = %#x, want exit code 3", int(status))
 	}
 	if rest := r.out.readToEnd(); len(rest) != 0 {
 		t.Errorf("more output: %q", rest)
@@ -92,7 +92,7 @@ func stewardKilled(t *testing.T, c *Capsule) {
 	r.out.expectLine("ready")
 	fmt.Fprintln(r.in)
 	if status := r.waitForEnd(); status != syscall.WaitStatus(syscall.SIGKILL) {
-		t.Errorf("status %#x", int(status))
+		t.Errorf("status of the program = %#x, want death by SIGKILL", int(status))
 	}
 	r.out.readToEnd()
 }
@@ -112,7 +112,7 @@ func checkCaptured(t *testing.T, c *Capsule) {
 		return r
 	}
 	t.Run("survives its warden until it is unmarked", func(t *testing.T) {
-		// Its standard input goes with its warden.
+		// Its standard input ends with its warden.
 		r := start("a", `trap 'echo alive' USR1; echo ready; while :; do sleep 0.05; done`)
 		r.sendSignal(syscall.SIGKILL)
 		r.waitForEnd()
@@ -122,7 +122,7 @@ func checkCaptured(t *testing.T, c *Capsule) {
 		}
 		r.out.expectLine("alive")
 		if p := programNamed(t, c, "a"); p.Warden || !p.Captured {
-			t.Errorf("program %+v", p)
+			t.Errorf("program = %+v, want it captured, without a warden", p)
 		}
 		if err := c.Unmark(ctx, "a"); err != nil {
 			t.Fatal(err)
@@ -136,13 +136,13 @@ func checkCaptured(t *testing.T, c *Capsule) {
 			t.Fatal(err)
 		}
 		if ev := e.nextEvent(Captured); !ev.Program.Warden || ev.Program.Status != syscall.WaitStatus(syscall.SIGKILL) {
-			t.Errorf("event %v", ev)
+			t.Errorf("event %v, want the warden and death by SIGKILL", ev)
 		}
 		r.out.readToEnd()
 		r.sendSignal(syscall.SIGCONT)
 		r.sendSignal(syscall.SIGTERM)
 		if status := r.waitForEnd(); status != syscall.WaitStatus(syscall.SIGTERM) {
-			t.Errorf("status %#x", int(status))
+			t.Errorf("status of the warden = %#x, want death by SIGTERM", int(status))
 		}
 		e.nextEvent(Left)
 		if err := c.Release(ctx, "b", 0); err != nil {
@@ -163,7 +163,7 @@ func checkCaptured(t *testing.T, c *Capsule) {
 			t.Error(err)
 		}
 		if status := r.waitForEnd(); status != 0 {
-			t.Errorf("status %#x", int(status))
+			t.Errorf("status of the warden = %#x, want 0", int(status))
 		}
 	})
 	becomesEmpty(t, c) // init may not have reaped the dead processes yet
@@ -177,7 +177,7 @@ func TestInitKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if status := r.waitForEnd(); status != syscall.WaitStatus(syscall.SIGKILL) {
-		t.Errorf("status %#x", int(status))
+		t.Errorf("status of the task = %#x, want death by SIGKILL", int(status))
 	}
 	if _, err := c.Programs(testDeadline(t)); !errors.Is(err, ErrStale) {
 		t.Errorf("Programs: %v, want ErrStale", err)
@@ -250,14 +250,14 @@ func TestMakerKilled(t *testing.T) {
 	}
 	r.checkEcho("alive")
 	if p := programNamed(t, c, "batch"); !p.Captured || p.HostPID == 0 {
-		t.Errorf("program %+v", p)
+		t.Errorf("adopted program = %+v, want it captured and running", p)
 	}
 	if err := c.Unmark(testDeadline(t), "batch"); err != nil {
 		t.Error(err)
 	}
 	r.in.Close()
 	if status := r.waitForEnd(); status != 3<<8 {
-		t.Errorf("status %#x", int(status))
+		t.Errorf("status of the program = %#x, want exit code 3", int(status))
 	}
 	if _, err := Make(testDeadline(t), Spec{Dir: dir, Hostname: "second"}); !errors.Is(err, ErrExists) {
 		t.Errorf("Make in a folder that has one: %v", err)
@@ -274,7 +274,7 @@ func TestMakerKilledWhileMaking(t *testing.T) {
 	line, _ := out.nextLine()
 	var pid int
 	if fmt.Sscan(line, &pid); pid == 0 {
-		t.Fatal(line)
+		t.Fatalf("the maker printed %q, want the PID of init", line)
 	}
 	init, err := openPidfd(pid)
 	if err != nil {
@@ -287,17 +287,17 @@ func TestMakerKilledWhileMaking(t *testing.T) {
 		t.Fatal("init outlives a maker that had not let it go: ", err)
 	}
 	if _, err := Adopt(testDeadline(t), dir); !errors.Is(err, ErrStale) {
-		t.Errorf("Adopt: %v", err)
+		t.Errorf("Adopt: error %v, want ErrStale", err)
 	}
 	if err := Discard(testDeadline(t), dir); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("folder: %v", err)
+		t.Errorf("stat of the capsule's folder: error %v, want that it does not exist", err)
 	}
 }
 
-// TestMakeFails: a capsule that cannot be made leaves nothing behind, and the error has the reason.
+// TestMakeFails: a capsule that cannot be made leaves no process and no file behind, and the error has the reason.
 func TestMakeFails(t *testing.T) {
 	needRoot(t)
 	refused := errors.New("no network")
@@ -325,7 +325,7 @@ func TestMakeFails(t *testing.T) {
 				t.Errorf("got %v, want %q", err, k.want)
 			}
 			if _, err := os.Stat(s.Dir); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("folder: %v", err)
+				t.Errorf("stat of the capsule's folder: error %v, want that it does not exist", err)
 			}
 		})
 	}
@@ -346,23 +346,23 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	r.out.expectLine("ready")
 	ns := ownNamespaces(c)
 	if len(ns) < 5 {
-		t.Fatalf("namespaces %v", ns)
+		t.Fatalf("namespaces of the capsule = %v, want at least 5", ns)
 	}
 	if len(listMembers(t, ns)) < 4 { // init, warden, steward, shell; the daemons start at any time
-		t.Errorf("members %v", listMembers(t, ns))
+		t.Errorf("processes of the capsule = %v, want at least 4", listMembers(t, ns))
 	}
 	if err := c.Remove(testDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
 	r.waitForEnd()
 	if left := listMembers(t, ns); len(left) != 0 {
-		t.Errorf("processes %v", left)
+		t.Errorf("processes left = %v, want no process", left)
 	}
 	if after := mounts(); after != before {
 		t.Errorf("mounts before:\n%s\nafter:\n%s", before, after)
 	}
 	if _, err := os.Stat(c.Dir()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("folder: %v", err)
+		t.Errorf("stat of the capsule's folder: error %v, want that it does not exist", err)
 	}
 }
 
@@ -391,7 +391,7 @@ func TestMany(t *testing.T) {
 		}
 	}
 	if names, err := readNames(dir); err != nil || len(names) != 0 {
-		t.Errorf("left: %v %v", names, err)
+		t.Errorf("files left = %v, error %v, want no file", names, err)
 	}
 }
 
@@ -411,7 +411,7 @@ func BenchmarkMake(b *testing.B) {
 	}
 }
 
-// BenchmarkProgram and BenchmarkPlain are `true` as a task, in a capsule and without.
+// BenchmarkProgram and BenchmarkPlain run `true` as a task, in a capsule and without.
 func BenchmarkProgram(b *testing.B) { benchmarkTask(b, task{c: newCapsule(b), argv: []string{"true"}}) }
 func BenchmarkPlain(b *testing.B)   { needRoot(b); benchmarkTask(b, task{argv: []string{"true"}}) }
 
@@ -423,8 +423,7 @@ func benchmarkTask(b *testing.B, k task) {
 	}
 }
 
-// TestWardenKilledAnytime: a warden may be killed at any instruction. No process of the warden's program is
-// left.
+// TestWardenKilledAnytime: a warden may be killed at any instruction. No process of the warden's program is left then.
 func TestWardenKilledAnytime(t *testing.T) { bothWays(t, wardenKilledAnytime) }
 
 func wardenKilledAnytime(t *testing.T, c *Capsule) {

@@ -26,7 +26,7 @@ import (
 //	                                             input 0: no more than the program's pipe
 //	                                             has room for. An older warden ignores both
 //	of a program that is being captured:    ◄──  captured
-//	                                        ◄──  status, when the maker says so
+//	                                        ◄──  status, when the maker orders it
 //	of a program that is restored:
 //	restore name, fds 0 1 2, pidfd of itself ──► keeps them for the maker
 //	                                        ◄──  goAhead, pidfd of the steward

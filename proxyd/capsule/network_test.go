@@ -57,7 +57,7 @@ func TestAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(in); string(got) != "from inside\n" || !strings.HasPrefix(in.RemoteAddr().String(), address+":") {
-		t.Errorf("%s said %q, %v", in.RemoteAddr(), got, err)
+		t.Errorf("connection from %s: read %q, %v, want the text from inside", in.RemoteAddr(), got, err)
 	}
 	in.Close()
 	port, _ = r.out.nextLine()
@@ -66,11 +66,11 @@ func TestAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(out); string(got) != "hello\n" {
-		t.Errorf("got %q, %v", got, err)
+		t.Errorf("the node read %q, %v, want hello", got, err)
 	}
 	out.Close()
 	if status := r.waitForEnd(); status != 0 {
-		t.Errorf("status %#x", int(status))
+		t.Errorf("status of the program = %#x, want 0", int(status))
 	}
 	if err := c.Remove(testDeadline(t)); err != nil {
 		t.Fatal(err)

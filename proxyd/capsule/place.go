@@ -80,7 +80,7 @@ func makeEntry(path string, folder bool) error {
 	if folder {
 		err := os.Mkdir(path, 0o755)
 		if err == nil {
-			err = os.Chmod(path, 0o755) // whatever the umask
+			err = os.Chmod(path, 0o755) // independent of the umask
 		}
 		if errors.Is(err, fs.ErrExist) {
 			return nil

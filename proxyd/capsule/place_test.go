@@ -59,7 +59,7 @@ func (s spool) savedScript(t *testing.T) Bind {
 	return Bind{Source: path, Target: s.script, ReadOnly: true, Alone: true}
 }
 
-// runInCapsule runs the script in c and returns what the script sees.
+// runInCapsule starts the script in c, and checks that the script sees its own path and text.
 func (s spool) runInCapsule(t *testing.T, c *Capsule) *running {
 	t.Helper()
 	r := task{c: c, argv: []string{s.script}}.startTask(t)
@@ -75,8 +75,8 @@ func (r *running) echoesAs(word, want string) {
 	r.out.expectLine(want)
 }
 
-// TestScriptOutlivesSlurmd: a capsule keeps its script whatever slurmd does with slurmd's copy, and the
-// capsule does not hinder slurmd.
+// TestScriptOutlivesSlurmd: a capsule keeps its script when slurmd changes or removes its own copy, and the capsule
+// does not hinder slurmd.
 func TestScriptOutlivesSlurmd(t *testing.T) {
 	needRoot(t)
 	s := newSpool(t)
@@ -165,7 +165,7 @@ func TestBindOnLink(t *testing.T) {
 	c := newCapsule(t, func(s *Spec) { s.Binds = []Bind{{Source: wrapper, Target: link, ReadOnly: true}} })
 	out, stderr, _ := task{c: c, argv: shellCommand(link + "; " + real + "; readlink " + link)}.runTask(t)
 	if out != "wrapper\nwrapper\n26.05/srun\n" {
-		t.Errorf("got %q, %q", out, stderr)
+		t.Errorf("stdout %q, stderr %q, want the wrapper behind the link", out, stderr)
 	}
 	if out, _, _ := (task{argv: []string{link}}).runTask(t); out != "real\n" {
 		t.Errorf("on the node: %q", out)
@@ -212,7 +212,7 @@ func TestBindWhereOthersLeave(t *testing.T) {
 	for range capsules {
 		c := newCapsule(t, func(s *Spec) { s.Binds = []Bind{{Source: "/etc/passwd", Target: filepath.Join(dir, "mine", "script")}} })
 		if out, stderr, _ := (task{c: c, argv: shellCommand("head -c 4 " + dir + "/mine/script; ls -d " + dir + "/job100")}).runTask(t); out != "root"+dir+"/job100\n" {
-			t.Errorf("got %q, %q", out, stderr)
+			t.Errorf("stdout %q, stderr %q, want the script and the other entry", out, stderr)
 		}
 	}
 }
@@ -230,7 +230,7 @@ func TestBindInPrivate(t *testing.T) {
 	})
 	out, stderr, _ := task{c: c, argv: shellCommand("cat /tmp/a/b /tmp/c/file /dev/shm/d/e /opt/capsule-test/x/y /opt/capsule-test/x/z; touch /tmp/mine")}.runTask(t)
 	if out != strings.Repeat("hello\n", 5) || stderr != "" {
-		t.Errorf("got %q, %q", out, stderr)
+		t.Errorf("stdout %q, stderr %q, want five greetings", out, stderr)
 	}
 	for _, path := range []string{"tmp/mine", "tmp/a/b"} {
 		if _, err := os.Stat(filepath.Join(c.Dir(), path)); err != nil {
@@ -242,7 +242,7 @@ func TestBindInPrivate(t *testing.T) {
 	}
 }
 
-// TestBindRefused: the error names what cannot be shown, and nothing is left behind.
+// TestBindRefused: the error names the target that cannot be shown, and no folder is left behind.
 func TestBindRefused(t *testing.T) {
 	needRoot(t)
 	crowd := filepath.Join(tools.dir, "crowd")
@@ -267,7 +267,7 @@ func TestBindRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", k.target, err, k.want)
 		}
 		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: folder: %v", k.target, err)
+			t.Errorf("target %s: stat of the capsule's folder: error %v, want that it does not exist", k.target, err)
 		}
 	}
 }

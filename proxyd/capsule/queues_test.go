@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
 )
 
-// TestMessageQueues: init tells what is in the queues, more than a packet holds, and changes nothing, also if
-// callers go away while init reads.
+// TestMessageQueues: init returns the messages in the queues, more than a packet holds, and leaves the queues as they
+// are, also if callers go away while init reads.
 func TestMessageQueues(t *testing.T) {
 	c := newCapsule(t)
 	q := messagequeue.Queue{Name: "large", UID: user, GID: user, Mode: 0o600, MaxMessages: 10, MessageSize: 8192}
@@ -35,7 +35,7 @@ func TestMessageQueues(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(s.Queues) != 1 || s.Queues[0].File == "" {
-			t.Fatalf("%+v", s)
+			t.Fatalf("MessageQueues = %+v, want one queue with its file", s)
 		}
 		s.Queues[0].File = ""
 		if got, want := fmt.Sprint(s.Queues[0]), fmt.Sprint(q); got != want {
@@ -69,9 +69,9 @@ func TestOlderInit(t *testing.T) {
 	c := newCapsule(t)
 	_, _, err := c.callInit(context.Background(), request{Op: "of a newer build"})
 	if !isUnknownRequest(err) {
-		t.Errorf("%v", err)
+		t.Errorf("unknown request: error %v, want one that isUnknownRequest knows", err)
 	}
 	if _, _, err := c.callInit(context.Background(), request{Op: opOpen, Name: "nobody"}); err == nil || isUnknownRequest(err) {
-		t.Errorf("%v", err)
+		t.Errorf("request for an unknown program: error %v, want another error than for an unknown request", err)
 	}
 }

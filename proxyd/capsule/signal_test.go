@@ -66,7 +66,7 @@ func TestSignals(t *testing.T) {
 				t.Errorf("heard more than was sent: %q", rest)
 			}
 			if status := r.waitForEnd(); status != 5<<8 {
-				t.Errorf("status %#x", int(status))
+				t.Errorf("status of the program = %#x, want exit code 5", int(status))
 			}
 		})
 	}
@@ -82,7 +82,7 @@ func unixName(sig syscall.Signal) string {
 func TestTerminatedBefore(t *testing.T) {
 	r := task{c: newCapsule(t), options: []string{"--all", "--terminated"}, argv: []string{"sleep", "1000"}}.startTask(t)
 	if status := r.waitForEnd(); status != syscall.WaitStatus(syscall.SIGTERM) {
-		t.Errorf("status %#x", int(status))
+		t.Errorf("status of the program = %#x, want death by SIGTERM", int(status))
 	}
 }
 
@@ -132,7 +132,7 @@ func TestHold(t *testing.T) {
 	e.waitForProgram("batch")
 	r.sendSignal(syscall.SIGTERM)
 	if ev := e.nextEvent(SignalWithheld); ev.Signal != syscall.SIGTERM || ev.Program.Name != "batch" {
-		t.Errorf("event %v", ev)
+		t.Errorf("event %v, want SIGTERM of batch withheld", ev)
 	}
 	fmt.Fprintln(r.in, "not yet")
 	if line, _ := r.out.nextLine(); line != "not yet" {
@@ -148,7 +148,7 @@ func TestHold(t *testing.T) {
 	r.sendSignal(syscall.SIGTERM)
 	e = watchEvents(t, c)
 	if ev := e.nextEvent(SignalWithheld); ev.Signal != syscall.SIGTERM {
-		t.Errorf("event %v", ev)
+		t.Errorf("event %v, want SIGTERM withheld", ev)
 	}
 	e.stop()
 	<-e.done

@@ -84,8 +84,7 @@ func cleanedUp(t *testing.T) {
 	}
 }
 
-// TestSlurmCgroup: Slurm's cgroups do their work with a capsule's cgroups in them: limits, accounting and
-// cleaning up.
+// TestSlurmCgroup: Slurm's cgroups work as usual with a capsule's cgroups in them: limits, accounting and cleaning up.
 func TestSlurmCgroup(t *testing.T) {
 	needSlurm(t)
 	c := newCapsule(t)
@@ -98,11 +97,11 @@ func TestSlurmCgroup(t *testing.T) {
 		path, _ := r.out.nextLine()
 		p := programNamed(t, c, "batch")
 		if p.Cgroup != cgroupRoot(t)+path || !strings.Contains(path, "/user/task_0/sing-") {
-			t.Errorf("cgroup %s, %s", p.Cgroup, path)
+			t.Errorf("cgroup of the program = %s, by /proc %s", p.Cgroup, path)
 		}
 		r.in.Close()
 		if status := r.waitForEnd(); status != 3<<8 {
-			t.Errorf("status %#x", int(status))
+			t.Errorf("status of the step = %#x, want exit code 3", int(status))
 		}
 		cleanedUp(t)
 	})
@@ -112,7 +111,7 @@ func TestSlurmCgroup(t *testing.T) {
 			t.Errorf("got %q, beyond its limit", got)
 		}
 		if status := r.waitForEnd(); status == 0 || status == 3<<8 {
-			t.Errorf("status %#x", int(status))
+			t.Errorf("status of the step over its limit = %#x, want that it was killed", int(status))
 		}
 		cleanedUp(t)
 	})
@@ -127,16 +126,16 @@ func TestSlurmCgroup(t *testing.T) {
 		for ctx := testDeadline(t); ctx.Err() == nil && len(rss) < len("120000"); time.Sleep(200 * time.Millisecond) { // Slurm samples this value
 			out, err := exec.Command("sstat", "-n", "-P", "-j", strings.TrimSpace(string(id))+".0", "--noconvert", "-o", "MaxRSS").CombinedOutput()
 			if rss = strings.TrimSpace(string(out)); err != nil {
-				t.Fatalf("sstat: %v %s", err, out)
+				t.Fatalf("sstat failed: %v, output %s", err, out)
 			}
 		}
 		var bytes int64
 		if fmt.Sscan(rss, &bytes); bytes < 120<<20 || bytes > 200<<20 {
-			t.Errorf("MaxRSS %q", rss)
+			t.Errorf("MaxRSS = %q, want that of the program", rss)
 		}
 		r.in.Close()
 		if status := r.waitForEnd(); status != 3<<8 {
-			t.Errorf("status %#x", int(status))
+			t.Errorf("status of the step = %#x, want exit code 3", int(status))
 		}
 		cleanedUp(t)
 	})
@@ -150,7 +149,7 @@ func TestSlurmCgroup(t *testing.T) {
 				}
 			}
 			if out, err := exec.Command("scancel", "-n", "capsule").CombinedOutput(); err != nil {
-				t.Fatalf("scancel: %v %s", err, out)
+				t.Fatalf("scancel failed: %v, output %s", err, out)
 			}
 			r.waitForEnd()
 			cleanedUp(t)
@@ -173,7 +172,7 @@ func TestSlurmCgroup(t *testing.T) {
 			t.Fatal(err)
 		}
 		if status := r.waitForEnd(); status != 0 {
-			t.Errorf("status %#x", int(status))
+			t.Errorf("status of the step = %#x, want 0", int(status))
 		}
 		cleanedUp(t)
 	})

@@ -47,7 +47,7 @@ func TestWardenOptions(t *testing.T) {
 	}
 }
 
-// TestWardenByEnvironment: Slurm before 23.11 lets a plugin replace argv[0] and no more.
+// TestWardenByEnvironment: with Slurm before 23.11 a plugin can replace argv[0] only.
 func TestWardenByEnvironment(t *testing.T) {
 	c := newCapsule(t)
 	k := task{c: c, env: []string{
@@ -64,11 +64,11 @@ func TestWardenByEnvironment(t *testing.T) {
 	programNamed(t, c, "s3.1")
 	r.in.Close()
 	if status := r.waitForEnd(); status != 4<<8 {
-		t.Errorf("status %#x", int(status))
+		t.Errorf("status of the task = %#x, want exit code 4", int(status))
 	}
 	// Without the options, the warden ignores the other variable, which stays in the program's environment.
 	out, _, _ := task{c: c, env: []string{"PATH=/usr/bin:/bin", "SINGULARITY_SLURM_ARGV0=bash"}, argv: shellCommand("echo $SINGULARITY_SLURM_ARGV0")}.runTask(t)
 	if out != "bash\n" {
-		t.Errorf("got %q", out)
+		t.Errorf("the program's variable = %q, want bash", out)
 	}
 }

@@ -48,7 +48,7 @@
 // At a restore criu calls the script when everything is open and mapped (post-restore). Then this package compares the
 // files that processes have open with those of the dump (opened.go); CRIU kills the processes if this process refuses.
 // criu calls the script again when every thread stands in ptrace (pre-resume): then this package freezes the cgroup
-// that is to be frozen, gives back the input that was not read yet, sets the attributes that CRIU does not know of
+// that is to be frozen, puts back the input that was not read yet, sets the attributes that CRIU does not know of
 // (attributes.go), and has the C library know its libraries by the files of this node (libraries.go).
 //
 // # When a process dies

@@ -22,7 +22,7 @@ import (
 // the library a second time, or does not find it if it may not load any (RTLD_NOLOAD, as Python's threadpoolctl asks).
 //
 // So a dump notes the numbers of each file with code, and a restore to a node where they are different writes the new
-// ones into the list. The list is in the program's memory, and may have been overwritten with anything: memory that
+// ones into the list. The list is in the program's memory, and may have been overwritten by the program: memory that
 // does not look like a list is left alone, and only those numbers are ever overwritten. An entry without them, such as
 // the program's own, is not changed.
 

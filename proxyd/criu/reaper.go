@@ -46,7 +46,7 @@ func makeReaper(init, root int) (done bool, err error) {
 	return done, err
 }
 
-// errNotWaiting says of a process that it should have waited for an image.
+// errNotWaiting means that a process does not wait for an image although it should.
 var errNotWaiting = errors.New("it does not wait for its image")
 
 // callIn has a process of a capsule make a system call, if the process exists and waits in another call, and go on from

@@ -72,7 +72,7 @@ func removedOf(pid int, folders []string) map[string]string {
 	}
 	for d, err := range procfs.Descriptors(pid) {
 		if err != nil {
-			break // the process has ended, or has too many: the dump says so
+			break // the process has ended, or has too many: the dump reports that
 		}
 		if name, err := d.Link(); err == nil {
 			see(name, d.Path())

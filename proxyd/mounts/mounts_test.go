@@ -28,10 +28,10 @@ nonsense
 		t.Fatal(err)
 	}
 	if got := table.Points("fuse.sshfs"); len(got) != 1 || got[0] != "/with space" {
-		t.Errorf("points %q", got)
+		t.Errorf("Points of fuse.sshfs = %q, want the point with a space", got)
 	}
 	if m, ok := table.ByNumber("23"); !ok || m.Kind != "mqueue" || m.Point != "/dev/mqueue" || m.Device != unix.Mkdev(0, 20) {
-		t.Errorf("mount 23: %+v %v", m, ok)
+		t.Errorf("ByNumber of mount 23 = %+v, %v", m, ok)
 	}
 	if _, ok := table.ByNumber("27"); ok {
 		t.Error("a mount without a device")
@@ -55,7 +55,7 @@ nonsense
 	}
 }
 
-// TestStat: what stat says of local files.
+// TestStat: Stat and Fstat return the same data of local files as stat(2).
 func TestStat(t *testing.T) {
 	file, err := os.Create(t.TempDir() + "/file")
 	if err != nil {
@@ -76,13 +76,13 @@ func TestStat(t *testing.T) {
 		got, err := Stat(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 		want.Mount = got.Mount
 		if err != nil || got != want {
-			t.Errorf("%s: %+v %v, want %+v", f.Name(), got, err, want)
+			t.Errorf("Stat of %s = %+v, %v, want %+v", f.Name(), got, err, want)
 		}
 		if table, err := Of(os.Getpid()); err != nil || !table.Answers(got) {
 			t.Errorf("%s: on no mount: %+v %v", f.Name(), got, err)
 		}
 		if got, err := Fstat(int(f.Fd())); err != nil || got != want {
-			t.Errorf("%s: %+v %v, want %+v", f.Name(), got, err, want)
+			t.Errorf("Fstat of %s = %+v, %v, want %+v", f.Name(), got, err, want)
 		}
 	}
 }
@@ -101,7 +101,7 @@ func TestServerThatIsSilent(t *testing.T) {
 		}
 		st, err := Stat(fmt.Sprintf("/proc/self/fd/%d", fd))
 		if err != nil || st.Mode != unix.S_IFREG|0o666 || table.Answers(st) {
-			t.Errorf("stat: %+v %v", st, err)
+			t.Errorf("Stat = %+v, %v, want a file whose server does not answer", st, err)
 		}
 		return table
 	}

@@ -35,9 +35,9 @@ import (
 // A line that a task has begun and not ended stays in slurmstepd: the line comes when the task's pipe is closed, and Idle
 // does not wait for it.
 
-// Idle returns when everything that the step's tasks have written, and that has left the slurmstepd of their nodes, has
-// come out at srun's standard output and error, and when srun has ended. The tasks must be frozen, and sing-srun and
-// the readers of srun's output must not be. At the end of ctx Idle returns an error that names the last activity of
+// Idle returns when all output that the step's tasks have written, and that has left the slurmstepds of their nodes,
+// has come out at srun's standard output and error, and when srun has ended. The tasks must be frozen, and sing-srun
+// and the readers of srun's output must not be. At the end of ctx Idle returns an error that names the last activity of
 // srun that Idle saw.
 func (r *Runner) Idle(ctx context.Context) error {
 	err := waitUntilIdle(ctx, r.rec.Srun, r.rec.Began, lookAt)
@@ -157,7 +157,7 @@ func lookAsleep(pid int) (look, error) {
 	})
 }
 
-// lookAtThreads notes whether a thread is busy. A thread that is in none of the states is.
+// lookAtThreads notes whether a thread is busy: because it is in none of the given states, or by lookAtCall.
 func lookAtThreads(pid int, states string, lookAtCall func(l *look, pid int, dir string) error) (look, error) {
 	dir := fmt.Sprintf("/proc/%d/task", pid)
 	tids, err := os.ReadDir(dir)

@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// When Slurm takes a job's nodes away, slurmstepd and srun say so at once, on srun's standard error, which may be in
+// When Slurm takes a job's nodes away, slurmstepd and srun report that at once, on srun's standard error, which may be in
 // the middle of the user's data. For a job that goes on elsewhere such lines would be wrong. So the runner reads srun's
 // standard error and keeps these lines back until proxyd has said whether the job stays.
 

@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// carryCheckpoint commits a checkpoint with the streams of another checkpoint, of so many ranks. between is
-// called when the base is known.
+// carryCheckpoint commits a checkpoint with the streams of another checkpoint, of that many ranks. between is called
+// when the base is known.
 func carryCheckpoint(ctx context.Context, s *store.Store, id, from store.ID, ranks int, between func()) (err error) {
 	w, err := s.Create(ctx, store.Upload{ID: id, Node: "n1"})
 	if err != nil {
@@ -38,8 +38,7 @@ func carryCheckpoint(ctx context.Context, s *store.Store, id, from store.ID, ran
 	return err
 }
 
-// TestCarry: a stream that is taken over is the same, whatever its length and recipe, counts
-// as found, and puts nothing.
+// TestCarry: a stream that is taken over is the same, for each length and recipe, counts as found, and puts no chunk.
 func TestCarry(t *testing.T) {
 	be := storetest.NewMem()
 	s := openStore(t, be, store.Options{})
@@ -60,14 +59,14 @@ func TestCarry(t *testing.T) {
 	list := mustReturn(s.List(t.Context(), nil))
 	was, is := list[0].Stats, list[1].Stats
 	if is.New != 0 || is.Stored != 0 || is.Dedup != was.New+was.Dedup || is.Logical != was.Logical || is.Zero != was.Zero || is.Inline != was.Inline || is.Chunks != was.Chunks {
-		t.Errorf("%+v after %+v", is, was)
+		t.Errorf("stats of the second checkpoint = %+v, of the first %+v: want all bytes found", is, was)
 	}
 	if r, err := s.Verify(t.Context(), nil, nil); err != nil || len(r.Problems) > 0 {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("Verify = %+v, %v, want no problems", r, err)
 	}
 }
 
-// TestCarryRefused: what is not there cannot be taken over, and nothing twice.
+// TestCarryRefused: a stream that does not exist cannot be taken over, and no stream can be taken over twice.
 func TestCarryRefused(t *testing.T) {
 	s := openStore(t, storetest.NewMem(), store.Options{})
 	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), []byte("a")))
@@ -84,7 +83,7 @@ func TestCarryRefused(t *testing.T) {
 	}
 	failOn(t, b.Carry(t.Context(), at, 0, "x"))
 	if err := b.Carry(t.Context(), at, 0, "x"); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("twice: %v", err)
+		t.Errorf("second Carry of a name: error %v, want fs.ErrExist", err)
 	}
 	if _, err := w.Stream(0, "x"); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("written as well: %v", err)
@@ -114,11 +113,11 @@ func TestCarryOutlivesItsBase(t *testing.T) {
 	if !bytes.Equal(readStream(t, s, checkpointID(1, 2), 0), image) {
 		t.Error("a checkpoint whose base was deleted reads back with other bytes")
 	}
-	// An upload that comes to nothing keeps nothing.
+	// An upload that is not committed keeps no chunk.
 	failOn(t, s.Delete(t.Context(), checkpointID(1, 2)))
 	collect()
 	if r := mustReturn(s.GC(t.Context(), store.Policy{}, nil, false)); r.Open+int(r.Waiting) != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("report of the collection = %+v, want that no object waits", r)
 	}
 }
 
@@ -135,7 +134,7 @@ func testCarriers(t *testing.T, openBackend func() store.Backend, seed uint64) {
 		collectors.Go(func() {
 			for {
 				if _, err := s.GC(t.Context(), store.Policy{}, nil, false); err != nil && !errors.Is(err, store.ErrBusy) {
-					t.Errorf("collect: %v", err)
+					t.Errorf("GC: %v", err)
 				}
 				select {
 				case <-done:
@@ -158,7 +157,7 @@ func testCarriers(t *testing.T, openBackend func() store.Backend, seed uint64) {
 				err = errors.Join(err, <-gone)
 			}
 			if err != nil {
-				t.Errorf("node %d: %v", node, err)
+				t.Errorf("chain of node %d: %v", node, err)
 			}
 		})
 	}
@@ -167,12 +166,12 @@ func testCarriers(t *testing.T, openBackend func() store.Backend, seed uint64) {
 	collectors.Wait()
 	s := openStore(t, openBackend(), store.Options{})
 	if r, err := s.Verify(t.Context(), nil, nil); err != nil || len(r.Problems) > 0 || r.Checkpoints != 3 {
-		t.Errorf("verify: %+v, %v", r, err)
+		t.Errorf("Verify = %+v, %v, want 3 checkpoints without problems", r, err)
 	}
 }
 
-// TestCarryKilled: an upload that dies at any change to the store either is a whole
-// checkpoint or none, and its base is whole.
+// TestCarryKilled: after an upload dies at any change to the store, its checkpoint is either whole or does not exist,
+// and its base is whole.
 func TestCarryKilled(t *testing.T) {
 	image := storetest.NewImage(5, 100).Bytes()
 	for at := 1; ; at++ {
@@ -201,17 +200,17 @@ func TestCarryKilled(t *testing.T) {
 	}
 }
 
-// TestNewest is the highest number, not the latest.
+// TestNewest: Newest returns the highest number, not the latest checkpoint.
 func TestNewest(t *testing.T) {
 	s := openStore(t, storetest.NewMem(), store.Options{})
 	if _, ok, err := s.Newest(t.Context(), checkpointID(1, 1).JobID); ok || err != nil {
-		t.Error(ok, err)
+		t.Errorf("Newest of an empty store: found %v, error %v", ok, err)
 	}
 	for _, n := range []uint32{2, 10, 9} {
 		failOn(t, dumpRanks(t.Context(), s, checkpointID(1, n), []byte("a")))
 	}
 	failOn(t, dumpRanks(t.Context(), s, checkpointID(2, 11), []byte("a")))
 	if id, ok, err := s.Newest(t.Context(), checkpointID(1, 1).JobID); id != checkpointID(1, 10) || !ok || err != nil {
-		t.Error(id, ok, err)
+		t.Errorf("Newest = %v, %v, %v, want number 10", id, ok, err)
 	}
 }

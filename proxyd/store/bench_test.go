@@ -56,7 +56,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// cpuTime is what this process has used, kernel included.
+// cpuTime is the processor time that this process has used, kernel included.
 func cpuTime(b *testing.B) time.Duration {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
@@ -87,8 +87,7 @@ func timeCopy(b *testing.B, data []byte) time.Duration {
 	return time.Since(start)
 }
 
-// BenchmarkPipeline is the store's own work on a single core, with a file system that costs
-// nothing.
+// BenchmarkPipeline measures the store's own work on a single core, with a file system that takes no time.
 func BenchmarkPipeline(b *testing.B) {
 	for _, c := range []struct {
 		name  string
@@ -111,7 +110,7 @@ func BenchmarkPipeline(b *testing.B) {
 	}
 }
 
-// BenchmarkAgain dumps what is there already.
+// BenchmarkAgain dumps data that the store has already.
 func BenchmarkAgain(b *testing.B) {
 	data := storetest.NewImage(1, 65536).Bytes()
 	s := openStore(b, newFolder(b), store.Options{})
@@ -129,7 +128,7 @@ func BenchmarkAgain(b *testing.B) {
 	}
 }
 
-// BenchmarkRead restores a stream to nowhere.
+// BenchmarkRead restores a stream and drops its bytes.
 func BenchmarkRead(b *testing.B) {
 	data := storetest.NewImage(1, 65536).Bytes()
 	s := openStore(b, newFolder(b), store.Options{})

@@ -28,8 +28,7 @@ func readStream(t *testing.T, s *store.Store, id store.ID, n int) []byte {
 	return b.Bytes()
 }
 
-// TestBlocks: the same blocks in another order, in another stream, are found in the store,
-// all of them.
+// TestBlocks: the same blocks in another order, in another stream, are all found in the store.
 func TestBlocks(t *testing.T) {
 	const length, many = 256 << 10, 40
 	s := openStore(t, storetest.NewMem(), store.Options{})
@@ -48,12 +47,12 @@ func TestBlocks(t *testing.T) {
 		failOn(t, to.Close())
 		mustReturn(w.Commit(t.Context(), nil))
 		if !bytes.Equal(readStream(t, s, checkpointID(1, n+1), 0), slices.Concat(all...)) {
-			t.Errorf("%d differs", n)
+			t.Errorf("stream of checkpoint %d reads back with other bytes", n)
 		}
 		r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		all = all[:many/2] // and where streams are long does not matter
+		all = all[:many/2] // a stream's length does not matter
 	}
 	if st := mustReturn(s.List(t.Context(), nil))[1].Stats; st.New != 0 || st.Dedup == 0 {
-		t.Errorf("%+v", st)
+		t.Errorf("stats of the second checkpoint = %+v, want all bytes found", st)
 	}
 }

@@ -33,8 +33,7 @@ func openDecoder(t testing.TB) *zstd.Decoder {
 	return dec
 }
 
-// TestChunkCodecs: what is written for which bytes, and that the bytes come back, with memory
-// to reuse and without.
+// TestChunkCodecs: each kind of bytes gets its codec, and the bytes come back, with memory to reuse and without.
 func TestChunkCodecs(t *testing.T) {
 	noise := make([]byte, MaxChunk)
 	r := rand.New(rand.NewPCG(1, 1))
@@ -93,12 +92,11 @@ func TestOldChunk(t *testing.T) {
 	plain := bytes.Repeat([]byte("one page of an old store\n"), 40)
 	got, err := decodeChunk(nil, file, hashOf(plain), len(plain), openDecoder(t))
 	if err != nil || !bytes.Equal(got, plain) {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("decodeChunk of an old chunk = %q, %v", got, err)
 	}
 }
 
-// TestHostileChunks: nothing is made of them beyond what was promised, and the reason is
-// said.
+// TestHostileChunks: no more bytes are decoded than the recipe promises, and the error has the reason.
 func TestHostileChunks(t *testing.T) {
 	enc, err := zstd.NewWriter(nil)
 	if err != nil {
@@ -159,7 +157,7 @@ func TestHostileChunks(t *testing.T) {
 	}
 }
 
-// FuzzEncode: whatever goes in comes out.
+// FuzzEncode: a chunk decodes to the bytes that were encoded.
 func FuzzEncode(f *testing.F) {
 	f.Add([]byte("x"), 3)
 	f.Add(bytes.Repeat([]byte("text "), 1000), 0)
@@ -200,7 +198,7 @@ func FuzzChunk(f *testing.F) {
 		if h.plain > MaxChunk || h.stored != len(file)-chunkHeader {
 			t.Fatalf("header %+v of %d bytes", h, len(file))
 		}
-		// The file is not the chunk of another hash, whatever the bytes are.
+		// The file is not the chunk of another hash, for any bytes.
 		if _, err := decodeChunk(nil, file, Hash{1}, h.plain, dec); err == nil {
 			t.Fatal("accepted under a hash that nothing has")
 		}
@@ -208,7 +206,7 @@ func FuzzChunk(f *testing.F) {
 		if err == nil && len(plain) > MaxChunk {
 			t.Fatalf("%d bytes came out", len(plain))
 		}
-		// What memory held before does not show.
+		// The previous content of the memory does not show.
 		again, failed := unpackPayload(dst, file[chunkHeader:], h, dec)
 		if (err == nil) != (failed == nil) || err == nil && !bytes.Equal(plain, again) {
 			t.Fatalf("%d bytes and %v, into used memory %d bytes and %v", len(plain), err, len(again), failed)

@@ -18,8 +18,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// life is what a single process does with a store in the crash tests. The process notes
-// the store's answers, for the check of the store afterwards.
+// life is the work of a single process with a store in the crash tests. It records the store's answers, for the check
+// of the store afterwards.
 type life struct {
 	data      map[store.ID][]byte
 	committed map[store.ID]bool // Commit returned nil
@@ -45,7 +45,7 @@ func (l *life) dumpCheckpoint(ctx context.Context, s *store.Store, id store.ID) 
 	return err
 }
 
-// runLife is the process's life, up to the first error.
+// runLife does that work, up to the first error.
 func (l *life) runLife(ctx context.Context, be store.Backend) error {
 	s, err := store.Open(ctx, be, testKey, store.Options{Beat: time.Hour, Lanes: 1, Workers: 1})
 	if err != nil {
@@ -85,7 +85,7 @@ func (l *life) runLife(ctx context.Context, be store.Backend) error {
 	return nil
 }
 
-// inspectStore opens the store after the crash and checks all that was promised.
+// inspectStore opens the store after the crash and checks that it has all that its answers promised.
 func (l *life) inspectStore(t *testing.T, be *storetest.Mem) {
 	t.Helper()
 	ctx := t.Context()
@@ -104,14 +104,14 @@ func (l *life) inspectStore(t *testing.T, be *storetest.Mem) {
 		}
 		report, err := s.Verify(ctx, nil, nil)
 		if err != nil || len(report.Problems) > 0 {
-			t.Fatalf("verify: %+v, %v", report, err)
+			t.Fatalf("Verify after the crash = %+v, %v, want no problems", report, err)
 		}
 	}
 	whole()
 	failOn(t, dumpRanks(ctx, s, checkpointID(5, 5), l.data[checkpointID(1, 1)]))
 	collectAll(t, s, &now)
 	whole()
-	// Nothing stays when all is deleted and everybody dead.
+	// No file stays when all checkpoints are deleted and all owners are dead.
 	list, err := s.List(ctx, nil)
 	failOn(t, err)
 	for _, c := range list {
@@ -140,8 +140,8 @@ func collectAll(t *testing.T, s *store.Store, now *time.Time) {
 	}
 }
 
-// TestCrashAtEveryStep kills a life at each of its changes, in every way, with and
-// without a power cut, and looks at what is left.
+// TestCrashAtEveryStep kills a life at each of its changes, in every way, with and without a power cut, and checks the
+// store that is left.
 func TestCrashAtEveryStep(t *testing.T) {
 	base := preparedMem(t)
 	count := storetest.NewFault(base(), 0, storetest.Before)
@@ -159,7 +159,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 					be := base()
 					l := newLife()
 					err := l.runLife(t.Context(), storetest.NewFault(be, at, cut))
-					// The last steps may only be tidying, and their failure is of no interest.
+					// The last steps may only be tidying up, so their failure does not matter.
 					if err != nil && !errors.Is(err, storetest.ErrCrashed) {
 						t.Fatalf("the crash surfaced as %v", err)
 					}
@@ -198,8 +198,8 @@ func TestErrorAtEveryStep(t *testing.T) {
 	}
 }
 
-// preparedMem returns makers of stores that are open already: their 256 folders are not
-// what the crash tests are about.
+// preparedMem returns a function that makes stores that are open already: the crash tests are not about making their
+// 256 folders.
 func preparedMem(t *testing.T) func() *storetest.Mem {
 	return func() *storetest.Mem {
 		be := storetest.NewMem()
@@ -210,7 +210,7 @@ func preparedMem(t *testing.T) func() *storetest.Mem {
 	}
 }
 
-// TestCrashWhilePreparing kills the making of a store.
+// TestCrashWhilePreparing kills a process while it makes a store.
 func TestCrashWhilePreparing(t *testing.T) {
 	for at := 1; at < 300; at += 10 {
 		be := storetest.NewMem()

@@ -21,8 +21,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// TestBitFlips flips bits in every kind of file. Whatever is flipped, what is read is
-// right or a typed error that names its object.
+// TestBitFlips flips bits in every kind of file. After each flip, the bytes that are read are right, or the error has a
+// type and names its object.
 func TestBitFlips(t *testing.T) {
 	t.Run("mem", func(t *testing.T) {
 		be := storetest.NewMem()
@@ -115,7 +115,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 	report, err := s.Verify(t.Context(), nil, func(int64, int64) {})
 	failOn(t, err)
 	if len(report.Problems) != 2 || report.Checkpoints != 3 {
-		t.Fatalf("report %+v", report)
+		t.Fatalf("report of Verify = %+v, want 2 problems in 3 checkpoints", report)
 	}
 	for _, want := range []string{"manifest mini/1/3: not a manifest", "chunk " + victim} {
 		found := false
@@ -132,7 +132,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 	}
 }
 
-// TestVerifyWhileOthersDelete: what a running job deletes meanwhile is no damage.
+// TestVerifyWhileOthersDelete: a checkpoint that a running job deletes meanwhile is not reported as damage.
 func TestVerifyWhileOthersDelete(t *testing.T) {
 	s := openStore(t, storetest.NewMem(), store.Options{})
 	for n := range 3 {
@@ -141,11 +141,11 @@ func TestVerifyWhileOthersDelete(t *testing.T) {
 	remove := sync.OnceFunc(func() { failOn(t, s.Delete(t.Context(), checkpointID(1, 2))) })
 	r := mustReturn(s.Verify(t.Context(), []store.ID{checkpointID(1, 1), checkpointID(1, 2), checkpointID(1, 3), checkpointID(1, 9)}, func(int64, int64) { remove() }))
 	if r.Checkpoints != 2 || len(r.Problems) != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("report of Verify = %+v, want 2 checkpoints without problems", r)
 	}
 }
 
-// TestTamper is what someone with write access to a part of the folder might try.
+// TestTamper makes changes that someone with write access to a part of the folder might try.
 func TestTamper(t *testing.T) {
 	other := mustReturn(store.NewKey(bytes.Repeat([]byte("other"), 8)))
 	cases := []struct {
@@ -233,8 +233,8 @@ func deleteDamaged(t *testing.T, s *store.Store, id store.ID) {
 	}
 }
 
-// TestCollectionOverDamage: old checkpoints go, chunks stay as long as a checkpoint may
-// need them, and all that is unused goes when the damaged checkpoints were deleted.
+// TestCollectionOverDamage: old checkpoints are deleted, chunks stay as long as a checkpoint may need them, and all
+// unused chunks are deleted once the damaged checkpoints are.
 func TestCollectionOverDamage(t *testing.T) {
 	for name, damage := range map[string]func(be *storetest.Mem){
 		"manifest": func(be *storetest.Mem) { be.Overwrite("manifests/mini/2/1", []byte("nonsense")) },
@@ -260,7 +260,7 @@ func TestCollectionOverDamage(t *testing.T) {
 			for _, dry := range []bool{true, false} {
 				r := mustReturn(s.GC(t.Context(), one, nil, dry))
 				if len(r.Damaged) != 1 || r.Damaged[0].ID != checkpointID(2, 1) || fmt.Sprint(r.Expired) != "[mini/1/1]" || r.Chunks != 0 || r.Swept != 0 {
-					t.Errorf("dry %v: %+v", dry, r)
+					t.Errorf("report with dry run %v = %+v, want the damaged checkpoint and one expired", dry, r)
 				}
 			}
 			if after := len(be.Files("chunks/")); after != before {
@@ -278,7 +278,7 @@ func TestCollectionOverDamage(t *testing.T) {
 	}
 }
 
-// TestWrongKey: with another key nothing can be read, and nothing goes.
+// TestWrongKey: with another key no checkpoint can be read, and nothing is deleted.
 func TestWrongKey(t *testing.T) {
 	be := storetest.NewMem()
 	s := openStore(t, be, store.Options{})
@@ -290,10 +290,10 @@ func TestWrongKey(t *testing.T) {
 	defer other.Close()
 	r := mustReturn(other.GC(t.Context(), store.Policy{Retention: store.Retention{Count: 1, Age: time.Nanosecond, Ended: func(store.JobID) bool { return true }}}, nil, false))
 	if len(r.Damaged) != 3 || len(r.Expired) != 0 || len(be.Files("chunks/"))+len(be.Files("manifests/")) < before-5 {
-		t.Errorf("%+v", r)
+		t.Errorf("report with another key = %+v, want 3 damaged checkpoints and no deletion", r)
 	}
 	if v := mustReturn(s.Verify(t.Context(), nil, nil)); v.Checkpoints != 3 || len(v.Problems) != 0 {
-		t.Errorf("%+v", v)
+		t.Errorf("report of Verify = %+v, want 3 checkpoints without problems", v)
 	}
 }
 
@@ -324,7 +324,7 @@ func TestKeyFile(t *testing.T) {
 	for _, c := range cases {
 		failOn(t, c.do())
 		if _, err := store.KeyFile(path); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+			t.Errorf("KeyFile, case %q: error %v, want %q", c.name, err, c.want)
 		}
 	}
 }

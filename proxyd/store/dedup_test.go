@@ -20,7 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// TestDedup holds what the store promises about repetition.
+// TestDedup checks the store's promises about repeated data.
 func TestDedup(t *testing.T) {
 	const pages = 20_000 // 80 MiB
 	im := storetest.NewImage(6, pages)
@@ -28,7 +28,7 @@ func TestDedup(t *testing.T) {
 	cases := []struct {
 		name  string
 		image []byte
-		most  float64 // of what the first stored
+		most  float64 // as a part of the bytes that the first checkpoint stored
 	}{
 		{"the same", first, 0.002},
 		{"idle, 10 pages touched", im.Touch(1, 10).Bytes(), 0.02},
@@ -69,7 +69,7 @@ func readStats(t testing.TB, s *store.Store, id store.ID) store.Stats {
 	return r.Manifest().Stats
 }
 
-// TestFourEqualRanks: dumped at the same time, into different Writers.
+// TestFourEqualRanks: four equal ranks are dumped at the same time, into different Writers.
 func TestFourEqualRanks(t *testing.T) {
 	data := storetest.NewImage(7, 10_000).Bytes()
 	stored := func(be *storetest.Mem) (n int64) {
@@ -95,21 +95,21 @@ func TestFourEqualRanks(t *testing.T) {
 	}
 }
 
-// TestZerosCostNothing: a terabyte of zeros would take for ever if they were hashed.
+// TestZerosCostNothing: a terabyte of zeros would take very long if they were hashed.
 func TestZerosCostNothing(t *testing.T) {
 	be := storetest.NewMem()
 	s := openStore(t, be, store.Options{})
 	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), make([]byte, 512<<20)))
 	if n := len(be.Files("chunks/")); n != 0 {
-		t.Errorf("%d chunks", n)
+		t.Errorf("the store has %d chunks, want 0", n)
 	}
 	if st := readStats(t, s, checkpointID(1, 1)); st.Zero != 512<<20 || st.Stored != 0 {
-		t.Errorf("stats %+v", st)
+		t.Errorf("stats = %+v, want only zeros", st)
 	}
 }
 
-// TestOldStore: what was written when zstd was the codec is read, verified and copied,
-// and a new checkpoint of the same bytes uses its chunks.
+// TestOldStore: a checkpoint that was written when zstd was the codec is read, verified and copied, and a new
+// checkpoint of the same bytes uses its chunks.
 func TestOldStore(t *testing.T) {
 	be := storetest.NewMem()
 	s := openStore(t, be, store.Options{})
@@ -142,7 +142,7 @@ func TestOldStore(t *testing.T) {
 		t.Errorf("read back a mixture: %v", err)
 	}
 	if r := mustReturn(s.Verify(t.Context(), nil, nil)); r.Checkpoints != 3 || len(r.Problems) != 0 {
-		t.Errorf("verify: %+v", r)
+		t.Errorf("report of Verify = %+v, want 3 checkpoints without problems", r)
 	}
 	copied := storetest.NewMem()
 	to := openStore(t, copied, store.Options{})

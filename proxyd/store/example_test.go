@@ -36,7 +36,7 @@ func useStore(folder string) error {
 	if err != nil {
 		return err
 	}
-	key, err := store.NewKey(bytes.Repeat([]byte("secret"), 6)) // on a cluster, KeyFile reads that of the site
+	key, err := store.NewKey(bytes.Repeat([]byte("secret"), 6)) // on a cluster, KeyFile reads the site's key
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func useStore(folder string) error {
 	return nil
 }
 
-// writeCheckpoint is what the leader of a job does. Other nodes would Join with the Writer's Ticket.
+// writeCheckpoint does the work of a job's leader. Other nodes would Join with the Writer's Ticket.
 func writeCheckpoint(ctx context.Context, s *store.Store) (store.ID, error) {
 	job := store.JobID{Cluster: "hpc", Job: 812, ArrayTask: store.None, Component: store.None}
 	w, err := s.Create(ctx, store.Upload{ID: store.ID{JobID: job, Number: 1}, Node: "n1"})

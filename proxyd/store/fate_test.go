@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// world is a store with a single chunk in which everything else is possible: two writers that
-// want the chunk, two collectors that may take each other for dead, a deleter. The test
-// walks every interleaving of their steps. The oracle is dumb: the chunk must be somewhere
-// whenever a manifest is somewhere.
+// world is a store with a single chunk, two writers that want the chunk, two collectors that may take each other for
+// dead, and a deleter. The test walks every interleaving of their steps. The oracle is simple: while a manifest exists,
+// the chunk must exist.
 type world struct {
 	chunk   bool // in chunks/
 	sweep   [2]int8
@@ -35,12 +34,11 @@ const (
 type writerState struct {
 	step     int8
 	since    int8
-	manifest bool // committed, and not deleted for good
+	manifest bool // committed, and not purged
 	lease    bool
 }
 
-// gcState is a single collector's progress and knowledge. The fields are what the real
-// collector holds in memory.
+// gcState is a single collector's progress and knowledge. The fields are those that the real collector holds in memory.
 type gcState struct {
 	step   int8
 	used   bool    // mark found the chunk in a manifest
@@ -61,9 +59,9 @@ func (w world) moves() []world {
 	return next
 }
 
-// writer: read the generation; make the lease; look for the chunk or put it; commit and
-// release. Between lease and commit the writer can be taken for dead at any moment, which fences
-// the writer. Its checkpoint can be deleted afterwards; without readers that is at once for good.
+// writer: read the generation; make the lease; look for the chunk or put it; commit and release. Between lease and
+// commit the writer can be taken for dead at any moment, which fences the writer. Its checkpoint can be deleted
+// afterwards; without readers its manifest is then purged at once.
 func (w world) writer(i int) []world {
 	s := &w.writers[i]
 	switch s.step {
@@ -160,8 +158,8 @@ func (w world) collect(i int) []world {
 	return []world{w}
 }
 
-// forgetIrrelevant clears what the collector does not look at again: states that differ in that alone
-// have the same future.
+// forgetIrrelevant clears the fields that the collector does not look at again: states that differ in these alone have
+// the same future.
 func (c *gcState) forgetIrrelevant() {
 	switch c.step {
 	case 7:
@@ -171,7 +169,7 @@ func (c *gcState) forgetIrrelevant() {
 	}
 }
 
-// judgeChunk carries out the fate of what a collector listed in a single trash folder.
+// judgeChunk carries out the fate of the chunk that a collector listed in a single trash folder.
 func (w *world) judgeChunk(c *gcState, k int) {
 	g := w.trash[k]
 	if !c.listed[k] || g == absent {
@@ -237,7 +235,8 @@ func historyOf(seen map[world]world, start, w world) string {
 	return s
 }
 
-// TestCollectorFreesWhatNobodyNeeds: the rules are not safe by never deleting.
+// TestCollectorFreesWhatNobodyNeeds: a collector does delete unused chunks: the rules are not safe only by never
+// deleting.
 func TestCollectorFreesWhatNobodyNeeds(t *testing.T) {
 	w := world{trash: [2]int8{absent, absent}, chunk: true}
 	for {
@@ -254,7 +253,7 @@ func TestCollectorFreesWhatNobodyNeeds(t *testing.T) {
 
 func TestFates(t *testing.T) {
 	if got := []fate{chunkFate(true, false), chunkFate(true, true), chunkFate(false, true), chunkFate(false, false), manifestFate(true), manifestFate(false)}; fmt.Sprint(got) != fmt.Sprint([]fate{restore, restore, purge, wait, purge, wait}) {
-		t.Errorf("fates %v", got)
+		t.Errorf("fates = %v, want restore, restore, purge, wait, purge, wait", got)
 	}
 	for _, c := range []struct {
 		g    generationNumber
@@ -262,7 +261,7 @@ func TestFates(t *testing.T) {
 		want bool
 	}{{3, nil, true}, {3, []generationNumber{4, 5}, true}, {3, []generationNumber{3}, false}, {3, []generationNumber{9, 2}, false}} {
 		if got := isSettled(c.g, c.live); got != c.want {
-			t.Errorf("settled(%d, %v) = %t", c.g, c.live, got)
+			t.Errorf("isSettled(%d, %v) = %t", c.g, c.live, got)
 		}
 	}
 	if isSweepable(true, time.Hour, 0) || isSweepable(false, time.Minute, time.Hour) || !isSweepable(false, time.Hour, time.Hour) {

@@ -16,7 +16,7 @@ func TestIDs(t *testing.T) {
 	for _, s := range []string{"mini/812/3", "mini/812_4/3", "mini/812+1/3", "a.b-c_d/4294967295_0+0/0"} {
 		id, err := ParseID(s)
 		if err != nil || id.String() != s {
-			t.Errorf("%s: %v, %v", s, id, err)
+			t.Errorf("ParseID of %s = %v, %v", s, id, err)
 		}
 		if got, ok := parseDeleted(deletedName(id, uniqueName())); !ok || got != id {
 			t.Errorf("%s: as a deleted name: %v", s, got)
@@ -37,11 +37,11 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestSizesInErrors: the words an administrator reads.
+// TestSizesInErrors: sizes as an administrator reads them.
 func TestSizesInErrors(t *testing.T) {
 	for n, want := range map[uint64]string{0: "0 bytes", 1023: "1023 bytes", 1536: "1.5 KiB", 41 << 30: "41 GiB", 1<<40 + 1<<39: "1.5 TiB"} {
 		if got := formatSize(n); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
+			t.Errorf("formatSize(%d) = %s, want %s", n, got, want)
 		}
 	}
 }
@@ -54,7 +54,7 @@ func FuzzRecipe(f *testing.F) {
 		var again []byte
 		err := eachSegment(recipe, func(g segment) error {
 			if g.data > MaxChunk || len(g.runs) > maxRuns || uint64(g.data) > g.length {
-				t.Fatalf("segment %+v", g)
+				t.Fatalf("a parsed segment is out of bounds: %+v", g)
 			}
 			switch g.kind {
 			case segmentChunk:
@@ -94,7 +94,7 @@ func FuzzManifest(f *testing.F) {
 		if got, err := openManifest(b, m.ID, key); err == nil && !bytes.Equal(b, file) {
 			t.Fatalf("a forgery was accepted: %+v", got)
 		}
-		// Behind the seal, too, nothing may break the parser.
+		// Behind a valid seal, too, no bytes may break the parser.
 		got, err := parseManifest(bytes.TrimPrefix(b, []byte(manifestMagic)))
 		if err != nil {
 			return
@@ -117,21 +117,21 @@ func FuzzNames(f *testing.F) {
 	f.Add(Hash{5}.String())
 	f.Fuzz(func(t *testing.T, s string) {
 		if l, ok := parseLease(s); ok && l.String() != s {
-			t.Errorf("lease %q: %v", s, l)
+			t.Errorf("parseLease of %q = %v", s, l)
 		}
 		if h, ok := parseHash(s); ok && h.String() != s {
-			t.Errorf("hash %q: %v", s, h)
+			t.Errorf("parseHash of %q = %v", s, h)
 		}
 		if id, ok := parseDeleted(s); ok && !strings.HasPrefix(s, strings.TrimSuffix(deletedName(id, ""), ",")) {
-			t.Errorf("deleted %q: %v", s, id)
+			t.Errorf("parseDeleted of %q = %v", s, id)
 		}
 		if id, err := ParseID(s); err == nil && id.String() != s {
-			t.Errorf("id %q: %v", s, id)
+			t.Errorf("ParseID of %q = %v", s, id)
 		}
 	})
 }
 
-// TestSplitLimits: whatever the pages, chunks keep to their level's bounds.
+// TestSplitLimits: for any pages, chunks keep to their level's bounds.
 func TestSplitLimits(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, l := range levels {

@@ -54,7 +54,7 @@ func runSeeded(t *testing.T, run func(t *testing.T, openBackend func() store.Bac
 	}
 }
 
-// openByMounts returns what opens an empty folder, by the mounts that STORE_TEST_MOUNTS lists in turn.
+// openByMounts returns a function that opens an empty folder, by the mounts that STORE_TEST_MOUNTS lists in turn.
 // All of them show the same file system.
 func openByMounts(t *testing.T) func() store.Backend {
 	all := filepath.SplitList(os.Getenv("STORE_TEST_MOUNTS"))
@@ -95,7 +95,7 @@ func testMingled(t *testing.T, openBackend func() store.Backend, seed uint64) {
 				if _, err := s.GC(t.Context(), store.Policy{}, nil, false); err == nil {
 					runs.Add(1)
 				} else if !errors.Is(err, store.ErrBusy) {
-					t.Errorf("collect: %v", err)
+					t.Errorf("GC: %v", err)
 					return
 				}
 				select {
@@ -113,7 +113,7 @@ func testMingled(t *testing.T, openBackend func() store.Backend, seed uint64) {
 			for n := range 25 {
 				id, image := checkpointID(uint32(node+1), uint32(n)), images[r.IntN(len(images))]
 				if err := oneRound(t.Context(), s, id, image, r.IntN(3) > 0); err != nil {
-					t.Errorf("%s: %v", id, err)
+					t.Errorf("round of checkpoint %s: %v", id, err)
 					return
 				}
 			}
@@ -125,13 +125,13 @@ func testMingled(t *testing.T, openBackend func() store.Backend, seed uint64) {
 	s := openStore(t, openBackend(), store.Options{})
 	report, err := s.Verify(t.Context(), nil, nil)
 	if err != nil || len(report.Problems) > 0 {
-		t.Errorf("verify: %+v, %v", report, err)
+		t.Errorf("Verify = %+v, %v, want no problems", report, err)
 	}
 	t.Logf("%d collections, %d checkpoints left", runs.Load(), report.Checkpoints)
 }
 
-// TestEverybodyIsTakenForDead lets writers and collectors fence each other all the time,
-// though all of them live: dumps and collections may fail, but what was committed is whole.
+// TestEverybodyIsTakenForDead lets writers and collectors fence each other all the time, though all of them live: dumps
+// and collections may fail, but committed checkpoints are whole.
 func TestEverybodyIsTakenForDead(t *testing.T) { runSeeded(t, testDistrust) }
 
 // On a slow file system the writers stop after some time, but not before each has written some checkpoints.
@@ -173,7 +173,7 @@ func testDistrust(t *testing.T, openBackend func() store.Backend, seed uint64) {
 				case errors.Is(err, fs.ErrNotExist), errors.Is(err, store.ErrFenced):
 					fenced.Add(1)
 				case err != nil:
-					t.Errorf("%s: %v", id, err)
+					t.Errorf("dump of checkpoint %s: %v", id, err)
 				default:
 					committed.Store(id, image)
 				}
@@ -249,11 +249,11 @@ func TestFencedWriterCannotCommit(t *testing.T) {
 		t.Errorf("%d chunks of a dead writer are left", n)
 	}
 	if _, err := w.Commit(t.Context(), nil); !errors.Is(err, store.ErrFenced) {
-		t.Errorf("commit: %v", err)
+		t.Errorf("Commit: error %v, want ErrFenced", err)
 	}
 	failOn(t, w.Abort(t.Context()))
 	if list := mustReturn(s.List(t.Context(), nil)); len(list) != 0 {
-		t.Errorf("list %v", list)
+		t.Errorf("List = %v, want no checkpoint", list)
 	}
 }
 
@@ -305,12 +305,12 @@ func TestRetention(t *testing.T) {
 	}
 	for _, c := range cases {
 		if got := fmt.Sprint(c.r.Expired(now, all)); got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+			t.Errorf("%s: expired checkpoints = %s, want %s", c.name, got, c.want)
 		}
 	}
 }
 
-// TestNeededSince: what was chosen to go stays if a need arose before its turn.
+// TestNeededSince: an expired checkpoint stays if another has begun to need it before its turn.
 func TestNeededSince(t *testing.T) {
 	s := openStore(t, storetest.NewMem(), store.Options{})
 	for i := range 3 {
@@ -324,7 +324,7 @@ func TestNeededSince(t *testing.T) {
 	}
 	r := mustReturn(s.GC(t.Context(), store.Policy{Retention: store.Retention{Count: 1, Needs: since}}, nil, false))
 	if got := fmt.Sprint(r.Expired); got != "[mini/1/0]" {
-		t.Errorf("%s went", got)
+		t.Errorf("deleted checkpoints = %s, want number 0 alone", got)
 	}
 	if left := mustReturn(s.List(t.Context(), nil)); len(left) != 2 {
 		t.Errorf("left are %v", left)
@@ -360,7 +360,7 @@ func TestExportAndCopy(t *testing.T) {
 	// The first copy is cut off, the second goes on.
 	cut := mustReturn(store.Open(t.Context(), storetest.NewFault(target, 4, storetest.Before), other, store.Options{}))
 	if err := store.Copy(t.Context(), from, cut, checkpointID(1, 1), nil); !errors.Is(err, storetest.ErrCrashed) {
-		t.Fatalf("copy: %v", err)
+		t.Fatalf("Copy into a store that crashes: error %v, want ErrCrashed", err)
 	}
 	failOn(t, store.Copy(t.Context(), from, to, checkpointID(1, 1), func(int64, int64) {}))
 	if err := store.Copy(t.Context(), from, to, checkpointID(1, 1), nil); !errors.Is(err, fs.ErrExist) {
@@ -371,7 +371,7 @@ func TestExportAndCopy(t *testing.T) {
 		failOn(t, s.Export(t.Context(), checkpointID(1, 1), dir, nil))
 		for name, want := range map[string][]byte{"n1/0/pages-1.img": data, "n1/1/pages-1.img": data[:77]} {
 			if got := mustReturn(os.ReadFile(filepath.Join(dir, name))); !bytes.Equal(got, want) {
-				t.Errorf("%s differs", name)
+				t.Errorf("exported file %s has other bytes", name)
 			}
 		}
 		if err := s.Export(t.Context(), checkpointID(1, 1), dir, nil); err == nil {
@@ -394,7 +394,7 @@ func TestDiskFull(t *testing.T) {
 	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), small))
 	var short *store.SpaceError
 	if _, err := s.Reserve(t.Context(), "big", 100<<20); !errors.As(err, &short) {
-		t.Errorf("reserve: %v", err)
+		t.Errorf("Reserve of more than is free: error %v, want a SpaceError", err)
 	}
 	w := mustReturn(s.Create(t.Context(), store.Upload{ID: checkpointID(1, 2), Node: "n1"}))
 	err := writeRanks(w, [][]byte{storetest.Noise(2, 12_000).Bytes()})
@@ -418,7 +418,7 @@ func TestDiskFull(t *testing.T) {
 	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 2), storetest.Noise(3, 1000).Bytes()))
 }
 
-// TestWhatWaits: a collection that frees nothing says what will be freed, and when.
+// TestWhatWaits: a collection that frees no space reports how much will be freed, and when.
 func TestWhatWaits(t *testing.T) {
 	s := openStore(t, newFolder(t), store.Options{})
 	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), storetest.NewImage(1, 300).Bytes()))
@@ -448,7 +448,7 @@ func TestWhatWaits(t *testing.T) {
 	}
 }
 
-// TestBytesOfACollection: what shares a file with other chunks is counted once.
+// TestBytesOfACollection: the bytes of a file that several chunks share are counted once.
 func TestBytesOfACollection(t *testing.T) {
 	be := newFolder(t)
 	s := openStore(t, be, store.Options{})
@@ -468,7 +468,7 @@ func TestBytesOfACollection(t *testing.T) {
 	}
 }
 
-// TestCompact: what is left of a pack does not hold the rest.
+// TestCompact: the chunks that are left of a pack do not keep its whole space.
 func TestCompact(t *testing.T) {
 	be := newFolder(t)
 	s := openStore(t, be, store.Options{})

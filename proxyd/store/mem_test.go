@@ -41,7 +41,7 @@ func TestWriterMemory(t *testing.T) {
 	}
 }
 
-// residentMemory is RssAnon: what this process holds itself.
+// residentMemory returns RssAnon: the memory that is this process's own.
 func residentMemory(t *testing.T) int64 {
 	text := string(mustReturn(os.ReadFile("/proc/self/status")))
 	_, rest, _ := strings.Cut(text, "RssAnon:")

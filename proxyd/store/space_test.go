@@ -22,7 +22,7 @@ func TestReserve(t *testing.T) {
 	_, err := s.Reserve(ctx, "mini/2/1", 67<<30)
 	var short *store.SpaceError
 	if !errors.As(err, &short) || short.Error() != "41 GiB free, 67 GiB needed" {
-		t.Fatalf("error %v", err)
+		t.Fatalf("Reserve: error %v, want a SpaceError of 41 and 67 GiB", err)
 	}
 	second := mustReturn(s.Reserve(ctx, "mini/2/1", 41<<30))
 	failOn(t, first.Release(ctx))

@@ -65,7 +65,7 @@ func checkpointID(job, number uint32) store.ID {
 	return store.ID{JobID: store.JobID{Cluster: "mini", Job: job, ArrayTask: store.None, Component: store.None}, Number: number}
 }
 
-// dumpRanks commits a checkpoint of a node. Its ranks have these streams.
+// dumpRanks commits a checkpoint of a node with a stream of these bytes for each rank.
 func dumpRanks(ctx context.Context, s *store.Store, id store.ID, ranks ...[]byte) error {
 	w, err := s.Create(ctx, store.Upload{ID: id, Node: "n1"})
 	if err != nil {
@@ -97,7 +97,7 @@ func writeRanks(w *store.Writer, ranks [][]byte) error {
 	return errors.Join(errs...)
 }
 
-// readBack returns what a checkpoint's rank holds.
+// readBack returns the bytes of a rank's stream.
 func readBack(ctx context.Context, s *store.Store, id store.ID, rank int) ([]byte, error) {
 	r, err := s.Open(ctx, id)
 	if err != nil {
@@ -207,11 +207,11 @@ func TestBigRecipe(t *testing.T) {
 	}
 	got, err := readBack(t.Context(), s, checkpointID(1, 1), 0)
 	if err != nil || !bytes.Equal(got, data) {
-		t.Fatalf("%d bytes, %v", len(got), err)
+		t.Fatalf("the stream reads back as %d bytes, %v, or with other content", len(got), err)
 	}
 	report, err := s.Verify(t.Context(), nil, nil)
 	if err != nil || len(report.Problems) > 0 || report.Checkpoints != 1 {
-		t.Fatalf("verify: %+v, %v", report, err)
+		t.Fatalf("Verify = %+v, %v, want 1 checkpoint without problems", report, err)
 	}
 }
 
@@ -261,10 +261,10 @@ func TestNodesCommitTogether(t *testing.T) {
 	r := mustReturn(s.Open(t.Context(), checkpointID(7, 1)))
 	defer r.Close()
 	if got := r.Manifest().Nodes(); !slices.Equal(got, []string{"n1", "n2", "n3"}) {
-		t.Errorf("nodes %q", got)
+		t.Errorf("Nodes = %q, want n1, n2, n3", got)
 	}
 	if st := r.Manifest().Stats; st.Logical != int64(5*len(data)) || st.New*3 > st.Logical || string(r.Manifest().Meta) != "m" {
-		t.Errorf("stats %+v", st)
+		t.Errorf("stats of the manifest = %+v", st)
 	}
 	_, err := s.Join(t.Context(), store.Upload{ID: checkpointID(7, 1), Node: "n4"}, leader.Ticket())
 	if !errors.Is(err, store.ErrFenced) {
@@ -308,7 +308,7 @@ func TestWriterEnds(t *testing.T) {
 		t.Errorf("%d files in leases/", n)
 	}
 	if list := mustReturn(s.List(ctx, nil)); len(list) != 1 {
-		t.Errorf("list: %v", list)
+		t.Errorf("List = %v, want 1 checkpoint", list)
 	}
 }
 
@@ -320,13 +320,13 @@ func TestCancelledContextFailsTheWriter(t *testing.T) {
 	cancel()
 	data := storetest.NewImage(8, 5000).Bytes()
 	if _, err := st.Write(data); !errors.Is(err, context.Canceled) {
-		t.Errorf("write: %v", err)
+		t.Errorf("Write after the cancel: error %v", err)
 	}
 	if err := st.Close(); !errors.Is(err, context.Canceled) {
-		t.Errorf("close: %v", err)
+		t.Errorf("Close after the cancel: error %v", err)
 	}
 	if _, err := w.Commit(t.Context(), nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("commit: %v", err)
+		t.Errorf("Commit after the cancel: error %v", err)
 	}
 	failOn(t, w.Abort(ctx))
 }

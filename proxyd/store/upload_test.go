@@ -25,8 +25,7 @@ func uploadStream(w *store.Writer, data []byte) error {
 	return err
 }
 
-// TestFence: an upload that was fenced cannot commit, and can be begun anew; another
-// checkpoint's is left alone.
+// TestFence: an upload that was fenced cannot commit, and can be begun anew; the upload of another checkpoint goes on.
 func TestFence(t *testing.T) {
 	id, data := checkpointID(1, 1), storetest.NewImage(1, 200).Bytes()
 	s := openStore(t, newFolder(t), store.Options{})
@@ -36,23 +35,23 @@ func TestFence(t *testing.T) {
 	failOn(t, s.Fence(t.Context(), id))
 	failOn(t, s.Fence(t.Context(), id))
 	if _, err := lead.Commit(t.Context(), nil); !errors.Is(err, store.ErrFenced) {
-		t.Errorf("commit: %v", err)
+		t.Errorf("Commit after Fence: error %v, want ErrFenced", err)
 	}
 	failOn(t, lead.Abort(t.Context()))
 	if _, err := s.Join(t.Context(), store.Upload{ID: id, Node: "n2"}, lead.Ticket()); !errors.Is(err, store.ErrFenced) {
-		t.Errorf("join: %v", err)
+		t.Errorf("Join after Fence: error %v, want ErrFenced", err)
 	}
 	mustReturn(other.Commit(t.Context(), nil))
 	if list := mustReturn(s.List(t.Context(), nil)); len(list) != 1 || list[0].ID != checkpointID(1, 2) {
-		t.Errorf("list %+v", list)
+		t.Errorf("List = %+v, want the other checkpoint alone", list)
 	}
 	again := mustReturn(s.Create(t.Context(), store.Upload{ID: id, Node: "n1"}))
 	failOn(t, uploadStream(again, data))
 	mustReturn(again.Commit(t.Context(), nil))
 }
 
-// TestPace: each byte that is put is paced, none that is there already; the pacer can end
-// the upload.
+// TestPace: Pace is called for each byte that is put, and not for bytes that the store has already; Pace can end the
+// upload.
 func TestPace(t *testing.T) {
 	data := storetest.NewImage(1, 900).Bytes()
 	s := openStore(t, newFolder(t), store.Options{})

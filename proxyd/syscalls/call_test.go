@@ -91,7 +91,7 @@ func TestStatus(t *testing.T) {
 	const text = "Name:\tx\nNSpid:\t77\t12\nSeccomp:\t2\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000200\nSigBlk:\t%\nSigCgt:\t0000000000000200\n"
 	s := parseStatus(text)
 	if s.innermost != 12 || !s.filtered || !s.awaitsHandler() {
-		t.Errorf("%+v", s)
+		t.Errorf("parseStatus = %+v, want thread 12 with a filter and a handler to run", s)
 	}
 	s.blocked = 0x200
 	if s.awaitsHandler() {

@@ -105,7 +105,7 @@ func (s *sleeper) setFrozen(t *testing.T, word string) {
 func (s *sleeper) checkSlept(t *testing.T, want time.Duration) {
 	t.Helper()
 	if err := s.Wait(); err != nil {
-		t.Errorf("sleep: %v", err)
+		t.Errorf("the sleeping process failed: %v", err)
 	}
 	if took := time.Since(s.begin); took < want {
 		t.Errorf("sleep has ended after %v, want %v", took, want)

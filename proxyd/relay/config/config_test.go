@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestLoad: what is accepted, and what is said of the rest.
+// TestLoad: valid texts are accepted, and the errors name the mistakes of others.
 func TestLoad(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: the file must be root's")
@@ -38,10 +38,10 @@ func TestLoad(t *testing.T) {
 		c, err := Load(file, nil)
 		if want == "" {
 			if err != nil || c.Keep == 0 || c.Listen != ":6833" {
-				t.Errorf("%q: %v, %+v", text, err, c)
+				t.Errorf("Load of %q: error %v, configuration %+v", text, err, c)
 			}
 		} else if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
+			t.Errorf("Load of %q: error %v, want %q", text, err, want)
 		}
 	}
 }

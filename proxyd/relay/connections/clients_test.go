@@ -26,7 +26,7 @@ func (r *relay) listening(run int, connections ...string) Listening {
 	must(r.t, r.Admit(Admission{Job: clientJob, UID: 1002, Run: run, Ticket: HashTicket(runTicket(run)), Connections: connections, Listen: []uint16{8888}}))
 	all := r.Listening(clientJob)
 	if len(all) != 1 || all[0].Port != 8888 {
-		r.t.Fatalf("listening: %+v", all)
+		r.t.Fatalf("Listening = %+v, want port 8888 alone", all)
 	}
 	return all[0]
 }
@@ -110,16 +110,16 @@ func TestClients(t *testing.T) {
 	}
 	taken := r.take(0, o, stream.Position{})
 	if f := r.expect(taken, stream.KindData); string(f.Data) != "question" {
-		t.Errorf("%q", f.Data)
+		t.Errorf("data of the client = %q, want its question", f.Data)
 	}
-	lost := r.call(at) // taken, and then the job resumes from a checkpoint without that
+	lost := r.call(at) // taken by a forwarder; then the job resumes from a checkpoint without it
 	r.take(0, r.offer(link), stream.Position{})
 	waits := r.call(at) // offered and not taken
 	r.offer(link)
 
 	// Another run: the port is the same, and the link for offers of the run before ends.
 	if again := r.listening(1, o.ID); again != at {
-		t.Errorf("%+v, then %+v", at, again)
+		t.Errorf("Listening = %+v, then %+v in the next run, want the same port", at, again)
 	}
 	r.isReset(lost)
 	if _, err := stream.ReadFrame(link); err == nil {
@@ -132,7 +132,7 @@ func TestClients(t *testing.T) {
 	must(t, stream.WriteFrame(taken, &stream.Frame{Kind: stream.KindData, Data: []byte("answer")}))
 	b := make([]byte, len("answer"))
 	if _, err := io.ReadFull(first, b); err != nil || string(b) != "answer" {
-		t.Errorf("%q, %v", b, err)
+		t.Errorf("the client read %q, %v, want the answer", b, err)
 	}
 	link = r.offers(1)
 	o = r.offer(link)
@@ -160,8 +160,8 @@ func (r *relay) checkEnds(at Listening, o stream.Offer, waits, first *net.TCPCon
 	r.await("nothing remains", func() bool { return len(r.taken) == 0 && len(r.jobs) == 1 })
 }
 
-// TestClientLimits: ports of a user and clients of a port are bounded, clients do not wait for ever, and a relay does not
-// listen unless its site has named ports.
+// TestClientLimits: ports of a user and clients of a port are bounded, clients do not wait forever, and a relay does
+// not listen unless its site has named ports.
 func TestClientLimits(t *testing.T) {
 	r := newRelay(t, 4)
 	if l := r.listening(0); l.Public != 0 || !strings.Contains(l.Problem, "clients.ports") {

@@ -70,7 +70,7 @@ func ownAddress(t *testing.T) netip.Addr {
 	return netip.Addr{}
 }
 
-// dial connects to the relay, and says nothing.
+// dial connects to the relay, and sends no frame.
 func (r *relay) dial() net.Conn {
 	r.t.Helper()
 	link, err := net.Dial("tcp", r.links)
@@ -132,7 +132,7 @@ func reset(t *testing.T, c *net.TCPConn) {
 	must(t, c.Close())
 }
 
-// TestSilentLinks: links of any programs of a node that say nothing do not keep the node's forwarders out.
+// TestSilentLinks: links on which programs of a node send nothing do not keep the node's forwarders out.
 func TestSilentLinks(t *testing.T) {
 	r := newRelay(t, 4)
 	first := r.dial()
@@ -152,7 +152,7 @@ func TestSilentLinks(t *testing.T) {
 	}
 }
 
-// TestFailedIsForgotten: of a connection that has failed nothing is kept when its forwarder knows.
+// TestFailedIsForgotten: the relay forgets a failed connection when its forwarder knows of the failure.
 func TestFailedIsForgotten(t *testing.T) {
 	r := newRelay(t, 4)
 	id := rand.Text()
@@ -169,8 +169,8 @@ func TestFailedIsForgotten(t *testing.T) {
 	})
 }
 
-// TestFailedAreBounded: connections that fail while no forwarder asks are remembered, and of all jobs of a user no more of
-// them than the user may have.
+// TestFailedAreBounded: connections that fail while no forwarder asks are remembered, at most as many of a user as the
+// user may have connections.
 func TestFailedAreBounded(t *testing.T) {
 	const per = 3
 	r := newRelay(t, per)
@@ -195,7 +195,7 @@ func TestFailedAreBounded(t *testing.T) {
 	}
 }
 
-// TestForgottenJob: nothing remains of the connections of a job that is over.
+// TestForgottenJob: the relay keeps no connections of a job that is over.
 func TestForgottenJob(t *testing.T) {
 	r := newRelay(t, 4)
 	id, failed := rand.Text(), rand.Text()
@@ -239,7 +239,7 @@ func TestPolicy(t *testing.T) {
 	} {
 		err := (&Policy{Deny: deny, own: own}).checkAddress(netip.MustParseAddrPort(to))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: %v, want %q", to, err, want)
+			t.Errorf("checkAddress of %s: error %v, want %q", to, err, want)
 		}
 		err = (&Policy{Allow: []netip.Prefix{everything}, own: own}).checkAddress(netip.MustParseAddrPort(to))
 		if want == "each host" && err == nil {
@@ -248,7 +248,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// TestClaimedUse: a forwarder that says that bytes are used which are not gets no room for more of them.
+// TestClaimedUse: a forwarder that falsely reports bytes as used gets no room for more bytes.
 func TestClaimedUse(t *testing.T) {
 	r := newRelay(t, 4)
 	id := rand.Text()
@@ -256,7 +256,7 @@ func TestClaimedUse(t *testing.T) {
 	must(t, outer.SetReadBuffer(4<<10))
 	data := make([]byte, stream.MaxData)
 	sent := uint64(0)
-	// The other side does not read: at some time the relay keeps what comes.
+	// The other side does not read: at some time the relay keeps the bytes that come.
 	for sent < 64<<20 {
 		must(t, link.SetWriteDeadline(time.Now().Add(patience)))
 		for range stream.Window / stream.MaxData {

@@ -23,7 +23,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/connections"
 )
 
-// startClients starts a forwarder of a run that connects clients to a program, and returns where clients come.
+// startClients starts a forwarder of a run that connects clients to a program, and returns the address for clients.
 func (s *site) startClients(run int, program netip.AddrPort, resumed ...Saved) (process, string) {
 	s.t.Helper()
 	var ids []string
@@ -34,7 +34,7 @@ func (s *site) startClients(run int, program netip.AddrPort, resumed ...Saved) (
 	failOn(s.t, s.Admit(connections.Admission{Job: "812", UID: 7, Run: run, Ticket: connections.HashTicket(ticket), Connections: ids, Listen: []uint16{program.Port()}}))
 	at := s.Listening("812")[0]
 	if at.Public == 0 {
-		s.t.Fatal(at.Problem)
+		s.t.Fatalf("the relay does not listen: %v", at.Problem)
 	}
 	ctx, cancel := context.WithCancel(s.t.Context())
 	s.t.Cleanup(cancel)
@@ -89,8 +89,8 @@ func (s *site) isReset(at string) {
 	}
 }
 
-// TestClients: a client reaches the program, stays connected while the capsule is away, and is reset where nothing listens.
-// A client that comes meanwhile waits.
+// TestClients: a client reaches the program, stays connected while the capsule is away, and is reset if no program
+// listens. A client that comes meanwhile waits.
 func TestClients(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: orders are root's")
@@ -109,7 +109,7 @@ func TestClients(t *testing.T) {
 		t.Helper()
 		b := make([]byte, len(want))
 		if _, err := io.ReadFull(c, b); err != nil || string(b) != want {
-			t.Errorf("%q, %v, want %q", b, err, want)
+			t.Errorf("the program read %q, %v, want %q", b, err, want)
 		}
 	}
 	says := func(c net.Conn, text string) {
@@ -144,11 +144,11 @@ func TestClients(t *testing.T) {
 	hears(inner, "more")
 	hears(accept(), "patience")
 	if st, err := p.Status(t.Context()); err != nil || len(st.Connections) != 2 {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf("Status = %+v, %v, want 2 connections", st, err)
 	}
 
 	program.Close()
-	s.isReset(at) // nothing listens
+	s.isReset(at) // no program listens
 	failOn(t, p.Pause(t.Context()))
 	fourth := s.dialClient(at)
 	failOn(t, fourth.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
@@ -166,7 +166,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestClientAddress: what a program sees of clients.
+// TestClientAddress: the addresses of clients as a program sees them.
 func TestClientAddress(t *testing.T) {
 	p := Ports{Range: netip.MustParsePrefix("100.64.0.0/10")}
 	const strange = "192.0.2.1:0"
@@ -175,7 +175,7 @@ func TestClientAddress(t *testing.T) {
 		"[2001:db8::1]:5555": strange, "127.0.0.1:5555": strange, "100.64.0.9:5555": strange, "169.254.1.2:5555": strange, "0.0.0.0:1": strange,
 	} {
 		if got := p.clientAddress(netip.MustParseAddrPort(from)).String(); got != want {
-			t.Errorf("%s: %s, want %s", from, got, want)
+			t.Errorf("clientAddress of %s = %s, want %s", from, got, want)
 		}
 	}
 }

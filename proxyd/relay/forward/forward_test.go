@@ -123,7 +123,7 @@ type process struct {
 	end  func()
 }
 
-// freezeConnections has the forwarder stand still, and returns all connections with duplicates of their sockets.
+// freezeConnections stops the forwarder, and returns all connections with duplicates of their sockets.
 func (p process) freezeConnections(t *testing.T) (all []Saved, sockets []*os.File) {
 	t.Helper()
 	failOn(t, p.Hold(t.Context(), func(some []Saved, files []*os.File) error {
@@ -188,7 +188,7 @@ func (s *site) connectProgram(p process, id, to string) *net.TCPConn {
 	return program.(*net.TCPConn)
 }
 
-// startEcho is a server that answers each byte with its successor.
+// startEcho starts a server that answers each byte with its successor.
 func (s *site) startEcho() string {
 	l := s.listenAt(netip.AddrPortFrom(s.at, 0).String())
 	go func() {
@@ -301,7 +301,7 @@ func TestRunOn(t *testing.T) {
 	checkAnswer(t, b, "bcd", "cde")
 	st, err := p.Status(t.Context())
 	if err != nil || len(st.Connections) != 2 || st.Connections[0].To != to || !st.Connections[0].Opened {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf("Status = %+v, %v, want 2 opened connections", st, err)
 	}
 }
 
@@ -311,7 +311,7 @@ func checkAnswer(t *testing.T, c net.Conn, question, want string) {
 	failOn(t, err)
 	b := make([]byte, len(want))
 	if _, err := io.ReadFull(c, b); err != nil || string(b) != want {
-		t.Errorf("%q, %v; want %q", b, err, want)
+		t.Errorf("the program read %q, %v, want %q", b, err, want)
 	}
 }
 
@@ -355,12 +355,12 @@ func TestOlderCheckpoint(t *testing.T) {
 	failOn(t, p.Add(t.Context(), all, sockets))
 	localsock.CloseAll(sockets)
 	if l := awaitLost(t, p); !l.Resumed || !strings.Contains(l.Reason, "already received bytes") {
-		t.Errorf("%+v", l)
+		t.Errorf("lost connection = %+v, want a resumed one with the reason", l)
 	}
 	isReset(t, program)
 }
 
-// TestRefused: what the relay does not do, and what the program gets.
+// TestRefused: the relay refuses these addresses, and the program gets a reset.
 func TestRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: orders are root's")
@@ -376,7 +376,7 @@ func TestRefused(t *testing.T) {
 		program := s.connectProgram(p, "x", to)
 		isReset(t, program)
 		if l := awaitLost(t, p); l.To != to || !strings.Contains(l.Reason, want) {
-			t.Errorf("%s: %+v, want %s", to, l, want)
+			t.Errorf("lost connection to %s = %+v, want %s", to, l, want)
 		}
 		p.end()
 	}
@@ -387,12 +387,12 @@ func TestRefused(t *testing.T) {
 	}
 	isReset(t, s.connectProgram(p, "n4", to))
 	if l := awaitLost(t, p); !strings.Contains(l.Reason, "relay.per_user") {
-		t.Errorf("%+v", l)
+		t.Errorf("lost connection = %+v, want relay.per_user as the reason", l)
 	}
 	s.Forget("812")
 	failOn(t, s.Admit(connections.Admission{Job: "812", UID: 8, Run: 1, Ticket: "x"}))
 	if err := s.Admit(connections.Admission{Job: "812", UID: 7, Run: 1, Ticket: "x"}); err == nil || !strings.Contains(err.Error(), "another user") {
-		t.Errorf("%v", err)
+		t.Errorf("Admit of another user's job: error %v", err)
 	}
 }
 
@@ -485,8 +485,8 @@ func TestFenced(t *testing.T) {
 	}
 }
 
-// TestKeptBytes: what a capsule can have root's daemon read at a checkpoint is bounded, although programs and the other side
-// send all that they can, and read nothing.
+// TestKeptBytes: the bytes that root's daemon reads from a capsule at a checkpoint are bounded, although programs and
+// the other side send all that they can, and do not read.
 func TestKeptBytes(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: orders are root's")
@@ -504,7 +504,7 @@ func TestKeptBytes(t *testing.T) {
 		both.Go(func() {
 			for b := make([]byte, 1<<20); ; {
 				if _, err := c.Write(b); err != nil {
-					return // nothing takes more for two seconds
+					return // no socket takes more for two seconds
 				}
 			}
 		})
@@ -523,7 +523,8 @@ func TestKeptBytes(t *testing.T) {
 	}
 }
 
-// TestHeldInBatches: hold tells of all connections, some at a time; or of none, if nothing asks for them.
+// TestHeldInBatches: Hold hands out all connections, some at a time; or no connections, if the caller does not want
+// them.
 func TestHeldInBatches(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: orders are root's")
@@ -531,7 +532,7 @@ func TestHeldInBatches(t *testing.T) {
 	s := newSite(t)
 	p := s.startForwarder(1)
 	const many = 2*Batch + 3
-	failOn(t, p.Hold(t.Context(), nil)) // so the relay refuses none
+	failOn(t, p.Hold(t.Context(), nil)) // so the relay refuses no connection
 	for n := range many {
 		s.connectProgram(p, fmt.Sprint("n", n), "192.0.2.1:80")
 	}
@@ -549,8 +550,8 @@ func TestHeldInBatches(t *testing.T) {
 	}
 }
 
-// TestAsk: the relay's answers to what programs ask for. A connection that the relay has made is the program's that
-// asked, or ends if no program takes it.
+// TestAsk: the relay's answers to programs that ask for addresses. A connection that the relay has made belongs to the
+// program that asked, and ends if no program takes it.
 func TestAsk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: orders are root's")
@@ -564,14 +565,14 @@ func TestAsk(t *testing.T) {
 		"127.0.0.1:22": stream.CauseProhibited, "192.0.2.1:80": stream.CauseProhibited, closed.Addr().String(): stream.CauseRefused,
 	} {
 		if got, err := p.Ask(t.Context(), from, to); got != want || err != nil {
-			t.Errorf("%s: %q, %v; want %q", to, got, err, want)
+			t.Errorf("Ask for %s = %q, %v, want %q", to, got, err, want)
 		}
 	}
 	l := s.listenAt(netip.AddrPortFrom(s.at, 0).String())
 	to := l.Addr().String()
 	for range 2 { // the kernel repeats a request
 		if got, err := p.Ask(t.Context(), from, to); got != "" || err != nil {
-			t.Fatalf("%q, %v", got, err)
+			t.Fatalf("Ask = %q, %v, want no cause", got, err)
 		}
 	}
 	outer, err := l.Accept()
@@ -593,7 +594,7 @@ func TestAsk(t *testing.T) {
 	checkAnswer(t, program, "abc", "hello")
 	b := make([]byte, 3)
 	if _, err := io.ReadFull(outer, b); err != nil || string(b) != "abc" {
-		t.Errorf("%q, %v", b, err)
+		t.Errorf("the other side read %q, %v, want abc", b, err)
 	}
 	if _, connections := s.Counts(); connections != 1 {
 		t.Errorf("the relay has %d connections", connections)
@@ -609,7 +610,7 @@ func TestAskedInVain(t *testing.T) {
 	p := s.startForwarder(1)
 	l := s.listenAt(netip.AddrPortFrom(s.at, 0).String())
 	if got, err := p.Ask(t.Context(), "192.0.2.9:40000", l.Addr().String()); got != "" || err != nil {
-		t.Fatalf("%q, %v", got, err)
+		t.Fatalf("Ask = %q, %v, want no cause", got, err)
 	}
 	outer, err := l.Accept()
 	failOn(t, err)

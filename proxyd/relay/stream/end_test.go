@@ -36,7 +36,7 @@ var lengths = [2]int{3 * Window, 2*Window + 12345}
 
 func byteAt(direction, n int) byte { return byte(n*7 + n>>8*13 + direction*101) }
 
-// step lets something happen at an end.
+// step lets a random event happen at an end.
 func (w *world) step(t *testing.T) {
 	t.Helper()
 	k := w.IntN(2)
@@ -150,7 +150,7 @@ func TestCuts(t *testing.T) {
 	}
 }
 
-// addUnread adds what the program's socket had sent and the forwarder had not read at the checkpoint.
+// addUnread adds the bytes that the program's socket had sent and the forwarder had not read at the checkpoint.
 func (w *world) addUnread() {
 	a := &w.apps[0]
 	for range min(w.IntN(2*Window), lengths[0]-a.wrote) {
@@ -163,7 +163,7 @@ func (w *world) addUnread() {
 	}
 }
 
-// stepOther lets something happen at end 1 while end 0 is away.
+// stepOther lets a random event happen at end 1 while end 0 is away.
 func (w *world) stepOther(t *testing.T) {
 	t.Helper()
 	first := w.ends[0]
@@ -175,8 +175,8 @@ func (w *world) stepOther(t *testing.T) {
 	w.ends[1].next = max(next, w.ends[1].s.Base)
 }
 
-// TestOlder: the job comes back from a checkpoint after which it ran on. Either that makes no difference,
-// and each byte arrives once, or it is found out.
+// TestOlder: the job comes back from a checkpoint after which it ran on. Either each byte still arrives once, or Resume
+// returns an error.
 func TestOlder(t *testing.T) {
 	var resumed, refused int
 	for seed := range uint64(120) {
@@ -209,7 +209,7 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestNonsense: what another program could send.
+// TestNonsense: frames and positions that another program could send are refused.
 func TestNonsense(t *testing.T) {
 	for name, frames := range map[string][]*Frame{
 		"more than the window": {{Kind: KindData, Data: make([]byte, Window)}, {Kind: KindData, Data: []byte{1}}},
@@ -224,13 +224,13 @@ func TestNonsense(t *testing.T) {
 			err = errors.Join(err, e.Receive(f))
 		}
 		if !errors.Is(err, ErrProtocol) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("Receive of %s: error %v, want ErrProtocol", name, err)
 		}
 	}
 	for _, p := range []Position{{Received: 1}, {Base: 1, Limit: 1}} {
 		var e End
 		if err := e.Resume(p); !errors.Is(err, ErrMismatch) {
-			t.Errorf("%+v: %v", p, err)
+			t.Errorf("Resume at %+v: error %v, want ErrMismatch", p, err)
 		}
 	}
 }

@@ -45,13 +45,13 @@ func TestPackFindsAll(t *testing.T) {
 		}
 		count, err := packCount(pack)
 		if err != nil || count != n {
-			t.Fatalf("count %d, %v", count, err)
+			t.Fatalf("packCount = %d, %v, want the number of files", count, err)
 		}
 		for _, f := range files {
 			id, _ := packableName(f.Name)
 			e, err := findEntry(pack[packHead:packHead+n*packEntry], id, int64(len(pack)))
 			if err != nil || !bytes.Equal(pack[e.offset:e.offset+e.length], f.Data) {
-				t.Fatalf("%s: %v", f.Name, err)
+				t.Fatalf("findEntry of %s has other bytes, or error %v", f.Name, err)
 			}
 		}
 	}

@@ -157,7 +157,7 @@ func TestGetRefuses(t *testing.T) {
 	}
 }
 
-// TestStatFollowsNothing: Stat describes a link itself: what the link leads to is not ours.
+// TestStatFollowsNothing: Stat describes a link itself: the link's target does not belong to the store.
 func TestStatFollowsNothing(t *testing.T) {
 	dir := newFolder(t)
 	b := openFolder(t, dir)
@@ -173,12 +173,12 @@ func TestStatFollowsNothing(t *testing.T) {
 	} {
 		info, err := b.Stat(t.Context(), name)
 		if err != nil || info.Dir != want.Dir || info.Size != want.Size || info.ModTime.IsZero() {
-			t.Errorf("%s: %+v, %v, want %+v", name, info, err, want)
+			t.Errorf("Stat of %s = %+v, %v, want %+v", name, info, err, want)
 		}
 	}
 	for name, want := range map[string]error{"a/y": fs.ErrNotExist, "b/x": fs.ErrNotExist, "a/folder/x": store.ErrForeign, "a/x/y": store.ErrForeign} {
 		if info, err := b.Stat(t.Context(), name); !errors.Is(err, want) {
-			t.Errorf("%s: %+v, %v, want %v", name, info, err, want)
+			t.Errorf("Stat of %s = %+v, error %v, want %v", name, info, err, want)
 		}
 	}
 }
@@ -191,7 +191,7 @@ func TestNoDotDot(t *testing.T) {
 	b := openFolder(t, filepath.Join(dir, "in"))
 	for _, name := range []string{"../secret", "a/../../secret", "/etc/passwd"} {
 		if data, err := b.Get(t.Context(), name, 1<<20, nil); err == nil {
-			t.Errorf("%s: read %q", name, data)
+			t.Errorf("Get of %s read %q, want an error", name, data)
 		}
 	}
 }
