@@ -21,7 +21,7 @@ import (
 // sockets. So at a dump criu has the rights that it needs to read other processes, and no more:
 //
 //	ids            the user's, so that criu owns no file of root's
-//	capabilities   dumpCapabilities; also the bounding set, since no process of the job comes of
+//	capabilities   dumpCapabilities; also the bounding set, since no process of the job descends from
 //	               this criu
 //	system calls   all but refusedCalls; sockets of the node's kernel and of unix only
 //	memory         dumpMemory, beyond the pages, which stay in pipes

@@ -136,8 +136,8 @@ func nameProcess(pid int, name func(int) string) string {
 	return "process " + strconv.Itoa(pid)
 }
 
-// silent are descriptors that CRIU stumbles over without naming them: the kernel does not
-// let its parasite send them.
+// silent are descriptors on which a dump fails without CRIU naming them: the kernel does not let its parasite send
+// them.
 var silent = []struct{ link, text string }{
 	{"anon_inode:[io_uring]", "WHO uses io_uring"},
 }
@@ -192,7 +192,7 @@ func (e *ChangedError) Error() string { return e.Path + ": " + e.What }
 func (i *Image) changedPath(init int) error {
 	root, err := os.Open(fmt.Sprintf("/proc/%d/root", init))
 	if err != nil {
-		return nil //nolint:nilerr // it is a nicety
+		return nil //nolint:nilerr // it only improves the message
 	}
 	defer root.Close()
 	table, err := mounts.Of(init)

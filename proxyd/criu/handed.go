@@ -161,7 +161,7 @@ func (i *Image) forbiddenFiles(src Source) ([]*regfile.RegFileEntry, error) {
 
 // mappedToWrite returns the numbers, in files.img, of files that are mapped such that writes to the memory go to the
 // file. The mapping's entry tells how such a file is to be open: the number in files.img stands for the mapping alone,
-// and its flags there mean nothing.
+// and its flags there are meaningless.
 func (i *Image) mappedToWrite(src Source) (map[uint32]bool, error) {
 	written := map[uint32]bool{}
 	for _, file := range i.Files {

@@ -192,5 +192,5 @@ func readMaps(in io.Reader) (*mm.MmEntry, []byte, error) {
 	return &m, b, nil
 }
 
-// isMaps says whether an image is of a process's mappings.
+// isMaps tells whether an image is of a process's mappings.
 func isMaps(name string) bool { return strings.HasPrefix(name, mmPrefix) }

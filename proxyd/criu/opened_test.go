@@ -34,7 +34,7 @@ func secretFolder(t *testing.T, work string) string {
 	return dir
 }
 
-// openerScript is a program that has something open, and tells when asked.
+// openerScript is a program that makes its files, runs the statements open, and answers each line by the value of tell.
 func openerScript(work, open, tell string) string {
 	return fmt.Sprintf(`
 import mmap, os, socket, sys

@@ -31,7 +31,7 @@ func queueOptions(s *messagequeue.State) []string {
 	return args
 }
 
-// queueNames returns the names of queues, by CRIU's.
+// queueNames returns the names of queues, by the names that CRIU gives their files.
 func queueNames(s *messagequeue.State) map[string]string {
 	if s.Len() == 0 {
 		return nil

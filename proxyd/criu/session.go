@@ -196,7 +196,7 @@ func (s *session) serveCriu() {
 		case n == 0:
 			s.killCriu()
 			killAt = time.Now().Add(s.grace) // criu is in a system call that cannot be killed: wait on
-		// criu's requests come before its words at the gate, and before its end.
+		// criu's requests come before its messages at the gate, and before its end.
 		case fds[near].Revents != 0:
 			s.receiveRequest()
 		case fds[wake].Revents != 0:

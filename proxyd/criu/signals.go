@@ -26,7 +26,7 @@ import (
 // CRIU notes which signals wait for a process, then writes its memory, then notes its timers. The signal of
 // a timer that goes off in between is in no image, nor is a signal sent meanwhile from outside. So
 // the images with signals and timers, one for each thread, are kept back until criu is done; where
-// the program has stood still all the time, signals that wait by then are added to them.
+// the program has stood still all the time, signals that are pending by then are added to them.
 const (
 	corePrefix = "core-"
 	coreMagic  = 0x55053847 // criu/include/magic.h

@@ -39,7 +39,7 @@ got = [signal.sigwaitinfo(want) for _ in want]
 print(sorted((g.si_signo - (rt if g.si_signo > 32 else 0), g.si_code) for g in got), signal.sigpending() & set(want), flush=True)
 `
 
-// slowed is a sink that takes memory only when late says so.
+// slowed is a sink that takes an image of memory only when late has returned.
 type slowed struct {
 	Sink
 	late func()

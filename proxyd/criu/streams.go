@@ -69,7 +69,7 @@ func (st *stream) usePipe(use func(pipe *os.File) error) error {
 	return err
 }
 
-// errNoPipe is how a stream fails if criu asks for it and ends before it sends the pipe.
+// errNoPipe is the error of a stream if criu asks for it and ends before it sends the pipe.
 var errNoPipe = errors.New("criu sent no pipe")
 
 // waitForPipe waits for the pipe. Only usePipe calls it, and gives the file back to session.dropFile.

@@ -45,7 +45,7 @@ func usesSysV(p Program) (bool, error) {
 	return anySysV(path(p.Init))
 }
 
-// HasSysV says whether i has an IPC namespace of its own.
+// HasSysV tells whether i has an IPC namespace of its own.
 func (i *Image) HasSysV() bool {
 	return slices.ContainsFunc(i.Files, func(f File) bool { return strings.HasPrefix(f.Name, "ipcns-var-") })
 }
@@ -86,7 +86,7 @@ func kernelIsAtLeast(major, minor int) bool {
 	return isMajor > major || isMajor == major && isMinor >= minor
 }
 
-// RestoredByRoot says whether criu is root when i is restored, for a program of another user. No
+// RestoredByRoot tells whether criu is root when i is restored, for a program of another user. No
 // other program of the capsule may begin to run meanwhile: that program could change the paths
 // at which criu opens and makes files.
 func (i *Image) RestoredByRoot() bool {

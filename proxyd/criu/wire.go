@@ -71,7 +71,7 @@ func (h *requestParser) takePipe() (fd int, ok bool, err error) {
 	return fd, true, nil
 }
 
-// replyTo says whether there is an image.
+// replyTo tells whether there is an image.
 func replyTo(exists bool) ([]byte, error) {
 	b, err := proto.Marshal(&streamer.ImgStreamerReplyEntry{Exists: proto.Bool(exists)})
 	if err != nil {

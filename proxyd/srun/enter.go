@@ -70,7 +70,7 @@ func becomeUser() error {
 	for _, step := range entering {
 		err := step.do(&e)
 		switch {
-		case errors.Is(err, ErrPMIx), errors.Is(err, ErrContainer), errors.Is(err, ErrHet): // the user's own words are refused
+		case errors.Is(err, ErrPMIx), errors.Is(err, ErrContainer), errors.Is(err, ErrHet): // the user asked for something that is refused
 			return err
 		case err != nil:
 			return fmt.Errorf("%s: %w", step.name, err)

@@ -16,9 +16,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// When Slurm takes a job's nodes away, slurmstepd and srun report that at once, on srun's standard error, which may be in
-// the middle of the user's data. For a job that goes on elsewhere such lines would be wrong. So the runner reads srun's
-// standard error and keeps these lines back until proxyd has said whether the job stays.
+// When Slurm takes a job's nodes away, slurmstepd and srun report this at once, on srun's standard error, which may be
+// in the middle of the user's data. For a job that goes on elsewhere such lines would be wrong. So the runner reads
+// srun's standard error and keeps these lines back until proxyd has said whether the job stays.
 
 // cancelNotice is a line that slurmstepd or srun may write about a step that Slurm ends. Every message of srun's own
 // may match: how tasks ended, a node that fails, a step that srun could not make.
