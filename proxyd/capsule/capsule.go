@@ -239,8 +239,8 @@ func (c *Capsule) Signal(ctx context.Context, program string, sig syscall.Signal
 }
 
 // TakeAllInput has the warden of a program write all standard input that arrives into the program's pipe, which the
-// caller makes as large as needed, until PaceInput. Wardens of older releases, which have no such pipe, ignore it. The
-// error wraps ENOSYS if init is of an older release.
+// caller makes as large as needed, until PaceInput. Wardens of older releases, which have no such pipe, ignore the
+// request. The error wraps ENOSYS if init is of an older release.
 func (c *Capsule) TakeAllInput(ctx context.Context, program string) error {
 	return c.orderInit(ctx, request{Op: opInput, Name: program, All: true})
 }

@@ -152,7 +152,7 @@ func (p ContainerPlan) showAt(root string, check func() error) (err error) {
 }
 
 // makeFolderAsRoot makes a mount point in a folder of root's. The calling thread has a user's rights
-// on files, so another thread makes it.
+// on files, so another thread makes the mount point.
 func makeFolderAsRoot(name string) error {
 	made := make(chan error)
 	go func() {

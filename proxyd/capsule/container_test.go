@@ -251,10 +251,9 @@ func TestContainersAreBounded(t *testing.T) {
 	}
 }
 
-// TestContainersOfContainers: a container that has the capsule's root does not have the capsule's containers inside,
-// itself included: the number of mounts would double with each bind. Later mounts of the node do not appear in a
-// container, and the mounts of all containers are bounded: else the node's own mounts would fail for lack of room in
-// the capsule.
+// TestContainersOfContainers: a container with the capsule's root does not have the capsule's containers inside, itself
+// included: the number of mounts would double with each bind. Later mounts of the node do not appear in a container,
+// and the mounts of all containers are bounded: else the node's own mounts would find no room in the capsule.
 func TestContainersOfContainers(t *testing.T) {
 	var roots []ociMount
 	for n := range 10 {

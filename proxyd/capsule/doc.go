@@ -7,7 +7,7 @@
 //
 // # The processes
 //
-//	maker      the process that calls Make or Adopt: the node's proxyd. kill -9 of it does not harm a capsule
+//	maker      the process that calls Make or Adopt: the node's proxyd. kill -9 of the maker does not harm a capsule
 //	init       PID 1 of the capsule, root; Init is its life
 //	warden     the task that Slurm knows, outside the capsule's PID namespace (slurm-spank/warden)
 //	program    the process that a warden has started in the capsule, with all its descendants
@@ -22,7 +22,7 @@
 // # The sockets
 //
 // Wardens reach init by an abstract socket in the capsule's network namespace; message.go draws the messages. Users in
-// the capsule can connect to it too. A process with a PID in the capsule's PID namespace is no warden, and its
+// the capsule can connect to this socket too. A process with a PID in the capsule's PID namespace is no warden, and its
 // connection is closed before a byte is read; a warden's uid must be the owner's or root's.
 //
 // A warden also shows init a pidfd of itself, from outside of the capsule's PID namespace. Init keeps the maker's /proc

@@ -97,7 +97,8 @@ func TestInputTaken(t *testing.T) {
 	}
 }
 
-// TestInputOfSealedQueue: no byte is lost when the queue's file cannot be written any more, here because the queue is sealed.
+// TestInputOfSealedQueue: no byte is lost when the queue's file cannot be written any more, here because the queue is
+// sealed.
 func TestInputOfSealedQueue(t *testing.T) {
 	c := newCapsule(t)
 	ctx := testDeadline(t)
@@ -243,8 +244,8 @@ func TestEndOfRestored(t *testing.T) {
 	}
 }
 
-// adoptFamily has the first process of a program become a child of init, in the cgroup of another program, and returns the
-// PIDs of the first process and of its child in the capsule.
+// adoptFamily has the first process of a program become a child of init, in the cgroup of another program, and returns
+// the PIDs of the first process and of its child in the capsule.
 func adoptFamily(t *testing.T, from, to Program) (pid, first int) {
 	t.Helper()
 	members, err := os.ReadFile(filepath.Join(from.Cgroup, "cgroup.procs"))
@@ -280,8 +281,8 @@ func adoptFamily(t *testing.T, from, to Program) (pid, first int) {
 	return from.First, first
 }
 
-// sealQueue adds a seal to the queue of a warden. F_SEAL_GROW tells the warden of a program that is being restored that the
-// program's input had ended.
+// sealQueue adds a seal to the queue of a warden. F_SEAL_GROW tells the warden of a program that is being restored that
+// the program's input had ended.
 func sealQueue(t *testing.T, warden, seal int) {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd", warden)

@@ -40,7 +40,7 @@ type Spec struct {
 	Hold       []syscall.Signal // signals requested by a warden that become a SignalWithheld event, until the maker sends them or has not watched for 10 s
 
 	// Network, if set, puts eth0 into the network namespace of the process pid. Network is called
-	// when the capsule is built, before any program can run in it.
+	// when the capsule is built, before any program can run there.
 	Network func(pid int) error `json:"-"`
 }
 

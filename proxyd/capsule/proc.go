@@ -117,7 +117,7 @@ func signalProcess(p process, sig unix.Signal) (*pidfd, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The pidfd refers to one process from now on; check that it is the one that was seen.
+	// The pidfd refers to one process from now on; check that this is the process that was seen.
 	if !p.stillThere() {
 		fd.close()
 		return nil, nil

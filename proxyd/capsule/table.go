@@ -251,7 +251,7 @@ func (t *table) requestSignal(c conn, sig syscall.Signal) effects {
 	if e == nil || e.Ended || e.Waiting {
 		return nil
 	}
-	// The SIGCONT that ends Slurm's own suspension is not withheld: the maker need not decide about it.
+	// The SIGCONT that ends Slurm's own suspension is not withheld: the maker need not decide about that signal.
 	hold := slices.Contains(t.hold, sig) && (sig != syscall.SIGCONT || !e.suspended)
 	switch sig {
 	case syscall.SIGTSTP, syscall.SIGSTOP:

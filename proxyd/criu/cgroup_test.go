@@ -129,8 +129,8 @@ func TestCgroup(t *testing.T) {
 	}
 }
 
-// TestRestoreOfKilledDaemon: a daemon was killed after the restore of a program, and before reporting the restore. Its successor
-// restores the program again.
+// TestRestoreOfKilledDaemon: a daemon was killed after the restore of a program, and before reporting the restore. Its
+// successor restores the program again.
 func TestRestoreOfKilledDaemon(t *testing.T) {
 	needCRIU(t)
 	ctx := testDeadline(t)

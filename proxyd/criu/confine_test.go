@@ -141,8 +141,8 @@ func (o *restoreOnlooker) Open(name string) (io.ReadCloser, error) {
 	return o.Source.Open(name)
 }
 
-// TestRestoreConfined: at a restore criu has the user's ids, and stands in the program's cgroup, which is below the job's: the
-// job's limits hold for criu's memory and processes, and Slurm's end of the job ends criu.
+// TestRestoreConfined: at a restore criu has the user's ids, and stands in the program's cgroup, which is below the
+// job's: the job's limits hold for criu's memory and processes, and Slurm's end of the job ends criu.
 func TestRestoreConfined(t *testing.T) {
 	needCRIU(t)
 	img, dir := dumpCounting(t)

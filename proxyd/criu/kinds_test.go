@@ -322,8 +322,7 @@ def check():
         all.append((got, fcntl.ioctl(m, termios.TIOCGWINSZ, bytes(8)), termios.tcgetattr(m)[3], termios.tcgetattr(m)[6][termios.VEOL], os.tcgetpgrp(m)))
     return all`,
 
-	// The bytes that a terminal holds in both directions were processed at the write: no second echo, no second carriage
-	// return.
+	// The terminal processed the bytes that it holds in both directions at the write: no second echo or carriage return.
 	"terminal with typed lines and output": `
 import fcntl, os, pty, struct, termios
 m, s = pty.openpty()

@@ -128,7 +128,7 @@ func (r *running) captureQueues() *messagequeue.State {
 	return s
 }
 
-// TestRemovedQueue: CRIU refuses an open queue whose name was removed: no option tells criu that such a queue is
+// TestRemovedQueue: CRIU refuses an open queue with a removed name: no option tells criu that such a queue is
 // external.
 func TestRemovedQueue(t *testing.T) {
 	needCRIU(t)

@@ -90,10 +90,10 @@ func appendEntry(image, entry []byte) []byte {
 }
 
 // rewriteEntry takes the name from an entry of a connection, renames a file as nameOf says, closes a connection that is
-// reset, has criu inherit an eventfd that counts as a semaphore, and arms a timer that CRIU would not arm. early tells that
-// the entry must stand before all others: a unix socket that listens. For a connection that is not accepted yet, CRIU looks
-// for the socket that it goes to among the sockets read so far (try_resolve_unix_peer), and gives up if the connection is
-// read first.
+// reset, has criu inherit an eventfd that counts as a semaphore, and arms a timer that CRIU would not arm. early tells
+// that the entry must stand before all others: a unix socket that listens. For a connection that is not accepted yet,
+// CRIU looks for the socket that it goes to among the sockets read so far (try_resolve_unix_peer), and gives up if the
+// connection is read first.
 func rewriteEntry(b []byte, m *fdinfo.FileEntry, nameOf func(*regfile.RegFileEntry) string, reset, semaphores map[uint32]bool) (_ []byte, early bool, err error) {
 	s, f := m.GetUsk(), m.GetReg()
 	switch {

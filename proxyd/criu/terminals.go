@@ -26,9 +26,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
-// A process has the terminal of its session because its parent had that terminal when it made the process; only the first
-// process of a session can take the terminal by itself. CRIU makes all processes, and only then opens the terminals and has
-// the first process of each session take its own: a shell within a shell would have none. So at a restore
+// A process has the terminal of its session because its parent had that terminal when it made the process; only the
+// first process of a session can take the terminal by itself. CRIU makes all processes, and only then opens the
+// terminals and has the first process of each session take its own: a shell within a shell would have none. So at a
+// restore
 //
 //   - this process makes the terminals before criu starts, and criu inherits them by names that stand for their ptmx;
 //   - libsingshim-criu.so, in criu, has the first process of each session take the terminal when that process begins
@@ -61,7 +62,8 @@ const (
 // free.
 var making capsuleLocks
 
-// capsuleLocks are locks of capsules. No capsule waits for another capsule: the file server of that capsule's user may hang.
+// capsuleLocks are locks of capsules. No capsule waits for another capsule: the file server of that capsule's user may
+// hang.
 type capsuleLocks struct {
 	mu   sync.Mutex
 	held map[int]*capsuleLock

@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// CRIU finds a watched file (inotify, fanotify) by the file's handle. On a file system that opens no handles CRIU searches some
-// folders, /etc among them, for a file with the same device and inode number. On an overlay of several file systems that is
-// wrong: the kernel tells the overlay's device and the number that the file has in its layer, and a folder of the overlay may
-// have that number too. The restored program would watch that folder in place of its file. CRIU does not look further, so a dump
-// with such a watch fails here.
+// CRIU finds a watched file (inotify, fanotify) by the file's handle. On a file system that opens no handles CRIU
+// searches some folders, /etc among them, for a file with the same device and inode number. On an overlay of several
+// file systems that is wrong: the kernel tells the overlay's device and the number that the file has in its layer, and
+// a folder of the overlay may have that number too. The restored program would watch that folder in place of its file.
+// CRIU does not check the file that it finds, so a dump with such a watch fails here.
 
 // guessedWatch is a watch of which criu could not open the handle.
 type guessedWatch struct {

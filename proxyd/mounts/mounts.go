@@ -63,8 +63,8 @@ func parseTable(r io.Reader) (*Table, error) {
 	return t, s.Err()
 }
 
-// parseMount reads a line: number, parent, device, root, point, options, fields that vary, "-", kind, source, options of
-// the file system.
+// parseMount reads a line: number, parent, device, root, point, options, fields that vary, "-", kind, source, options
+// of the file system.
 func parseMount(line string) (m Mount, ok bool) {
 	before, after, ok := strings.Cut(line, " - ")
 	left, right := strings.Fields(before), strings.SplitN(after, " ", 3) // a user's source may be empty

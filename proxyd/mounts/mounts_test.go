@@ -101,7 +101,7 @@ func TestServerThatIsSilent(t *testing.T) {
 		}
 		st, err := Stat(fmt.Sprintf("/proc/self/fd/%d", fd))
 		if err != nil || st.Mode != unix.S_IFREG|0o666 || table.Answers(st) {
-			t.Errorf("Stat = %+v, %v, want a file whose server does not answer", st, err)
+			t.Errorf("Stat = %+v, %v, want a file of a server that does not answer", st, err)
 		}
 		return table
 	}

@@ -42,8 +42,8 @@ var ErrCall = errors.New("not a call of srun")
 // needed are the seals that keep the caller from changing the bytes while they are read.
 const needed = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 
-// ReadCall reads the memfd that sing-srun has sent. ReadCall does not block on any file: it reads only a file that has
-// these seals. The caller keeps f.
+// ReadCall reads the memfd that sing-srun has sent. ReadCall does not block on any file, since it reads only a file
+// that has these seals. The caller keeps f.
 func ReadCall(f *os.File) (*Call, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -71,7 +71,7 @@ func ReadCall(f *os.File) (*Call, error) {
 	return ParseCall(b)
 }
 
-// checkCall returns an error unless a descriptor has a call that ReadCall would read. It allocates no memory for the
+// checkCall returns an error unless a descriptor has a call that ReadCall would read. No memory is allocated for the
 // call.
 func checkCall(fd int) error {
 	if seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0); err != nil || seals&needed != needed {

@@ -46,7 +46,7 @@ type Caller struct {
 // makes a few system calls.
 const hearTime = 20 * time.Second
 
-// User is a user, as the kernel names a peer. No message of the peer changes it.
+// User is a user, as the kernel names a peer. No message of the peer changes these fields.
 type User struct {
 	UID, GID uint32
 	Groups   []uint32
@@ -123,7 +123,7 @@ func reapQuietly(pid, pidfd int, ended chan<- struct{}) {
 }
 
 // Connection is the socket to which the door sends the sing-srun's connection: a byte, and the connection as
-// SCM_RIGHTS. The Caller closes it.
+// SCM_RIGHTS. The Caller closes the socket.
 func (c *Caller) Connection() *os.File { return c.conn }
 
 // Hear returns when the process has received the call. An error that wraps ErrCall is the

@@ -22,8 +22,8 @@ type controlServer struct{ l *net.UnixListener }
 
 const maxRequest = 64
 
-// listenControl makes the socket. Only root reaches it: by the folder's mode, by the socket's mode, and because each
-// peer's user is checked.
+// listenControl makes the socket. Only root reaches the socket: by the folder's mode, by the socket's mode, and because
+// each peer's user is checked.
 func listenControl(dir string) (*controlServer, error) {
 	l, err := localsock.Listen(filepath.Join(dir, controlName), 0o600)
 	if err != nil {

@@ -33,7 +33,7 @@
 //	no REASON        for the user
 //
 // End of file without "exit" or "signal" makes sing-srun ask again, with its key. There are three
-// causes: sing-srun was restored from a checkpoint; proxyd died before it had started srun; the
+// causes: sing-srun was restored from a checkpoint; proxyd died before the start of srun; the
 // runner was killed. On a request with a key, proxyd looks into that srun's folder first (Adopt):
 // an srun that has ended is reported (Report), any other is ended, and its folder removed (Remove).
 //
@@ -83,7 +83,7 @@
 // # Limits
 //
 //   - A line that a task has begun and not ended waits in its slurmstepd. The line comes out when the
-//     task's warden leaves; Idle does not see it. --unbuffered is left out (unbuffered.go).
+//     task's warden leaves; Idle does not see that line. --unbuffered is left out (unbuffered.go).
 //     For a pipe or a socket that is too late after a release: sing-srun is gone, and the beginning of the
 //     line is lost.
 //   - The input that srun itself reads from a file (--input=NAME) does not stop before the file's end while the tasks'

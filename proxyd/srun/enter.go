@@ -24,7 +24,7 @@ const (
 	enterCall   = 6
 )
 
-// entering are the steps by which a process becomes srun, top to bottom: it is root until "user". The call is read
+// entering are the steps by which a process becomes srun, top to bottom, as root until "user". The call is read
 // after that, and in the job's cgroup, so that the job pays for the memory of the call.
 //
 // A single thread does all of this, the only thread that execve leaves: srun gets the namespaces and the user of this
@@ -70,7 +70,7 @@ func becomeUser() error {
 	for _, step := range entering {
 		err := step.do(&e)
 		switch {
-		case errors.Is(err, ErrPMIx), errors.Is(err, ErrContainer), errors.Is(err, ErrHet): // the user asked for something that is refused
+		case errors.Is(err, ErrPMIx), errors.Is(err, ErrContainer), errors.Is(err, ErrHet): // the user's request is refused
 			return err
 		case err != nil:
 			return fmt.Errorf("%s: %w", step.name, err)

@@ -25,7 +25,7 @@ type Runner struct {
 	dir     string
 	rec     record
 	pidfd   *os.File    // of the runner; nil if the runner had ended when the handle was made
-	removed atomic.Bool // Remove removes the folder, or has removed it
+	removed atomic.Bool // Remove was called: the folder is being removed, or has been
 }
 
 // Adopt returns the srun in dir, whichever process started it; also an srun that has ended: Wait then tells its end.
@@ -78,7 +78,7 @@ func openRunner(dir string, rec record) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("srun %s: pidfd_open: %w", rec.Key, err)
 	}
-	// From here on the pidfd refers to one process; check that it is the runner.
+	// From here on the pidfd refers to one process; check that this is the runner.
 	if !isStill(rec.PID, rec.Start) {
 		unix.Close(fd)
 		return r, nil

@@ -32,8 +32,8 @@ import (
 //
 //	sing-srun ─pipe─► srun ─TCP─► slurmstepd ─pipe─► warden ─pipe─► task
 //
-// A line that a task has begun and not ended stays in slurmstepd: the line comes when the task's pipe is closed, and Idle
-// does not wait for it.
+// A line that a task has begun and not ended stays in slurmstepd: the line comes when the task's pipe is closed, and
+// Idle does not wait for that line.
 
 // Idle returns when all output that the step's tasks have written, and that has left the slurmstepds of their nodes,
 // has come out at srun's standard output and error, and when srun has ended. The tasks must be frozen, and sing-srun
@@ -58,8 +58,8 @@ func (r *Runner) Idle(ctx context.Context) error {
 	return fmt.Errorf("srun %s: %w", r.rec.Key, err)
 }
 
-// StepdIdle returns when a slurmstepd has sent on all output that it read from its tasks, or has ended. Its tasks must
-// be frozen and their pipes empty. pid is in the caller's PID namespace. At the end of ctx the error is as Idle's.
+// StepdIdle returns when a slurmstepd has sent on all output of its tasks that it has read, or has ended. Its tasks
+// must be frozen and their pipes empty. pid is in the caller's PID namespace. At the end of ctx the error is as Idle's.
 func StepdIdle(ctx context.Context, pid int) error {
 	return processIdle(ctx, "slurmstepd", pid, lookAt)
 }
@@ -100,7 +100,7 @@ func waitUntilIdle(ctx context.Context, pid int, began uint64, lookAt func(pid i
 	for {
 		now, err := lookAt(pid)
 		if !isStill(pid, began) {
-			return nil // the process has ended: no output of it is on the way
+			return nil // the process has ended: none of its output is on the way
 		}
 		if err != nil {
 			return err

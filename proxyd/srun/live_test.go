@@ -137,7 +137,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestFreshSteps: calls whose names of nodes are only translated.
+// TestFreshSteps: calls in which names of nodes are only translated.
 func TestFreshSteps(t *testing.T) {
 	j := newJob(t, "-N2", "--ntasks-per-node=2")
 	s := newServer(t, "")

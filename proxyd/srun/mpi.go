@@ -10,13 +10,13 @@ import (
 )
 
 // MPI programs are started by srun with a server that tells the tasks of each other (PMI). Slurm's own server is in
-// slurmstepd, outside of the capsules, and a connection to it cannot be captured. For PMI-2 and PMIx there are servers
-// of ours within the capsules (slurm-spank/pmi, slurm-spank/pmix): the tasks' wardens start their parts, and the real
-// srun runs with --mpi=none.
+// slurmstepd, outside of the capsules, and a connection to that server cannot be captured. For PMI-2 and PMIx there are
+// servers of ours within the capsules (slurm-spank/pmi, slurm-spank/pmix): the tasks' wardens start their parts, and
+// the real srun runs with --mpi=none.
 
 // PMIVariable and PMIxVariable are the environment variables by which the wardens of a step learn
 // where its hub is, and which server to start. sing-srun sets them in the calls that may need it;
-// PMIxVariable only if it can load PMIx's library.
+// PMIxVariable only where sing-srun can load PMIx's library.
 const (
 	PMIVariable  = "SINGULARITY_SLURM_PMI"
 	PMIxVariable = "SINGULARITY_SLURM_PMIX"
@@ -30,7 +30,7 @@ const MPIDefaultVariable = "SINGULARITY_SLURM_MPI_DEFAULT"
 const mpiTypeVariable = "SLURM_MPI_TYPE"
 
 // ErrPMIx is returned for a call that asks for PMIx where no server of ours can serve it within the capsules:
-// the server of slurmstepd listens in the node's network, where tasks in a capsule cannot reach it.
+// the server of slurmstepd listens in the node's network, which tasks in a capsule cannot reach.
 var ErrPMIx = errors.New("--mpi=pmix cannot be served in this job: it needs PMIx's library on the nodes, " +
 	"and a job that began under this release. Start MPI programs with mpirun in the script, " +
 	"or programs of MPICH with srun --mpi=pmi2; or submit the job without --singularity")

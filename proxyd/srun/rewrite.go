@@ -47,7 +47,7 @@ type Command struct {
 	NoInput   bool // srun does not read its standard input
 }
 
-// firstFile is a descriptor that srun itself does not open: it opens only a few.
+// firstFile is a descriptor that srun itself does not open, because it opens only a few.
 const firstFile = 100
 
 // FilePath is the path by which a Command's arguments and environment name its files.
@@ -72,7 +72,7 @@ var laidOutVariables = []string{
 }
 
 // Rewrite returns the call as it must be made in this run. read reads a file that the call names, with the caller's
-// rights; a file that read cannot read stays as it is.
+// rights; a file that read cannot read stays unchanged.
 func (c *Call) Rewrite(r Rewriting, read func(path string) ([]byte, error)) (Command, error) {
 	t := NewTable(r.Release)
 	t.Learn(r.Help)

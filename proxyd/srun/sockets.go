@@ -74,7 +74,7 @@ type tcpSocket struct {
 	inode         uint64
 }
 
-// parseTCP passes over lines that it does not understand. rx of a listening socket is the number
+// parseTCP passes over lines in an unknown form. rx of a listening socket is the number
 // of connections that wait to be accepted.
 func parseTCP(table string) []tcpSocket {
 	var all []tcpSocket

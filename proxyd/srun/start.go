@@ -91,8 +91,8 @@ const (
 )
 
 // Start runs the real srun and returns when srun has been executed; "key KEY" has then been written to the status pipe.
-// The srun goes on when the process that started it ends: Find and Adopt return it. If Start fails, the status pipe is
-// untouched and no srun runs. The error's text is for the user, by Refuse.
+// The srun goes on when the process that started it ends: Find and Adopt return the srun. If Start fails, the status
+// pipe is untouched and no srun runs. The error's text is for the user, by Refuse.
 //
 // Start needs root. Under systemd it takes KillMode=process.
 func (c *Caller) Start(ctx context.Context, s StartSpec) (*Runner, error) {
@@ -153,7 +153,7 @@ func (c *Caller) launchRunner(ctx context.Context, dir string, o order) (*Runner
 	c.killProcess()
 	select {
 	case <-c.ended:
-	case <-time.After(killTime): // a file system does not answer; the process only waits for it
+	case <-time.After(killTime): // a file system does not answer; the process only waits for that file system
 	}
 	return nil, err
 }

@@ -36,7 +36,7 @@ var launchFailure = regexp.MustCompile(`^(\d+: )?srun: (` +
 // noticeOpenings are the beginnings of cancel notices, after a task's label.
 var noticeOpenings = []string{"slurmstepd: error: *** ", "srun: ", "[20"}
 
-// noticeFilter passes on srun's standard error, and withholds the cancel notices in it.
+// noticeFilter passes on srun's standard error, and withholds the cancel notices among its lines.
 type noticeFilter struct {
 	in   *os.File     // reading end of srun's standard error
 	out  func([]byte) // writes to the user's standard error, however slow the reader is
@@ -56,7 +56,7 @@ func newNoticeFilter(in *os.File, out func([]byte), stay func() bool) *noticeFil
 	return &noticeFilter{in: in, out: out, stay: stay, over: make(chan struct{})}
 }
 
-// forwardLines passes on srun's standard error, until srun and all other processes that have it open are gone.
+// forwardLines passes on srun's standard error, until no process has the write end open any more.
 func (f *noticeFilter) forwardLines() {
 	defer close(f.over)
 	buf := make([]byte, 64<<10)
@@ -95,7 +95,7 @@ func (f *noticeFilter) takeBytes(b []byte) {
 	f.writeAll(pass)
 }
 
-// holdNotice keeps a notice back, and starts a goroutine that passes it on if the job stays. Caller holds f.mu.
+// holdNotice keeps a notice back, and starts a goroutine that passes the notice on if the job stays. Caller holds f.mu.
 func (f *noticeFilter) holdNotice(line []byte) {
 	f.held = append(f.held, line...)
 	f.launchFailed = f.launchFailed || launchFailure.Match(line)

@@ -191,7 +191,7 @@ func (p *writer) write(w words) bool {
 	return true
 }
 
-// sendWords gives the writer words. A writer that has been stopped takes words until the socket is full: then it is
+// sendWords gives the writer words. A writer that has been stopped takes words until the socket is full; then it is
 // given up, for the last words in the socket may be incomplete.
 func (p *writer) sendWords(w words) bool {
 	p.mu.Lock()

@@ -16,7 +16,7 @@ const (
 	pollBlock
 	sleepBlock
 	futexBlock
-	otherBlock // of another kind of clock: this package does not continue it
+	otherBlock // of another kind of clock: this package does not continue such a call
 )
 
 // kindsByFunction are the kernel's functions with which restart_syscall continues a call.

@@ -25,7 +25,7 @@ import (
 // of its own within the capsule's.
 type threadID struct{ namespace, tid uint32 } // the first is the namespace's inode
 
-// blockReader reads the restart blocks of all threads. It exists once in a process, and may be used
+// blockReader reads the restart blocks of all threads. A process has a single blockReader, which may be used
 // concurrently.
 type blockReader struct {
 	program *ebpf.Program
@@ -235,7 +235,7 @@ type threadRecord struct {
 	block    block
 	switches uint64 // how often the thread has begun to wait
 	// arrival and ran are in nanoseconds of the scheduler's clock: when the thread last got a core, and
-	// for how long it then ran.
+	// for how long the thread then ran.
 	arrival, ran int64
 }
 

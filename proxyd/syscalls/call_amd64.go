@@ -59,7 +59,7 @@ type known struct {
 	filtered bool // the thread has a seccomp filter, which may know the call's own number only
 }
 
-// chooseRemedy decides how a call goes on. ok is false if the call is left as it is: it was not interrupted, or this
+// chooseRemedy decides how a call goes on. ok is false if the call is left unchanged: it was not interrupted, or this
 // package cannot continue it.
 func chooseRemedy(c call, k known) (r remedy, ok bool) {
 	b, filtered := k.block, k.filtered

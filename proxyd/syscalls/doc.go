@@ -24,7 +24,7 @@
 //
 // Before CRIU sees a thread, Rewind sets its registers to the instruction that makes the call, with
 // the time that is left as argument. CRIU then dumps and restores a thread that is about to make a
-// system call. SetTimeLeft does it again when the dump is done, for a program that goes on in place.
+// system call. SetTimeLeft repeats this when the dump is done, for a program that goes on in place.
 //
 // The deadlines are in the kernel's memory only. A BPF program of type iter/task reads them. Where the kernel has no
 // such programs (before 5.8, or without BTF), a call with a deadline returns EINTR as before, except where the deadline
@@ -33,7 +33,7 @@
 // # How a call is made again
 //
 //	poll                       with the milliseconds that are left
-//	nanosleep, clock_nanosleep with the caller's memory for the time left, which has it already;
+//	nanosleep, clock_nanosleep with the caller's memory for the time left, which has that time;
 //	                           without such memory as poll of no files: also poll returns 0 at the
 //	                           deadline and EINTR after a signal's handler, and poll's timeout
 //	                           needs no memory

@@ -24,8 +24,8 @@ type observation struct {
 	switches uint64
 }
 
-// Observe looks at the threads in the PID namespace of a process. The caller calls it just before it freezes a program
-// of that namespace, for Rewind. The result is empty if the kernel does not record the times.
+// Observe looks at the threads in the PID namespace of a process. The caller calls Observe just before it freezes a
+// program of that namespace, for Rewind. The result is empty if the kernel does not record the times.
 func Observe(pid int) (Observed, error) {
 	reader, err := loadBlockReader()
 	if err != nil || !reader.observes {

@@ -114,8 +114,8 @@ func mountServed(t testing.TB, user int, hangs chan struct{}) *Server {
 	return s
 }
 
-// Open opens the file until the end of the test. Go's own files would ask the server from within the scheduler, which may
-// not let the server's goroutine run.
+// Open opens the file until the end of the test. Go's own files would ask the server from within the scheduler, which
+// may not let the server's goroutine run.
 func (s *Server) Open(t testing.TB) (fd int) {
 	t.Helper()
 	fd, err := unix.Open(s.Path, unix.O_RDONLY|unix.O_CLOEXEC, 0)

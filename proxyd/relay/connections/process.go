@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// The relay is a process of its own, without root's rights. Its parent, which can read credentials, sends orders
-// over a pipe, a line of JSON each, and reads an answer to each from another pipe. The end of the pipe ends the process.
+// The relay is a process of its own, without root's rights. Its parent, which can read credentials, sends orders over a
+// pipe, a line of JSON each, and reads an answer to each from another pipe. The end of the pipe ends the process.
 
 // Settings are the first order to the process.
 type Settings struct {

@@ -276,7 +276,8 @@ func (c *connection) linkOnce(ctx context.Context, to Relay) (linked bool, err e
 	}
 }
 
-// sayHello makes a link and returns the relay's answer to a hello. The end of ctx ends the link; the caller closes the link.
+// sayHello makes a link and returns the relay's answer to a hello. The end of ctx ends the link; the caller closes the
+// link.
 func sayHello(ctx context.Context, address string, hello func() stream.Hello) (net.Conn, *stream.Frame, error) {
 	link, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", address)
 	if err != nil {

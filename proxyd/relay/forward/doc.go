@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package forward is the process of a capsule ("proxyd forward") that takes the capsule's TCP connections to
-// outside and carries them to the relay (package stream). The process runs outside of the capsule, as the job's user, with
-// no more rights than that; the node's daemon makes the sockets within the capsule and hands them over.
+// Package forward is the process of a capsule ("proxyd forward") that takes the capsule's TCP connections to outside
+// and carries them to the relay (package stream). The process runs outside of the capsule, as the job's user, with no
+// more rights than that; the node's daemon makes the sockets within the capsule and hands them over.
 //
 //	capsule                     node
 //	program ── TCP, by lo ── │ ── forwarder ── link ──► relay ── TCP ──► the other side
@@ -28,9 +28,9 @@
 //
 // # Clients
 //
-// A link for offers tells of clients outside that have connected to a port of the relay's host which stands for a port of
-// the job (clients.go). The forwarder connects to the program in the capsule, with a socket of the capsule's network that
-// the daemon has made and that has the client's address, and takes the connection from the relay by a link.
+// A link for offers tells of clients outside that have connected to a port of the relay's host which stands for a port
+// of the job (clients.go). The forwarder connects to the program in the capsule, with a socket of the capsule's network
+// that the daemon has made and that has the client's address, and takes the connection from the relay by a link.
 //
 // # At a checkpoint
 //

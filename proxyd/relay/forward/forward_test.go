@@ -523,8 +523,7 @@ func TestKeptBytes(t *testing.T) {
 	}
 }
 
-// TestHeldInBatches: Hold hands out all connections, some at a time; or no connections, if the caller does not want
-// them.
+// TestHeldInBatches: Hold hands out all connections, some at a time, or no connections if the caller wants none.
 func TestHeldInBatches(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: orders are root's")

@@ -94,7 +94,7 @@ func Run(ctx context.Context, control *net.UnixListener, log *slog.Logger) error
 		}
 		go func() {
 			defer c.Close()
-			// The folder of the socket is root's alone. This is a second lock.
+			// The folder of the socket is root's alone. This check is a second protection.
 			if who, err := localsock.PeerCredentials(c); err != nil || who.Uid != 0 {
 				return
 			}
