@@ -392,7 +392,7 @@ def check():
     while got.count(b'\n') < 2: got += os.read(m, 100)
     return got`,
 
-	// Its first mapping with code is as the shim makes it, for the second cannot be written to.
+	// Its first executable mapping is like the shim's foothold: the kernel lets no process write to the second.
 	"shared code": `
 import ctypes
 libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p; libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]

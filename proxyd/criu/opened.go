@@ -316,7 +316,7 @@ func (i *Image) samePaths(at int) []Opened {
 	return all
 }
 
-// compareMapped compares sets: where a file is mapped CRIU restores by number.
+// compareMapped compares the sets of mapped files, not their addresses: CRIU restores addresses by number.
 func (i *Image) compareMapped(was, is []int, now []Opened) error {
 	mapped := map[string][]Opened{}
 	expected := map[string]bool{}
