@@ -14,27 +14,29 @@
 #include <unistd.h>
 
 /*
- * Buffers for paths that have to be put together. Not on the stack: a signal handler's may be
- * smaller than a path. Not a thread's own: a handler may interrupt its user. So a few buffers
- * that are taken without waiting; when none is free, what happens is counted as lost.
+ * Buffers for paths that have to be put together. They are not on the stack, because a signal
+ * handler's stack may be smaller than a path, and no thread has one of its own, because a handler
+ * may interrupt the thread while it uses the buffer. So there are a few buffers, which are taken
+ * without waiting; when all are taken, the change to the file is counted as lost.
  *
- * Each buffer begins with the working directory of the last question: asking costs as much as
- * all the rest. That is valid while of == moves. A child of vfork shares this memory but not
- * the directory, so only a process with memory of its own remembers; when such a child changes
- * its directory, that counts as a move for both. What other processes do to the folder's name
- * is not seen.
+ * Each buffer begins with the working directory as getcwd last returned it: the call costs as much
+ * as all the rest. The directory is valid while of == moves. A child of vfork shares this memory
+ * but not the directory, so only a process with memory of its own keeps the directory; when such a
+ * child changes its directory, that counts as a move for both. If another process renames the
+ * folder, that is not seen.
  *
- * Mapped when a path has to be put together first: most processes have none.
+ * The buffers are mapped when a path is put together for the first time: most processes never do
+ * that.
  */
 struct buffer {
-	uint64_t of; /* moves when the beginning was asked for; 0: not the working directory */
+	uint64_t of; /* moves when getcwd returned the beginning; 0: the beginning is not the working directory */
 	size_t n;    /* length of the beginning, with a slash behind it */
 	char path[SING_MAX_PATH + 2];
 };
 enum { BUFFERS = 16 };
 static void *_Atomic buffers;
 
-/* Apart from the buffers, so that a child of fork has one page to look at, not a page for each buffer. */
+/* Apart from the buffers, so that a child of fork reads one page, not a page for each buffer. */
 static _Atomic bool busy[BUFFERS];
 
 static _Atomic uint64_t moves = 1;
@@ -56,7 +58,7 @@ uint64_t directory_moves_of(const struct absolute_path *p)
 
 void absolute_path_reset(void)
 {
-	/* Written only where that changes something: the page is the parent's until then. */
+	/* Only a flag that is set is written: the page is shared with the parent until a write. */
 	for (size_t i = 0; i < BUFFERS; i++)
 		if (atomic_load_explicit(&busy[i], memory_order_relaxed))
 			atomic_store_explicit(&busy[i], false, memory_order_relaxed);
@@ -83,7 +85,7 @@ void absolute_path_give_back(struct absolute_path *p)
 /*
  * Whether this process has memory of its own, which a child of vfork or posix_spawn has not. The
  * kernel clears a thread's id where libc keeps it when the thread ends, except for such a child.
- * A kernel that does not tell counts as one that says no: then the directory is asked for each time.
+ * If the kernel does not tell, the answer is no: then getcwd is called each time.
  */
 static bool has_own_memory(void)
 {
@@ -125,7 +127,10 @@ static size_t get_open(int fd, struct buffer *b)
 	unsigned int v = (unsigned int)fd;
 	long n;
 
-	/* Digits from the end, then to their place: printf is not safe in a handler. */
+	/*
+	 * The digits are written from the end, then moved to their place: printf is not safe in a
+	 * handler.
+	 */
 	*p = 0;
 	do
 		*--p = (char)('0' + v % 10);

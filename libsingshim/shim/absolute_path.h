@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* From what a program passes to a call to an absolute path. */
+/*
+ * The absolute path of a file, from the path and the folder's descriptor that a program passes to a call.
+ */
 #ifndef SING_SHIM_ABSOLUTE_PATH_H
 #define SING_SHIM_ABSOLUTE_PATH_H
 
@@ -9,10 +11,10 @@
 
 struct buffer;
 
-/* place is an absolute path. at is the caller's path itself where that is absolute. */
+/* absolute_path is an absolute path. path.at is the caller's own path where that path is absolute. */
 struct absolute_path {
 	struct span path;
-	struct buffer *buffer; /* to give back; NULL without */
+	struct buffer *buffer; /* to give back; NULL if the path is the caller's */
 };
 
 /*
@@ -22,18 +24,18 @@ struct absolute_path {
  */
 bool absolute_path_find(struct absolute_path *p, int dirfd, const char *path);
 
-/* The same of an open descriptor. */
+/* The same for the file of an open descriptor. */
 bool absolute_path_find_open(struct absolute_path *p, int fd);
 
 void absolute_path_give_back(struct absolute_path *p);
 
 /*
- * How often the working directory has moved, as far as p's path says so for certain; 0 where p's path was
- * not put together from the directory that the process remembers.
+ * The count of moves of the working directory for which p's path is valid; 0 where p's path does not
+ * begin with the working directory that the buffer keeps.
  */
 uint64_t directory_moves_of(const struct absolute_path *p);
 
-/* The same now. */
+/* The count of moves now. */
 uint64_t directory_moves(void);
 
 /* The working directory is changing or has changed. */

@@ -7,15 +7,16 @@
  * Sessions, at a restore. A process has the terminal of its
  * session because its parent had that terminal when it made the process; only the first process of a session can take
  * the terminal by itself. criu makes all processes, and then has the first process of each session take the terminal: the
- * other processes are without. So the first process takes the terminal here, when criu has it begin its session, before
- * criu has it make the processes of its session. proxyd has made the terminals by then, and keeps them open.
+ * other processes would have no terminal. So the first process takes the terminal here, when criu has it begin its
+ * session, before criu has it make the processes of its session. proxyd has made the terminals by then, and keeps them
+ * open.
  *
  * SINGULARITY_SESSIONS has a line for each session: its number and the path of its terminal. SINGULARITY_DETACHED is a
  * list of the processes that had no terminal, though their sessions have one (TIOCNOTTY in ioctl_tty(2)).
  *
- * What is in a terminal, at a dump and a restore. criu reads what waits in either direction, and writes the same bytes to
- * the other side again. The kernel has processed these bytes once: it would echo what was typed a second time, and put one
- * more carriage return before each end of a line. So a terminal does nothing to what criu writes.
+ * Bytes in a terminal, at a dump and a restore. criu reads the bytes that wait in either direction, and writes the same
+ * bytes to the other side again. The kernel has processed these bytes once: it would echo typed bytes a second time,
+ * and put one more carriage return before each end of a line. So the terminal's processing is off while criu writes.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -131,9 +132,9 @@ static int count_waiting(int fd)
 }
 
 /*
- * What was written to the driving side is processed later, some 2 KiB at a time, or when the other side is looked at and
- * has nothing. So the wait is for a number of bytes to arrive. A terminal may take fewer bytes than were written, so the
- * wait has an end.
+ * The kernel processes bytes that were written to the driving side later, some 2 KiB at a time, or when the other side
+ * is polled and has no bytes. So this waits until a number of bytes has arrived. A terminal may take fewer bytes than
+ * were written, so the wait has an end.
  */
 static void await_processing(int other, int wanted)
 {

@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Interceptors of what changes names, and of the working directory. */
+/*
+ * Interceptors of the calls that change names of files, and of those that change the working
+ * directory.
+ */
 #define _GNU_SOURCE
 #include "next_library.h"
 #include "record_change.h"
@@ -67,7 +70,10 @@ EXPORT char *mkdtemp(char *path)
 	return (rv);
 }
 
-/* A new name of a file that has none we know of is a new file. */
+/*
+ * A new name is a link of an existing file, or, if the file has no other name that we know, a
+ * new file.
+ */
 static enum sing_kind kind_of_link(const struct note *n)
 {
 	return (n->on && n->other.path.n ? SING_LINKED : SING_CREATED);
@@ -94,8 +100,8 @@ EXPORT int linkat(int olddir, const char *old, int dirfd, const char *path, int 
 }
 
 /*
- * What a successful rename will have been. From a folder of the capsule's, the result is a new
- * file.
+ * The kind of record that a rename is if it succeeds. A rename from a folder that travels with the
+ * capsule makes a new file.
  */
 static enum sing_kind kind_of_rename(const struct note *n, int dirfd, const char *path)
 {
@@ -114,7 +120,7 @@ static enum sing_kind kind_of_rename(const struct note *n, int dirfd, const char
 	return (kind);
 }
 
-/* As finish_change. What was renamed may be the working directory, or a folder above. */
+/* As finish_change. The renamed folder may be the working directory, or one above. */
 static int finish_rename(struct note *n, int result, enum sing_kind kind)
 {
 	if (n->on && !result)
@@ -159,7 +165,7 @@ EXPORT int chdir(const char *path)
 {
 	int rv;
 
-	directory_moved(); /* a thread that asks during the call must not remember the answer */
+	directory_moved(); /* a thread that calls getcwd during the call must not keep the result */
 	rv = NEXT(chdir)(path);
 	directory_moved();
 

@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Interceptors of what opens files. Only what can change a file is recorded. */
+/*
+ * Interceptors of the calls that open files. Only an opening that can change a file is
+ * recorded.
+ */
 #define _GNU_SOURCE
 #include "next_library.h"
 #include "record_change.h"
@@ -15,7 +18,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Fortify's own declarations would make these into calls of __open_2. */
+/*
+ * With _FORTIFY_SOURCE, libc's headers would turn calls of open in this file into calls of
+ * __open_2.
+ */
 #ifdef _FORTIFY_SOURCE
 #error "build without _FORTIFY_SOURCE"
 #endif
@@ -55,10 +61,10 @@ static int call_next(const struct opening *o, int flags)
 	}
 }
 
-/* looked is what was at a path before it was opened. */
+/* looked is the file at a path before the path was opened. */
 struct looked {
-	bool link;    /* a symbolic link: what is opened has another name */
-	bool missing; /* nothing, or a link that leads nowhere */
+	bool link;    /* a symbolic link: the file that is opened has another name */
+	bool missing; /* no file, or a link that leads nowhere */
 	uint64_t length;
 };
 
@@ -108,7 +114,10 @@ static int intercept_open(const struct opening *o)
 	struct note n;
 	int e, fd;
 
-	/* A file without a name and a mere reference change nothing. */
+	/*
+	 * Not recorded: reading, a mere reference (O_PATH) and a file without a name
+	 * (O_TMPFILE) change no file that has a name.
+	 */
 	if (((f & O_ACCMODE) == O_RDONLY && !(f & (O_CREAT | O_TRUNC))) || (f & O_PATH) || (f & O_TMPFILE) == O_TMPFILE)
 		return (call_next(o, f));
 	if (note_is_known(append ? ACT_APPENDED : ACT_WRITTEN, o->dirfd, o->path))
@@ -117,9 +126,8 @@ static int intercept_open(const struct opening *o)
 	if (!n.on)
 		return (call_next(o, f));
 	/*
-	 * Whether the job makes this file is what decides that a rollback may remove the file,
-	 * so the kernel is asked, once for each path: with O_EXCL the call succeeds only for a
-	 * new file.
+	 * A rollback may remove the file only if the job made it. So the kernel is asked whether
+	 * the file is new, once for each path: with O_EXCL the call succeeds only for a new file.
 	 */
 	e = errno;
 	fd = f & O_CREAT ? call_next(o, f | O_EXCL) : -1;
@@ -172,7 +180,7 @@ OPEN(__open64)
 OPENAT(openat)
 OPENAT(openat64)
 
-/* The fortified functions: never with O_CREAT, for which they end the program. */
+/* The fortified functions: their flags never have O_CREAT, for which they end the program. */
 #define OPEN_2(name_) \
 	EXPORT int name_(const char *path, int flags) \
 	{ \

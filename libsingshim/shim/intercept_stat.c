@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Interceptors of what tells about a file by its path. CRIU binds a restored unix socket anew, so that the socket's file
- * has another inode, and no file system lets anybody choose the inode. Programs compare: Python's asyncio removes the
- * file of a server that it closes only if the file has the inode that it had when the server was made. So programs are
- * shown the inode that the file had before the restore.
+ * Interceptors of the calls of the stat family that take a path. CRIU binds a restored unix socket anew, so that the
+ * socket's file has another inode, and no file system lets anybody choose the inode. Programs compare inodes: Python's
+ * asyncio removes the file of a server that it closes only if the file has the inode that it had when the server was
+ * made. So programs are shown the inode that the file had before the restore.
  */
 #define _GNU_SOURCE
 #include "list.h"
@@ -48,7 +48,7 @@ STAT(lstat64, stat64)
 FSTATAT(fstatat, stat)
 FSTATAT(fstatat64, stat64)
 
-/* What programs call that were linked with a glibc before 2.33, which has no declaration of these any more. */
+/* Programs that were linked with a glibc before 2.33 call these; newer headers do not declare them. */
 #define XSTAT(name_, type_) \
 	EXPORT int name_(int version, const char *path, struct type_ *st); \
 	EXPORT int name_(int version, const char *path, struct type_ *st) \

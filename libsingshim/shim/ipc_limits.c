@@ -4,8 +4,8 @@
 /*
  * libsingshim-criu.so is loaded into criu while criu restores a program with System V objects as the job's user. criu
  * writes the limits of the new IPC namespace, which the kernel lets only uid 0 write (ipc/ipc_sysctl.c,
- * ipc_permissions), and gives up if it cannot. The new namespace has the limits that the old one had, the kernel's, for
- * no user can change them. So these writes go to /dev/null, and criu need not be root.
+ * ipc_permissions), and ends the restore if it cannot. The new namespace has the limits that the old one had, the
+ * kernel's, for no user can change them. So these writes go to /dev/null, and criu need not be root.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -14,7 +14,10 @@
 
 static struct sing_list *_Atomic list;
 
-/* What was mapped at the start and not looked at yet: to look costs a page fault, and most processes record nothing. */
+/*
+ * The mapping of the start, whose header was not checked yet: to read it costs a page fault, and most processes record
+ * no change.
+ */
 static struct sing_list *_Atomic unchecked;
 
 /* The second file's path: records go there when the list is full. */
@@ -27,7 +30,7 @@ static int open_file(const char *path, int flags)
 	return ((int)raw6(SYS_openat, AT_FDCWD, (long)path, flags | O_CLOEXEC | O_NOCTTY, 0, 0, 0));
 }
 
-/* The list's path, if that is what the variable has, or NULL. */
+/* The list's path if this variable of the environment has it, else NULL. */
 static const char *read_variable(const char *variable)
 {
 	static const char name[] = SING_LIST_ENV "=/";
@@ -39,7 +42,10 @@ static const char *read_variable(const char *variable)
 	return (name[i] ? NULL : variable + i - 1);
 }
 
-/* Copy the list's path from the environment to "more". Returns its length, 0 if there is none that can be. */
+/*
+ * Copy the list's path from the environment to "more". Returns its length, 0 if there is no path, or the path is too
+ * long.
+ */
 static size_t copy_path(char **environment)
 {
 	const char *value = NULL;
@@ -81,7 +87,10 @@ void list_open(char **environment)
 	atomic_store_explicit(&unchecked, (struct sing_list *)at, memory_order_release); /* after "more" */
 }
 
-/* A file that is no list stays mapped, and is not looked at again. Several threads may be here at once, and come to the same. */
+/*
+ * A file that is no list stays mapped, and is not read again. Several threads may run this at once, and get the same
+ * result.
+ */
 static bool check_list(struct sing_list *mapped)
 {
 	if (memcmp(mapped->magic, SING_LIST_MAGIC, sizeof(mapped->magic)) == 0)
@@ -151,8 +160,9 @@ static void fill_record(struct sing_record *r, struct span path, struct span oth
 }
 
 /*
- * The list is full. A record is a single write(2) in append mode, so that records of several
- * processes do not mix; the record says what is about to happen, not whether it did.
+ * Append a record to the second file: the list is full. A record is a single write(2) in append
+ * mode, so that records of several processes do not mix; the record names the change before it is
+ * made, and not whether the call succeeded.
  */
 static void append_more(enum sing_kind kind, struct span path, struct span other)
 {
@@ -191,11 +201,14 @@ struct sing_record *list_begin(enum sing_kind kind, struct span path, struct spa
 	struct sing_record *r;
 	uint64_t at;
 
-	/* Without this look, a full list's tail would be counted up for ever. */
+	/* Without this check, a full list's tail would grow with each record. */
 	at = atomic_load_explicit(&list->tail, memory_order_relaxed);
 	if (at <= SING_LIST_SIZE - size)
 		at = atomic_fetch_add_explicit(&list->tail, size, memory_order_relaxed);
-	/* The user can write anything there, but only harm himself less than by a SIGSEGV. */
+	/*
+	 * The user can write any number to the tail. The check keeps the program from a SIGSEGV; a wrong number harms
+	 * only the user's own list.
+	 */
 	if (at > SING_LIST_SIZE - size || at < sizeof(*list) || at % 8) {
 		append_more(kind, path, other);
 		return (NULL);
@@ -224,8 +237,9 @@ void list_failed(struct sing_record *r)
 	uint64_t end = at + size;
 
 	/*
-	 * Marked first: the next owner of the place may already write when we are here. Not
-	 * cleared: a reader takes what is behind the tail for nothing.
+	 * The record is marked as failed first: once the tail has moved back, the next owner of the
+	 * place may write there. The record is not cleared: a reader ignores all bytes behind the
+	 * tail.
 	 */
 	atomic_store_explicit(&r->head, head_of(SING_FAILED, SING_UNSURE), memory_order_release);
 	atomic_compare_exchange_strong_explicit(&list->tail, &end, at, memory_order_relaxed, memory_order_relaxed);

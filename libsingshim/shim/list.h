@@ -7,8 +7,8 @@
  *
  * A mapping and not a write(2) per record: recording a file costs some tens of
  * nanoseconds instead of a microsecond, no descriptor is seen, closed or leaked by the
- * program, and what is about to happen can be recorded before it does and completed
- * afterwards, so that a process frozen in between is not missed.
+ * program, and a change can be recorded before it is made and completed afterwards, so that the
+ * change of a process that is frozen in between is not missed.
  */
 #ifndef SING_SHIM_LIST_H
 #define SING_SHIM_LIST_H
@@ -30,7 +30,7 @@ enum {
 struct sing_list {
 	char magic[8];
 	_Atomic uint64_t epoch; /* a change makes all processes forget what they have recorded */
-	_Atomic uint64_t lost;	/* what could not be recorded at all */
+	_Atomic uint64_t lost;	/* how many changes could not be recorded at all */
 	char run[16];
 	_Atomic uint32_t shown; /* how many files are in the table of inodes */
 	uint32_t first;		/* where records begin: behind the table. 0: an older list, without a table */
@@ -70,10 +70,10 @@ enum sing_kind {
 	SING_CREATED = 'c',
 	SING_FOLDER = 'm',
 	SING_WRITTEN = 'w',
-	SING_APPENDED = 'a', /* number: the length before */
+	SING_APPENDED = 'a', /* number: the file's length before */
 	SING_REMOVED = 'd',
 	SING_RENAMED = 'r',  /* the other path is the old one */
-	SING_REPLACED = 'R', /* renamed, and something was there */
+	SING_REPLACED = 'R', /* renamed over a file that was there */
 	SING_EXCHANGED = 'x',
 	SING_LINKED = 'l', /* the other path is the path that was there */
 	SING_SYMLINKED = 's',
@@ -105,7 +105,7 @@ void list_forget(void);
 /* The inode by which programs know the file that is device and inode for the kernel: nearly always inode. */
 uint64_t list_shown_inode(uint64_t device, uint64_t inode);
 
-/* A path of n bytes; n is 0 for none. */
+/* A path of n bytes; n is 0 if there is none. */
 struct span {
 	const char *at;
 	size_t n;
@@ -121,7 +121,7 @@ struct sing_record *list_begin(enum sing_kind kind, struct span path, struct spa
 void list_done(struct sing_record *r, enum sing_kind kind, uint64_t number);
 void list_failed(struct sing_record *r);
 
-/* Count something that could not be recorded. */
+/* Count a change that could not be recorded. */
 void list_lose(void);
 
 #endif

@@ -19,7 +19,10 @@
  */
 #define FOOTHOLD 0x3f0000
 
-/* The compiler's start files have this handle of a library, by which libc knows what registered a function. */
+/*
+ * The compiler's start files define this handle of a library, by which libc knows which library registered a
+ * function.
+ */
 #ifdef SING_NO_START_FILES
 __attribute__((visibility("hidden"))) void *__dso_handle = &__dso_handle;
 #endif
@@ -30,10 +33,11 @@ static void make_foothold(void)
 }
 
 /*
- * What is not safe in a signal handler, or a program may later have no right to do, happens here,
- * while there is a single thread: the list is mapped. All else waits until a process needs it: each
- * process of a job starts with this, and most of them are short. errno is not changed, and not named:
- * each function of libc that is called here is looked up. libc passes constructors what main has.
+ * Map the list here, while there is a single thread: mapping is not safe in a signal handler, and a
+ * program may later have lost the right to open the list. All else waits until a process needs it:
+ * each process of a job starts with this, and most of them are short. errno is not changed, and not
+ * even read, for that would call a function of libc, and the loader looks up each such function.
+ * libc passes the arguments of main to constructors.
  */
 __attribute__((constructor)) static void start_shim(int argc, char **argv, char **environment)
 {
@@ -42,8 +46,8 @@ __attribute__((constructor)) static void start_shim(int argc, char **argv, char 
 	list_open(environment);
 	make_foothold();
 	/*
-	 * Without this call a child would take the parent's buffers for busy: no harm but lost
-	 * records.
+	 * Without this call a child of fork would keep the buffers busy that threads of its parent
+	 * used: records would be lost, with no other harm.
 	 */
 	(void)pthread_atfork(NULL, NULL, absolute_path_reset);
 }

@@ -3,9 +3,9 @@
 
 /*
  * The functions are looked up when they are called first: most processes of a job are short, and
- * call two or three of them. dlsym is not made for signal handlers, where the first call may
- * be: dlsym locks, and releases memory. So the symbol tables of the libraries behind ours are
- * read here, which writes nothing. dlsym is asked only where these tables do not tell.
+ * call two or three of them. The first call may be in a signal handler, where dlsym is not safe:
+ * dlsym locks, and releases memory. So the symbol tables of the libraries behind ours are read
+ * here, without a write to memory. dlsym is called only where these tables do not tell.
  */
 #define _GNU_SOURCE
 #include "next_library.h"
@@ -40,7 +40,7 @@ static const uint16_t name_at[] = {
 
 static void *_Atomic found[NEXT_COUNT];
 
-/* In place of a function that this libc does not have; all of ours fail with -1. */
+/* In place of a function that this libc does not have. Every intercepted function returns -1 on failure. */
 static int fail_missing(void)
 {
 	errno = ENOSYS;
@@ -103,7 +103,7 @@ static uint32_t hash_name(const char *name)
 	return (h);
 }
 
-/* A version that is hidden is there for programs that were linked long ago: dlsym skips it too. */
+/* A hidden version of a symbol is there for programs that were linked long ago: dlsym skips such versions too. */
 static bool is_hidden(const struct tables *t, uint32_t i)
 {
 	return (t->versions && (t->versions[i] & 0x8000));
@@ -143,9 +143,10 @@ static const struct link_map *find_ourselves(void)
 }
 
 /*
- * What dlsym(RTLD_NEXT, name) finds, or NULL if only dlsym can tell. The loader's list begins with
- * what the program started with, in the order of the search, and has libc there: what was
- * loaded later, and can be unloaded while we look, is not reached.
+ * The function that dlsym(RTLD_NEXT, name) finds, or NULL if only dlsym can tell. The loader's list
+ * begins with the libraries that the program started with, in the order of the search, and libc is
+ * one of them. The search ends at libc: it does not reach a library that was loaded later, and can
+ * be unloaded during the search.
  */
 static void *find_behind(const char *name)
 {
@@ -158,7 +159,7 @@ static void *find_behind(const char *name)
 		if (!t.symbols || !t.strings || !t.hash)
 			return (NULL);
 		s = find_symbol(&t, name);
-		if (s) /* a symbol of another kind is not a function, or has to be asked which it is (STT_GNU_IFUNC) */
+		if (s) /* a symbol of another type is no function, or must be called to get one (STT_GNU_IFUNC) */
 			return ((s->st_info & 0xf) == STT_FUNC ? (char *)l->l_addr + s->st_value : NULL);
 		if (t.soname && strcmp(t.soname, "libc.so.6") == 0)
 			return (NULL);

@@ -9,7 +9,7 @@
 
 static const struct span none = { .n = 0 };
 
-/* An appended file's writing is the stronger of two acts, and stands for both. */
+/* A record that a file was written also covers that the file was appended to. */
 static bool is_known(enum act act, uint64_t key, struct span path, struct span other)
 {
 	switch (act) {
@@ -17,15 +17,15 @@ static bool is_known(enum act act, uint64_t key, struct span path, struct span o
 		return (recorded_has(key) || recorded_has(recorded_key(ACT_WRITTEN, path, none)));
 	case ACT_RENAMED:
 		/*
-		 * The same two names again (a file that is replaced by rename all the time) say
-		 * nothing new, but only of files: when a folder gets a name again, the folder
-		 * may contain other files than before. What was written is a file.
+		 * The same two names again (a file that is replaced by rename all the time) need no
+		 * second record, but only for files: when a folder gets a name again, the folder
+		 * may contain other files than before. A path that was written is a file.
 		 */
 		return (recorded_has(key) && recorded_has(recorded_key(ACT_WRITTEN, other, none)));
 	case ACT_REMOVED:
 		/*
-		 * If the path was not written since, another process has made what is there
-		 * now.
+		 * If this process has not written the path since, another process has made the file
+		 * that is there now.
 		 */
 		return (recorded_has(key) && recorded_has(recorded_key(ACT_WRITTEN, path, none)));
 	case ACT_LINKED:
@@ -55,7 +55,7 @@ static void begin_note(struct note *n, enum act act)
 	n->record = list_begin(SING_UNSURE, n->path.path, n->other.path);
 }
 
-/* An absolute path is as quickly looked for itself. */
+/* Only for a relative path: to look for an absolute path itself is as fast. */
 bool note_is_known(enum act act, int dirfd, const char *path)
 {
 	return (list_is_open() && dirfd == AT_FDCWD && path && path[0] && path[0] != '/' &&
@@ -100,8 +100,9 @@ void note_begin_pair(struct note *n, enum act act, int dirfd, const char *path, 
 }
 
 /*
- * A name is gone. When the name comes again, that must be recorded again: by this process, and
- * by other processes, if another process wrote the file; a folder's name stands for many.
+ * Forget a name that is gone. If the name is used again, that must be recorded again: by this
+ * process, and by other processes, if another process wrote the file or the name was a folder's,
+ * with files of many processes below.
  */
 static void forget_name(struct span gone)
 {

@@ -9,9 +9,9 @@
 #include <string.h>
 
 /*
- * A single key per place, the latest wins. No locks: a place is a single word, and a key that
- * is overwritten only means that something is recorded twice. After fork the table is the
- * child's own, with what the parent has recorded, which is right.
+ * A place holds a single key, the latest. There are no locks: a place is a single word, and if a
+ * key is overwritten, its act is only recorded twice. After fork the child has a copy of the table:
+ * the parent's records count for the child as well.
  */
 enum { PLACES = 4096, SHORTCUTS = 256 };
 
@@ -31,7 +31,7 @@ struct memory {
 };
 static void *_Atomic memory;
 
-/* Without memory all is recorded each time. */
+/* Without memory every act is recorded each time. */
 static struct memory *get_memory(void)
 {
 	return (pages_get(&memory, sizeof(struct memory)));
@@ -93,7 +93,10 @@ void recorded_drop(uint64_t key)
 
 uint64_t recorded_given(enum act act, uint64_t moves, const char *path)
 {
-	/* Each number is mixed before the next: else the path's bytes could make up for another number. */
+	/*
+	 * Each number is mixed in before the next one: else different bytes of the path could cancel a different
+	 * number.
+	 */
 	const uint64_t h = mix_word(mix_word(list_epoch() << 8 | act, 0x4757u), moves);
 
 	return (hash_span(h, (struct span){ path, strlen(path) }));

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What this process has recorded lately, so that the same is not recorded again. */
+/* The acts that this process has recorded lately, so that it does not record them again. */
 #ifndef SING_SHIM_RECORDED_H
 #define SING_SHIM_RECORDED_H
 
 #include "list.h"
 
-/* What was recorded of a path or a pair of paths. */
+/* The act upon a path or a pair of paths that was recorded. */
 enum act {
 	ACT_WRITTEN = 1, /* created, or opened for writing */
 	ACT_APPENDED,
@@ -18,7 +18,7 @@ enum act {
 	ACT_FOLDER,
 };
 
-/* A name for an act upon paths in the current epoch. Never 0. */
+/* The key of an act upon paths in the current epoch. Never 0. */
 uint64_t recorded_key(enum act act, struct span path, struct span other);
 
 bool recorded_has(uint64_t key);
@@ -27,8 +27,8 @@ void recorded_drop(uint64_t key);
 
 /*
  * A shorter way to a key, for a path as a program gives it, without the working directory: while moves and the
- * epoch are the same, the same words are the same path. recorded_given names the words; recorded_note notes to
- * which key they lead, and recorded_is_given says whether they lead to a key that was recorded.
+ * epoch are the same, the same text is the same path. recorded_given returns a number for the text;
+ * recorded_note notes the key that belongs to it, and recorded_is_given says whether that key was recorded.
  */
 uint64_t recorded_given(enum act act, uint64_t moves, const char *path);
 void recorded_note(uint64_t given, uint64_t key);

@@ -2,19 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What cannot be captured and what programs do without when the kernel has none.
+ * Refuse the calls of features that cannot be captured, and that programs do without where the
+ * kernel lacks them.
  *
- * io_uring: its rings are memory that the kernel writes to, and there is no reading back
- * what is under way. Libraries (libuv in Node.js) ask for it by syscall(), or programs by
- * liburing, which enters the kernel by itself; they use epoll, libaio or threads when there
- * is none.
+ * io_uring: its rings are memory that the kernel writes to, and requests under way cannot be read
+ * back. Libraries (libuv in Node.js) make a ring by syscall(), programs by liburing, which enters
+ * the kernel by itself; they use epoll, libaio or threads without io_uring.
  *
- * Pipes with O_DIRECT, which keep apart what separate calls wrote: where a packet ends cannot
- * be seen from outside. Before Linux 3.4 there were none.
+ * Pipes with O_DIRECT, which keep the bytes of separate writes apart as packets: the end of a
+ * packet cannot be seen from outside. Linux has had such pipes since 3.4.
  *
  * Landlock's scopes (Linux 6.12), by which xz forbids itself to connect to abstract unix
- * sockets: CRIU has a process that it captures do that. Programs ask first which of
- * Landlock's versions there is, and confine themselves without scopes before the sixth.
+ * sockets: a process that CRIU captures must connect to one. Programs ask first for the kernel's
+ * version of Landlock, and use no scopes if the version is below 6.
  */
 #define _GNU_SOURCE
 #include "next_library.h"
@@ -42,8 +42,8 @@ __attribute__((visibility("default"))) int pipe2(int ends[2], int flags)
 }
 
 /*
- * The calls of liburing that make rings, which return the error. No argument is looked at, and on x86-64 and arm64 the
- * caller has put none where its callee must remove it.
+ * The calls of liburing that make rings, which return the error. The arguments are not read, and on x86-64 and arm64 a
+ * callee never has to remove arguments from the stack.
  */
 #define REFUSE_RING(name) \
 	__attribute__((visibility("default"))) int name(void); \
@@ -57,8 +57,8 @@ REFUSE_RING(io_uring_queue_init_params)
 REFUSE_RING(io_uring_queue_init_mem)
 
 /*
- * Like libc's own syscall, six arguments are taken, whatever was passed; the sanitizer sees
- * only that.
+ * Like libc's own syscall, this reads six arguments, even if fewer were passed. The sanitizer would
+ * report those that were not passed.
  */
 __attribute__((visibility("default"), no_sanitize("address"))) long syscall(long number, ...)
 {

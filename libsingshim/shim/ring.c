@@ -51,8 +51,9 @@ static _Atomic uint32_t *half_of_order(int i)
 
 /*
  * While the gate for calls is shut the server may be on its way to another node, or another
- * server on its way here, and that may take a year. The server opens the gate when it is here:
- * looked at in this order, a server that has just come is not taken for a server that is gone.
+ * server on its way here, and that may take a year. The server opens the gate when it has come. So
+ * if the gate is open, the server is looked for once more: it may have come, and opened the gate,
+ * after the first look.
  */
 bool ring_is_served(void)
 {
@@ -93,7 +94,8 @@ static enum ring_result is_gone(void)
 }
 
 /*
- * Whether fd is what the server made: no process can make it shorter, which would be a SIGBUS.
+ * Whether fd is a memfd that is sealed as the server seals it: no process can make it shorter, which
+ * would lead to a SIGBUS.
  */
 static bool is_sealed(int fd)
 {
@@ -234,8 +236,8 @@ enum ring_result ring_stage(struct ring_draft *d, const struct ring_need *need)
 }
 
 /*
- * Wait at the gate in its state old. A thread that stands here is not inside: its message is in
- * no order, and may be put into the order in a year, by a process that was restored.
+ * Wait at the gate in its state old. A thread that stands here is not inside the gate: its message
+ * is not in the order yet, and may be put there in a year, by a process that was restored.
  */
 static enum ring_result stand_at_gate(struct thread_lane *s, uint64_t old)
 {
@@ -287,7 +289,10 @@ enum ring_result ring_post(struct ring_draft *d)
 	struct thread_lane *s = d->held;
 	const enum ring_result rv = push_message(d);
 
-	/* The next message's lines are in the server's cache: begin to fetch them. */
+	/*
+	 * The cache lines of the next message are in the cache of the server's processor: begin to
+	 * fetch them.
+	 */
 	__builtin_prefetch(s->bytes + (size_t)SING_UNIT * (s->tail % SING_LANE_UNITS), 1);
 	__builtin_prefetch(s->bytes + (size_t)SING_UNIT * ((s->tail + 1) % SING_LANE_UNITS), 1);
 	thread_lane_give(s);
@@ -295,7 +300,7 @@ enum ring_result ring_post(struct ring_draft *d)
 	return (rv);
 }
 
-/* Look for the answer for a while: as long as looking was worth the time lately. */
+/* Spin until the answer is there, but not longer than s->patience, which grows with each success. */
 static bool look_for_answer(struct thread_lane *s, struct sing_answer *a)
 {
 	const uint64_t since = read_ticks();

@@ -11,9 +11,9 @@
  *	...          the caller reads it where it is
  *	ring_done    the place is given back
  *
- * Nothing of this locks, allocates or calls out, and errno is kept. Any thread may do this at
- * any time, a signal handler in the middle of another message too: the handler gets a lane for
- * the moment. A handler may leave by siglongjmp, a thread may be cancelled or end at any
+ * These functions do not lock, allocate or call out, and they keep errno. Any thread may call them
+ * at any time, and so may a signal handler in the middle of another message: the handler gets a
+ * lane for the moment. A handler may leave by siglongjmp, a thread may be cancelled or end at any
  * instruction.
  */
 #ifndef SING_SHIM_RING_H
@@ -59,7 +59,7 @@ struct ring_draft {
 	struct thread_lane moment;
 };
 
-/* What a message will need. */
+/* The size and the kind of a message that is to be staged. */
 struct ring_need {
 	uint32_t op;
 	bool call;
@@ -79,8 +79,8 @@ struct ring_need {
 int ring_attach(int fd, bool (*alive)(void));
 
 /*
- * Begin a message. Waits while the lane has no room. RING_OK must be followed by
- * ring_post, ring_call or ring_drop; any other result by nothing.
+ * Begin a message. Waits while the lane has no room. After RING_OK, ring_post, ring_call or
+ * ring_drop must follow; after any other result, no call.
  */
 enum ring_result ring_stage(struct ring_draft *d, const struct ring_need *need);
 
@@ -96,9 +96,9 @@ void ring_done(struct ring_draft *d);
 
 /*
  * The two halves of ring_call, for up to four calls at a time: the server works on a call while
- * the answer of another is read. In between is no more than staging and asking the next, by the
- * same function; ring_stage may then say RING_BUSY. RING_OK of ring_ask must be followed by
- * ring_await, and its RING_OK by ring_done before anything else.
+ * the answer of another is read. Between the two, the same function may only stage and ask the next
+ * call; ring_stage may then return RING_BUSY. RING_OK of ring_ask must be followed by ring_await,
+ * and its RING_OK by ring_done before anything else.
  */
 enum ring_result ring_ask(struct ring_draft *d);
 enum ring_result ring_await(struct ring_draft *d);
@@ -106,7 +106,7 @@ enum ring_result ring_await(struct ring_draft *d);
 /* Give up a message that was staged. */
 void ring_drop(struct ring_draft *d);
 
-/* What every call must return from now on, or 0. */
+/* The error of an execution fault, which every call must return from now on, or 0. */
 uint32_t ring_fault(void);
 
 /* The inode of the pipe of which the server has the read end now. There is a ring. */

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What the ring says without a message. */
+/* Values of the ring that are read without a message. */
 #include "ring.h"
 #include "thread_lane.h"
 

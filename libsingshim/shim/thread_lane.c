@@ -29,8 +29,8 @@ static bool is_dead(uint32_t thread)
 }
 
 /*
- * Only the server can tell what was put into the order from this lane last: the server settles
- * the lane.
+ * Only the server can tell which message of this lane was put into the order last: so the server
+ * settles the lane.
  */
 static void leave_lane(struct sing_lane *lane, uint32_t thread)
 {
@@ -50,7 +50,7 @@ static void leave_all(uint32_t thread)
 			leave_lane(ring_lane(i), thread);
 }
 
-/* Leave the lanes of threads that ended without a word, by the bare system call. */
+/* Leave the lanes of threads that ended by the bare system call, without running the destructor. */
 static void leave_dead_lanes(void)
 {
 	for (unsigned int i = 0; i < SING_LANES; i++) {
@@ -109,8 +109,8 @@ static struct thread_lane *take_moment(struct thread_lane *moment, bool nested)
 		if (ring_is_closed() || !ring_is_served())
 			return (NULL);
 		/*
-		 * FUTEX_WAIT. A thread that gives back its own lane does not wake, so look
-		 * again soon.
+		 * FUTEX_WAIT. A thread that gives back its own lane wakes no waiter, so look again
+		 * soon.
 		 */
 		raw6(SYS_futex, (long)&ring_end.at->freed, 0, (long)freed, (long)&t, 0, 0);
 	}
@@ -130,10 +130,10 @@ static bool has_many(uint32_t thread)
 }
 
 /*
- * Whether the message that the thread is at was left by siglongjmp: what is above its frame, or
- * at the same place, cannot be called from there, except by a handler on a stack of its own, or
- * as the next call of several that were asked. Where that does not tell, because what was left
- * was left below this frame, lanes are lost until they are many.
+ * Whether the thread has left its message by siglongjmp: the sender of the message cannot have
+ * called a function whose frame is above its own, or at the same place, except by a handler on a
+ * stack of its own, or as the next call of several that were asked. If this frame is below the
+ * sender's, this test cannot tell; then the lane is lost, until the thread has lost many.
  */
 static bool is_abandoned(const char *frame)
 {
@@ -173,7 +173,7 @@ struct thread_lane *thread_lane_take(struct thread_lane *moment)
 		own.asked = 0;
 	}
 	own.frame = frame;
-	atomic_signal_fence(memory_order_seq_cst); /* a handler sees that before anything else of the lane */
+	atomic_signal_fence(memory_order_seq_cst); /* a handler sees the frame before all other changes to the lane */
 	if (own.lane)
 		return (&own);
 
@@ -181,7 +181,7 @@ struct thread_lane *thread_lane_take(struct thread_lane *moment)
 
 	(void)pthread_setspecific(key, &own);
 	if (!own.asked)
-		leave_all(thread); /* what was abandoned, or belonged to a dead thread of the same id */
+		leave_all(thread); /* abandoned lanes, and lanes of a dead thread with the same id */
 	for (unsigned int i = 0; i < SING_LANES - MOMENTARY; i++)
 		if (take_lane(&own, i, thread))
 			return (&own);

@@ -9,7 +9,7 @@
 
 #include <sys/syscall.h>
 
-/* The process's end. */
+/* The process's end of the ring. */
 struct ring_end {
 	struct sing_ring *at;
 	/*
@@ -52,7 +52,7 @@ int thread_lane_start(void);
  */
 struct thread_lane *thread_lane_take(struct thread_lane *moment);
 
-/* So many calls more were asked by this thread. */
+/* This thread has asked "more" calls more. */
 void thread_lane_asks(int more);
 
 /* The message is over, its lane goes on at s->tail. */

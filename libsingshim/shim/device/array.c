@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Arrays. The layout is no secret: a software GPU reads an array as the rows that it consists of. So copies are copies of that memory,
- * and an array is captured and restored as memory is; what the program said of it is in the program.
+ * Arrays. The layout is known: a software GPU reads an array as the rows that it consists of. So copies are copies of
+ * that memory, and an array is captured and restored as memory is. The array's format and size are in the program's own
+ * memory, which is captured with it.
  */
 #include "array.h"
 
@@ -102,7 +103,10 @@ void sing_array_describe(const struct sing_array *a, sing_texture_shape *shape)
 	};
 }
 
-/* What can be an array, and is not refused by name. */
+/*
+ * CUDA_SUCCESS if an array of this shape can be made. A kind of array that the shim does not support is reported
+ * with the symbol.
+ */
 static CUresult check_shape(const char *symbol, const struct sing_array_shape *s)
 {
 	const bool layered = s->flags & SING_ARRAY_LAYERED;
@@ -147,7 +151,7 @@ static CUresult create_array(const char *symbol, CUarray *array, const struct si
 	made->rows = shape->height == 0 ? 1 : shape->height;
 	made->slices = shape->depth == 0 ? 1 : shape->depth;
 	sing_array_describe(made, &described);
-	/* The server knows what the devices take. */
+	/* The server knows which textures the devices support. */
 	r = sing_send_texture_write(0, 0, &described);
 	if (r == CUDA_ERROR_NOT_SUPPORTED)
 		r = sing_textures_missed(symbol);
@@ -253,7 +257,7 @@ static CUdeviceptr bytes_of(CUarray array, size_t at, size_t n)
 	return at <= all && n <= all - at ? a.base + at : 0;
 }
 
-/* Copies of bytes: each as that of the memory of the array. */
+/* Copies of bytes: each is a copy of the array's memory. */
 #define TO_ARRAY(name, as, from)                                                                 \
 	CUresult sing_##name(CUarray dst, size_t at, from src, size_t n)                         \
 	{                                                                                        \

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Arrays: memory of a device, row behind row without gaps, and what the program said of that memory. */
+/* Arrays: memory of a device, row behind row without gaps, and the shape that the program gave that memory. */
 #ifndef SING_DEVICE_ARRAY_H
 #define SING_DEVICE_ARRAY_H
 
@@ -30,19 +30,22 @@ struct sing_array {
 void sing_arrays_ended(uint64_t context);
 void sing_objects_ended(uint64_t context);
 
-/* What is known of an array; false if the handle is none. */
+/* Copy what is known of an array to *what; false if the handle is not an array's. */
 bool sing_array_find(CUarray handle, struct sing_array *what);
 
-/* Check a copy of width bytes, height rows and depth slices at a place of an array. *what is the array's memory then. */
+/* Whether an array holds a block of extent (bytes, rows, slices) that begins at "at". */
 bool sing_array_holds(const struct sing_array *a, const size_t at[3], const size_t extent[3]);
 
-/* The size of a channel of that format, 0 if there are no such arrays and textures. */
+/* The size in bytes of a channel of that format, 0 if no array or texture has the format. */
 size_t sing_format_bytes(int format);
 
-/* As whole texture or surface. */
+/* Describe the array as a texture or surface that has all of it. */
 void sing_array_describe(const struct sing_array *a, sing_texture_shape *shape);
 
-/* What arrays, textures and surfaces of a device that has none return; said once. */
+/*
+ * The error of calls for arrays, textures and surfaces on a device that does not support them; the symbol is reported
+ * once.
+ */
 CUresult sing_textures_missed(const char *symbol);
 
 #endif

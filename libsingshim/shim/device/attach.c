@@ -30,7 +30,7 @@ enum { OUT_OF_THE_WAY = 700 };
 
 enum { NOT_YET, AT_IT, ATTACHED };
 
-/* What a child of fork finds empty, by any kind of fork. */
+/* The state of this process. A child finds the page empty after any kind of fork. */
 struct own {
 	_Atomic uint32_t state;
 	_Atomic uint32_t initialized;
@@ -40,7 +40,10 @@ static struct own *_Atomic own;
 static _Atomic bool was_initialized; /* here or in a parent */
 static bool reachable;
 
-/* Our end of the pipe. The program may have closed the descriptor: the ring says which pipe is meant. */
+/*
+ * Our end of the pipe. The program may have closed the descriptor, and its number may be another file's: the
+ * ring has the inode of the pipe.
+ */
 static int keep = -1;
 
 void sing_say(const char *format, ...)
@@ -116,8 +119,9 @@ bool sing_is_forked(void)
 }
 
 /*
- * Asked each second of a wait. Only the server has the other end of the pipe. A process that was restored has
- * another pipe in its place, and while the process waits for its server, that pipe is not known.
+ * Whether the server is alive; called each second of a wait. Only the server has the other end of the pipe. A
+ * process that was restored has another pipe in its place, and while the process waits for its server, it
+ * does not know that pipe.
  */
 static bool is_alive(void)
 {
@@ -153,7 +157,7 @@ static int connect_to(const char *path)
 	return fd;
 }
 
-/* Where ptrace is restricted to parents: the server may read and write this process. */
+/* Where ptrace is restricted to parents, this lets the server read and write this process. */
 static void allow_tracing(int fd)
 {
 	struct ucred peer = { 0 };
@@ -168,7 +172,10 @@ union control {
 	struct cmsghdr head;
 };
 
-/* Returns its length, or that there is none. What is longer than any list of devices is cut off. */
+/*
+ * Returns the length of a variable of the environment, or SING_VISIBLE_UNSET. A value that is longer than any
+ * list of devices is cut off.
+ */
 static uint32_t read_variable(const char *name, struct iovec *v)
 {
 	v->iov_base = getenv(name);
@@ -249,7 +256,7 @@ static int attach_to(const char *path)
 	return rv;
 }
 
-/* Whether the server may be replaced, after what the last asking has come to. */
+/* Whether the result rv of the last attempt says that a new server may be about to replace this one. */
 static bool is_between(int rv, bool was)
 {
 	static const int lost[] = { ECONNRESET, EPIPE, ECONNREFUSED };
@@ -261,9 +268,9 @@ static bool is_between(int rv, bool was)
 }
 
 /*
- * A server that has stopped its job is asked again until that is over. A server that goes away during the
- * question, or does not listen, may be replaced: the process waits for the new server, but not a second time in
- * vain. Returns an errno.
+ * Attach to a server. A server that has stopped its job is asked again until the job runs on. A server that
+ * goes away during the request, or does not listen, may be replaced: the process waits for the new server, but
+ * does not wait again if that was in vain. Returns an errno.
  */
 static int attach_in_time(const char *path)
 {

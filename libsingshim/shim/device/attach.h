@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * How the process is connected to its device server: not before the first need, once, and a child of fork never
- * by its parent's ring. Whether CUDA was initialised is remembered beside the connection, because a child must
- * know that too.
+ * How the process is connected to its device server: once, at the first call that needs the server. A child of
+ * fork never uses its parent's ring. Whether CUDA was initialised is remembered beside the connection, because
+ * a child must know that too.
  */
 #ifndef SING_DEVICE_ATTACH_H
 #define SING_DEVICE_ATTACH_H
@@ -13,14 +13,14 @@
 
 enum sing_attachment {
 	SING_ATTACHED,
-	SING_FORKED,   /* CUDA was initialised before the fork: in this process CUDA never can be */
+	SING_FORKED,   /* CUDA was initialised before the fork: CUDA cannot be initialised in this process */
 	SING_NOWHERE,  /* there is no device server */
-	SING_UNHEARD,  /* there should be a server: what is wrong was printed on the standard error */
+	SING_UNHEARD,  /* there should be a server: the reason was printed on the standard error */
 };
 
 /*
- * Get a ring, if there is none yet. A failure is tried again at the next call. Any thread may call this at any
- * time.
+ * Get a ring, if the process has no ring yet. A failure is tried again at the next call. Any thread may call
+ * this at any time.
  */
 enum sing_attachment sing_attach(void);
 
@@ -30,7 +30,7 @@ bool sing_is_attached(void);
 /* Whether the server reads and writes this process's memory. */
 bool sing_is_reachable(void);
 
-/* CUDA is initialised now, in this process; whether CUDA is. */
+/* Note that CUDA is now initialised in this process; tell whether it is. */
 void sing_initialized(void);
 bool sing_is_initialized(void);
 

@@ -135,8 +135,8 @@ CUresult sing_cuKernelSetAttribute(int attribute, int value, CUkernel kernel, CU
 SING_PUBLIC(cuKernelSetAttribute);
 
 /*
- * Names that were handed out. The driver keeps them for as long as the code is loaded; here they stay, for handles
- * are never used again.
+ * Names that were returned to the program. The driver keeps them while the code is loaded; the shim never frees
+ * them, for handles are not used a second time.
  */
 struct name {
 	struct name *next;

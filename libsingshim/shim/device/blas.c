@@ -4,8 +4,8 @@
 /*
  * Calls of cuBLAS and cuBLASLt that multiply matrices of real numbers. If the user has chosen so, and the device is a software
  * GPU, product.c launches the product; else, and for arguments that product.c does not cover, the vendor's function of the same
- * name does what it does. Handles, streams, workspaces, descriptors and algorithms are the vendor's. All other calls of the two
- * libraries are left alone. What cuBLAS calls of cuBLASLt comes here as well.
+ * name is called. Handles, streams, workspaces, descriptors and algorithms are the vendor's. All other calls of the two
+ * libraries are left alone. cuBLAS's own calls of these functions of cuBLASLt come here as well.
  */
 #define _GNU_SOURCE
 #include "../../wire/attach.h"
@@ -39,14 +39,14 @@ enum {
 typedef struct cublas_context *handle_t;
 typedef void any_call(void);
 
-/* The vendor's functions that callers were found to mean. */
+/* The vendor's functions that were found for callers. */
 enum { MOST_CALLERS = 64 };
 struct found_call {
 	_Atomic(const void *) caller;
 	_Atomic(any_call *) call;
 };
 
-/* The vendor's function that a caller means, or NULL. found keeps it. */
+/* The vendor's function that a caller means, or NULL. found keeps the result. */
 static any_call *find_next(const char *library, const char *name, const void *caller, struct found_call *found)
 {
 	struct found_call *const slot = &found[((uintptr_t)caller >> 2) % MOST_CALLERS];
@@ -61,26 +61,26 @@ static any_call *find_next(const char *library, const char *name, const void *ca
 	f = (any_call *)sing_find_of_caller(caller, name);
 	if (f == NULL)
 		f = (any_call *)sing_find_call(library, name);
-	/* A slot is of the first caller that comes to it. */
+	/* A slot belongs to the first caller that takes it. */
 	if (f != NULL && atomic_compare_exchange_strong(&slot->caller, &unused, caller))
 		atomic_store_explicit(&slot->call, f, memory_order_release);
 	return f;
 }
 
-/* In a function that has the parameter or variable caller. */
+/* For use in a function that has a parameter or variable "caller". */
 #define NEXT(library, name) \
 	({ \
 		static struct found_call found_[MOST_CALLERS]; \
 		(__typeof__(name) *)find_next(library, #name, caller, found_); \
 	})
 
-/* What the handle has, by cuBLAS. */
+/* The stream and the pointer mode of a handle, from cuBLAS. */
 int cublasGetStream_v2(handle_t handle, CUstream *stream);
 int cublasGetPointerMode_v2(handle_t handle, int *mode);
 
 static bool is_operation(int op) { return op == OP_N || op == OP_T || op == OP_C; }
 
-/* Whether a product of such matrices is computed in this way here. */
+/* Whether product.c computes products of matrices of this type in this way. */
 static bool covers_compute(int compute, int type)
 {
 	switch (compute) {
@@ -118,7 +118,10 @@ static bool launch_product(const void *caller, handle_t handle, int op_a, int op
 	return true;
 }
 
-/* A call of cuBLAS, with what is passed on to the vendor's, and with the matrices. */
+/*
+ * Define a call of cuBLAS: its parameters, the arguments for the vendor's function, and the fields that describe the
+ * matrices.
+ */
 #define DEFINE(name, parameters, arguments, compute, ...) \
 	EXPORT int name parameters; \
 	int name parameters \
@@ -201,7 +204,7 @@ typedef struct matmul *matmul_t;
 int cublasLtMatrixLayoutGetAttribute(layout_t layout, int attribute, void *to, size_t size, size_t *written);
 int cublasLtMatmulDescGetAttribute(matmul_t matmul, int attribute, void *to, size_t size, size_t *written);
 
-/* What cuBLASLt says of a matrix. */
+/* The attributes of a matrix in cuBLASLt. */
 struct layout_facts {
 	int32_t type, order, batch;
 	uint64_t rows, columns;
@@ -242,7 +245,7 @@ static bool read_matmul(const void *caller, matmul_t matmul, int attribute, void
 	return get != NULL && get(matmul, attribute, to, size, NULL) == BLAS_SUCCESS;
 }
 
-/* What follows the product: nothing, or a bias. False for anything else. */
+/* Read the epilogue, the step after the product: none, or the addition of a bias. False for any other epilogue. */
 static bool read_epilogue(const void *caller, matmul_t matmul, struct sing_product *p)
 {
 	int32_t epilogue, type = -1;
@@ -336,7 +339,7 @@ void *sing_blas_call(const char *name)
 
 	if (strncmp(name, "cublas", 6) != 0)
 		return NULL;
-	/* Where the vendor's are chosen, a program that opens the library has the library's own. */
+	/* Where the vendor's functions are chosen, a program that opens the library gets the library's own. */
 	chosen = getenv(SING_BLAS_ENV);
 	if (chosen == NULL || strcmp(chosen, SING_BLAS_NATIVE) != 0)
 		return NULL;

@@ -11,8 +11,9 @@
 #include <sys/syscall.h>
 
 /*
- * SLOTS answers, and SPACE bytes for them: enough for what is asked of devices, some of that in several
- * contexts, and of a few hundred streams. What does not fit is asked again each time.
+ * SLOTS answers, and SPACE bytes for them: enough for the questions about devices, some of them in
+ * several contexts, and about a few hundred streams. If an answer does not fit, the server is asked
+ * each time.
  */
 enum { SLOTS = 2048, SPACE = 1 << 20, LONGEST = 4096, TRIES = 16 };
 
@@ -103,7 +104,7 @@ void sing_cache_keep(uint32_t op, uint64_t context, const void *in, size_t n, co
 		memcpy(e->bytes, in, n);
 	if (got > 0)
 		memcpy(e->bytes + n, out, got);
-	/* Two threads may keep the same: no harm. */
+	/* Two threads may keep the same answer: that does no harm. */
 	for (uint32_t i = 0; i < TRIES; ++i, none = NULL)
 		if (atomic_compare_exchange_strong(&c->slots[(at + i) % SLOTS], &none, e))
 			return;

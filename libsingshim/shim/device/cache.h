@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Answers that never change. Nothing here locks or allocates by malloc. */
+/* Answers that never change. The functions neither lock nor allocate by malloc. */
 #ifndef SING_DEVICE_CACHE_H
 #define SING_DEVICE_CACHE_H
 
@@ -15,7 +15,7 @@ bool sing_cache_find(uint32_t op, uint64_t context, const void *in, size_t n, vo
 /* Keep an answer, if there is room. */
 void sing_cache_keep(uint32_t op, uint64_t context, const void *in, size_t n, const void *out, size_t room, size_t got);
 
-/* Forget everything: there is a server that never gave these answers. No other thread may be looking. */
+/* Forget all answers: they came from another server. No other thread may be in sing_cache_find. */
 void sing_cache_forget(void);
 
 #endif

@@ -211,7 +211,7 @@ CUresult sing_capture_update(struct sing_strand *s, const CUgraphNode *nodes, si
 		sing_nodes_clear(&next);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	/* What is taken out on purpose need not be joined. */
+	/* Nodes that the program removes from the stream's dependencies need not be joined. */
 	for (size_t i = 0; i < s->nodes.n; ++i)
 		if (!sing_nodes_has(&next, s->nodes.at[i]))
 			sing_nodes_drop(&s->in->leaves, s->nodes.at[i]);
@@ -264,7 +264,7 @@ CUresult sing_capture_wait(uint64_t stream, uint64_t event, bool (*blocking)(uin
 	if (m == NULL) {
 		if (s == NULL)
 			return CUDA_SUCCESS;
-		sing_capture_invalidate(s->in); /* what happened outside cannot happen again */
+		sing_capture_invalidate(s->in); /* the event is of work outside the capture */
 		return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 	}
 	c = m->in;
@@ -301,7 +301,7 @@ CUresult sing_capture_ask_event(uint64_t event)
 	if (m == NULL)
 		return CUDA_SUCCESS;
 	if (m->in->ended)
-		return CUDA_ERROR_INVALID_VALUE; /* the event stands for nothing until it is recorded again */
+		return CUDA_ERROR_INVALID_VALUE; /* no work is behind the event until it is recorded again */
 	sing_capture_invalidate(m->in);
 	return CUDA_ERROR_CAPTURED_EVENT;
 }

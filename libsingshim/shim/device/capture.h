@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Stream capture: which streams capture, and what depends on what.
+ * Stream capture: which streams capture, and on which nodes each node depends.
  *
  * Only the shim knows of captures. The server has a graph, made when a capture began, and is sent each captured
  * call inside of a message "captured", with the handle of the node that the call becomes and the handles of the
- * nodes before. The server does not know that a stream captures. So questions cost no message, and the order in
- * which threads capture is the order of a single lock, which is held from the question whether a stream
- * captures until its node is made. A captured call waits for the server's answer: a wrong call is refused where
- * CUDA refuses the call.
+ * nodes before. The server does not know that a stream captures. So a program's question whether a stream
+ * captures costs no message, and the order in which threads capture is the order of a single lock, which is
+ * held from the check whether a stream captures until the node is made. A captured call waits for the server's
+ * answer: a wrong call is refused where CUDA refuses the call.
  *
  *	capture	   from cuStreamBeginCapture to cuStreamEndCapture
  *	├─ strand  a stream of the capture: the stream that began the capture, or a stream that
@@ -52,7 +52,7 @@ static inline bool sing_captures(void)
 
 struct sing_count;
 
-/* A message that is about to go out; counts are what the barrier counts the message for. */
+/* A message that is about to be sent; counts are the keys for which the barrier counts the message. */
 struct sing_message {
 	uint32_t op;
 	const void *in;
@@ -64,8 +64,8 @@ struct sing_message {
 };
 
 /*
- * Look at a message before it goes out. Returns whether the message was dealt with here; *result is what the
- * call returns then, and out and *got are as sing_call leaves them. Called for every message while
+ * Look at a message before it goes out. Returns whether the message was dealt with here; then *result is the
+ * call's result, and out and *got are as sing_call leaves them. Called for every message while
  * sing_captures().
  */
 bool sing_capture_watch(const struct sing_message *m, int *result);
@@ -73,7 +73,10 @@ bool sing_capture_watch(const struct sing_message *m, int *result);
 /* Whether a message with counts was ever captured. */
 bool sing_captured_counts(void);
 
-/* Whether work for the stream is captured now. 0 is the legacy stream, whatever the caller's default. */
+/*
+ * Whether work for the stream is captured now. 0 is the legacy stream, even if the caller's default is a stream of each
+ * thread.
+ */
 bool sing_is_capturing(CUstream stream);
 
 /*
@@ -89,12 +92,12 @@ CUresult sing_capture_refuse(CUstream stream, bool per_thread);
 CUresult sing_capture_allows_unsafe(void);
 
 /*
- * The library itself waits for contexts, from true to false, in this thread: no capture is invalidated by that. What is
- * captured has not begun, so that the wait is for all other work.
+ * The library itself waits for contexts in this thread, from a call with true until a call with false: such a wait
+ * invalidates no capture. Captured work has not begun, so that the wait is only for other work.
  */
 void sing_capture_own_wait(bool begins);
 
-/* What follows is for capture*.c. The lock of all captures: */
+/* The rest is for capture*.c. The lock of all captures: */
 void sing_capture_lock(void);
 void sing_capture_unlock(void);
 
@@ -107,10 +110,10 @@ static inline CUcontext sing_context_current(void)
 	return sing_current == NULL ? NULL : (CUcontext)(uintptr_t)sing_current->handle;
 }
 
-/* The calling thread, by a number that no other ever has. */
+/* The number of the calling thread, which no other thread ever has. */
 uint64_t sing_capture_thread(void);
 
-/* Nodes without order, none twice. edges has as many zeros: only the plain kind of dependency is supported. */
+/* A set of nodes. edges has an element for each node, all zeros: only the plain kind of dependency is supported. */
 struct sing_nodes {
 	CUgraphNode *at;
 	CUgraphEdgeData *edges;
@@ -127,7 +130,7 @@ struct sing_capture {
 	unsigned int users; /* strands and marks */
 	unsigned long long id;
 	CUgraph graph;
-	bool ours;	    /* no other code has the graph before the end */
+	bool ours;	    /* the shim made the graph; the program gets it at the end */
 	bool invalid, ended;
 	int mode;
 	CUcontext context;  /* current where the capture began */
@@ -147,12 +150,15 @@ struct sing_strand {
 
 struct sing_strand *sing_strand_of(uint64_t stream);
 
-/* Begin. start is what the new capture is like (mode, context, graph, ours); nodes are those of graph to begin behind. */
+/*
+ * Begin a capture. start has the mode, context, graph and ours of the new capture; nodes are the nodes of graph on
+ * which its first node depends.
+ */
 CUresult sing_capture_begin(uint64_t stream, bool blocking, const struct sing_capture *start, const CUgraphNode *nodes, size_t n);
 
 /*
- * End. *graph is the capture's, also if the result is an error and the graph is ours; NULL if the capture has
- * not ended.
+ * End a capture. *graph is the capture's graph, also if the result is an error and the graph is ours; NULL if
+ * the capture has not ended.
  */
 CUresult sing_capture_end(uint64_t stream, CUgraph *graph, bool *ours);
 
@@ -162,12 +168,12 @@ CUresult sing_capture_add(struct sing_strand *const *s, size_t n, CUgraphNode no
 /* cuStreamUpdateCaptureDependencies. */
 CUresult sing_capture_update(struct sing_strand *s, const CUgraphNode *nodes, size_t n, unsigned int flags);
 
-/* An event is recorded by a stream; *captured says whether that was all. */
+/* An event is recorded by a stream; *captured: the call was captured, and no message is needed. */
 CUresult sing_capture_record(uint64_t event, uint64_t stream, bool *captured);
 
 /*
- * A stream waits for an event; *captured says whether that was all. blocking is called if the stream enters the
- * capture: it tells whether the legacy stream waits for the stream.
+ * A stream waits for an event; *captured: the call was captured, and no message is needed. blocking is called
+ * if the stream enters the capture: it tells whether the legacy stream waits for the stream.
  */
 CUresult sing_capture_wait(uint64_t stream, uint64_t event, bool (*blocking)(uint64_t), bool *captured);
 
@@ -175,7 +181,7 @@ CUresult sing_capture_wait(uint64_t stream, uint64_t event, bool (*blocking)(uin
 CUresult sing_capture_ask_event(uint64_t event);
 void sing_capture_drop_event(uint64_t event);
 
-/* The stream is destroyed. Returns the graph that no strand or mark has any more, or NULL. */
+/* The stream is destroyed. Returns a graph of ours that no strand or mark refers to any more, or NULL. */
 CUgraph sing_capture_drop_stream(uint64_t stream);
 
 /* The legacy stream of this context is used: the stream would wait for strands. */
@@ -184,7 +190,7 @@ CUresult sing_capture_legacy(CUcontext context, bool harmless);
 /* The program waits for all of this context's work. */
 CUresult sing_capture_wait_all(CUcontext context);
 
-/* The thread does what is no work of a stream: cuMemAlloc. */
+/* The thread makes a call that is no work of a stream, as cuMemAlloc. */
 CUresult sing_capture_unsafe(void);
 
 /* Set the thread's mode; returns the mode before. */

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What programs call to capture: see capture.h. */
+/* The calls by which programs capture: see capture.h. */
 #include "attach.h"
 #include "capture.h"
 #include "transport.h"
@@ -15,7 +15,7 @@
 	CUresult sing_##name##_ptsz parameters { return name##_(1, __VA_ARGS__); } \
 	SING_PUBLIC(name##_ptsz)
 
-/* Why there is no current context. */
+/* The error of a call without a current context. */
 static CUresult no_context(void)
 {
 	return sing_is_initialized() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_NOT_INITIALIZED;
@@ -87,7 +87,7 @@ BOTH(cuStreamBeginCaptureToGraph,
      (CUstream stream, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, int mode), stream,
      graph, deps, edges, n, mode);
 
-/* Whether a stream captures into a graph of the program, which needs not be told that graph. */
+/* Whether a stream captures into a graph that the program made: the program knows that graph. */
 static bool captures_into_theirs(uint64_t key)
 {
 	const struct sing_strand *s = sing_strand_of(key);
@@ -118,7 +118,7 @@ static CUresult cuStreamEndCapture_(int own, CUstream stream, CUgraph *graph)
 }
 BOTH(cuStreamEndCapture, (CUstream stream, CUgraph *graph), stream, graph);
 
-/* What a stream's capture is like. What is not wanted is NULL. */
+/* Where to write the facts of a stream's capture. A fact that the caller does not ask for has NULL. */
 struct info {
 	int *status;
 	unsigned long long *id;
@@ -174,7 +174,7 @@ static CUresult cuStreamGetCaptureInfo_(int own, CUstream stream, int *status, u
 }
 BOTH(cuStreamGetCaptureInfo, (CUstream stream, int *status, unsigned long long *id), stream, status, id);
 
-/* The arrays are the capture's: they are good until the stream's next call. */
+/* The arrays belong to the capture, and are valid until the stream's next call. */
 static CUresult cuStreamGetCaptureInfo_v2_(int own, CUstream stream, int *status, unsigned long long *id, CUgraph *graph,
 					   void **deps, size_t *n)
 {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* The lock of captures, and what threads are to them: see capture.h. */
+/* The lock of captures, and each thread's number, mode and waits: see capture.h. */
 #include "capture.h"
 #include "hostfunc.h"
 
@@ -9,14 +9,17 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint64_t threads;
-/* In a single piece: each variable of a thread costs the program's start a relocation. */
+/* In a single struct: each thread-local variable costs the program's start a relocation. */
 static _Thread_local struct {
 	uint64_t number;
 	int mode;
 	bool in_host_func, own_wait;
 } self __attribute__((tls_model("initial-exec")));
 
-/* A child of fork has no device, and must not wait for a lock that no thread there holds. */
+/*
+ * A child of fork has no device, and must not wait for a lock that was held by a thread of
+ * its parent.
+ */
 static void renew_lock(void)
 {
 	pthread_mutex_init(&lock, NULL);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Looks at each message that leaves while a stream captures: see capture.h. */
+/* The check of each message that is sent while a stream captures: see capture.h. */
 #include "capture.h"
 #include "context.h"
 #include "hostfunc.h"
@@ -124,7 +124,10 @@ static bool record_dependency(const struct sing_message *m, uint64_t stream, uin
 	return captured;
 }
 
-/* A group of collectives, each for a stream of its own: all of them become a single node, or none of them is captured. */
+/*
+ * A group of collectives, each for a stream of its own: either all of them become a single node, or all go out
+ * uncaptured.
+ */
 static bool watch_group(const struct sing_message *m, CUresult *r)
 {
 	enum { MOST = 64 };
@@ -192,7 +195,10 @@ static bool watch_stream_call(const struct sing_message *m, const struct sing_on
 			*r = sing_capture_unsafe();
 		return *r != CUDA_SUCCESS;
 	}
-	/* A copy with its bytes in the message would copy the bytes of the capture, not those of the launch. */
+	/*
+	 * A copy with its bytes in the message would copy the bytes of the moment of the capture, not those of the
+	 * launch.
+	 */
 	refused = is->use != SING_STREAM_WORK || op == SING_OP_copy_in || op == SING_OP_cuGraphUpload;
 	*r = refused ? refuse_call(s) : record_node(&s, 1, m);
 	return true;
@@ -266,7 +272,10 @@ static bool is_watched(uint32_t op)
 	return false;
 }
 
-/* The error of a call's library in the place of CUDA's: NCCL has a single error for all errors of CUDA, and NVML none. */
+/*
+ * The error of the call's library for an error of CUDA: NCCL has a single error for all errors of CUDA, and NVML has
+ * only an unknown error.
+ */
 static int library_error(uint32_t op, CUresult r)
 {
 	const struct sing_op *o = sing_op_find(op);

@@ -16,7 +16,7 @@
 
 _Thread_local struct sing_context *sing_current __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* What lies beneath the current context in this thread; freed when the thread ends. */
+/* The contexts below the current one on this thread's stack; freed when the thread ends. */
 struct below {
 	unsigned depth, room;
 	struct sing_context *contexts[];
@@ -26,7 +26,7 @@ static _Thread_local struct below *below __attribute__((tls_model("initial-exec"
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* A handle counts its contexts, so the handle gives the context's place. No lock is needed to look. */
+/* Handles number the contexts, so a handle gives the context's place. Reading needs no lock. */
 enum { CHUNK = 64, CHUNKS = 1024 };
 static _Atomic(struct sing_context *) chunks[CHUNKS];
 
@@ -153,7 +153,7 @@ CUresult sing_cuCtxCreate_v3(CUcontext *ctx, void *params, int n, unsigned int f
 {
 	if (n < 0 || (n > 0 && params == NULL))
 		return CUDA_ERROR_INVALID_VALUE;
-	/* Execution affinity is of MPS, which is not used. */
+	/* Execution affinity belongs to MPS, which is not used. */
 	return n > 0 ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : sing_cuCtxCreate_v2(ctx, flags, dev);
 }
 SING_PUBLIC(cuCtxCreate_v3);
@@ -176,7 +176,7 @@ CUresult sing_cuCtxCreate_v4(CUcontext *ctx, void *params, unsigned int flags, C
 }
 SING_PUBLIC(cuCtxCreate_v4);
 
-/* The context stays current to other threads, which find out when they use the context. */
+/* The context stays current in other threads, which get an error when they use it. */
 CUresult sing_cuCtxDestroy_v2(CUcontext ctx)
 {
 	struct sing_context *c;
@@ -221,7 +221,7 @@ CUresult sing_cuCtxPopCurrent_v2(CUcontext *ctx)
 }
 SING_PUBLIC(cuCtxPopCurrent_v2);
 
-/* The context takes the place of what is on top; NULL is a pop. */
+/* The context replaces the one on top of the stack; NULL pops that one. */
 CUresult sing_cuCtxSetCurrent(CUcontext ctx)
 {
 	struct sing_context *c = NULL;
@@ -287,7 +287,7 @@ CUresult sing_cuCtxGetDevice_v2(CUdevice *dev, CUcontext ctx)
 }
 SING_PUBLIC(cuCtxGetDevice_v2);
 
-/* There is no profiler that would take notice: what a program marks for it is not noted. */
+/* There is no profiler: the start and the end that a program marks for a profiler are ignored. */
 CUresult sing_cuProfilerStart(void)
 {
 	return sing_context_check();

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Which context is current in a thread: each message says that, most without a line of code at the call.
- * Contexts are never forgotten, so that a thread finds out that its current context was destroyed elsewhere.
+ * The current context of a thread: each message names it, and for most calls generated code does so.
+ * Contexts are never forgotten, so that a thread gets an error if another thread has destroyed its current
+ * context.
  */
 #ifndef SING_DEVICE_CONTEXT_H
 #define SING_DEVICE_CONTEXT_H
@@ -19,7 +20,7 @@ struct sing_context {
 	_Atomic bool alive;
 };
 
-/* What is current in this thread, or NULL. Only context.c changes the variable. */
+/* The current context of this thread, or NULL. Only context.c changes the variable. */
 extern _Thread_local struct sing_context *sing_current __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 /* The context with that handle, or NULL if there never was such a context. */
@@ -34,10 +35,10 @@ static inline uint64_t sing_context_number(uint64_t handle)
 /* There is a new context. False: no memory for the entry. */
 bool sing_context_add(uint64_t handle, int device, bool primary);
 
-/* The same, but the context is not there yet. */
+/* The same, for a context that the server has not made yet. */
 bool sing_context_name(uint64_t handle, int device, bool primary);
 
-/* 0 if a context is current and alive, else what a call returns that needs a context. */
+/* 0 if a context is current and alive, else the error of calls that need a context. */
 int sing_context_check(void);
 
 #endif

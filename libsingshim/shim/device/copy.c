@@ -4,12 +4,13 @@
 /*
  * Copies between the program's memory and a device's. How the bytes travel:
  *
- *	a few				in the message, or in its answer
+ *	few				in the message, or in its answer
  *	more				the server reads or writes the process's memory when the copy is carried out
  *	more, and it may not do that	in pieces through the ring, several at a time
  *
- * and when a call returns: as CUDA says, with memory that is not pinned when that is free again, or filled; with
- * pinned memory an asynchronous copy is only posted. A copy that a stream captures is always posted, by its address.
+ * A call returns when CUDA says: with memory that is not pinned, when the program may write the memory again, or
+ * when the memory is filled; with pinned memory an asynchronous copy is only posted. A copy that a stream captures
+ * is always posted, by its address.
  */
 #include "attach.h"
 #include "capture.h"
@@ -23,10 +24,12 @@
 
 #include <stdlib.h>
 
-/* What is longer goes by its address. A piece, and how many are asked for at once. */
+/*
+ * FEW: a longer copy is sent by its address. PIECE: the size of a piece. AHEAD: how many pieces are asked for at once.
+ */
 enum { FEW = 64 << 10, PIECE = 128 << 10, AHEAD = 3 };
 
-/* An asynchronous copy to the device is not waited for up to here: its bytes are in the ring, and then the server's. */
+/* Up to this size, an asynchronous copy to the device does not wait: the server takes the bytes from the ring. */
 enum { STAGED = 1 << 20 };
 
 bool sing_copy_is_captured(CUstream stream)
@@ -34,7 +37,7 @@ bool sing_copy_is_captured(CUstream stream)
 	return sing_captures() && sing_is_capturing(stream);
 }
 
-/* What captures say to a copy that is not captured itself. */
+/* The error if captures do not allow a copy that is not captured itself. */
 static CUresult check_captures(CUstream stream, bool waits)
 {
 	return sing_captures() ? sing_capture_allows(stream, waits) : CUDA_SUCCESS;
@@ -124,8 +127,9 @@ static CUresult take_answer(struct ring_draft *d, void *dst, uint64_t n)
 }
 
 /*
- * By pieces through the ring: host is read if in, else written. Several are under way at a time, in the order of the stream. If the
- * result is SING_AGAIN, all before *done was copied. Nothing is asked for again here: that would wait at the gate, with answers not taken.
+ * Copy by pieces through the ring: host is read if in is true, else written. Several are under way at a time, in the
+ * order of the stream. If the result is SING_AGAIN, all before *done was copied. The caller repeats the rest: a repeat
+ * here would wait at the gate while answers are not taken.
  */
 static CUresult some_pieces(bool in, CUdeviceptr device, char *host, size_t n, CUstream stream, size_t *done)
 {
@@ -217,7 +221,10 @@ CUresult sing_copy_out(void *dst, CUdeviceptr src, size_t n, CUstream stream)
 	return r;
 }
 
-/* What every copy begins with. Returns CUDA_SUCCESS with *empty, if there is nothing to do. */
+/*
+ * Check the context and the program's pointer, for every copy. Returns CUDA_SUCCESS with *empty if the copy has no
+ * bytes.
+ */
 static CUresult check_copy(const void *host, size_t n, bool *empty)
 {
 	const CUresult r = sing_context_check();
@@ -284,7 +291,7 @@ static CUresult out_async(void *dst, CUdeviceptr src, size_t n, CUstream stream)
 	return sing_copy_out(dst, src, n, stream);
 }
 
-/* Each with its variant for callers that have their thread's default stream. */
+/* Each is defined together with its variant for callers whose default stream is their thread's. */
 #define SYNC(name, does, to, from)                                                                     \
 	CUresult sing_##name(to dst, from src, size_t n) { return does(dst, src, n, NULL); }           \
 	SING_PUBLIC(name);                                                                             \
@@ -304,15 +311,17 @@ SYNC(cuMemcpyDtoH_v2, out_sync, void *, CUdeviceptr);
 ASYNC(cuMemcpyHtoDAsync_v2, in_async, CUdeviceptr, void *);
 ASYNC(cuMemcpyDtoHAsync_v2, out_async, void *, CUdeviceptr);
 
-/* Whether an address is a device's. This costs a round trip: only where neither side tells. */
+/*
+ * Whether an address is a device's. This costs a round trip, so it is called only where neither side's address tells.
+ */
 static bool is_device(CUdeviceptr at)
 {
 	return sing_send_cuMemGetAddressRange_v2(0, NULL, NULL, at) == CUDA_SUCCESS;
 }
 
 /*
- * The addresses say where the memory is. The server knows, too: as a call, the copy waits where the program's
- * memory has a part in it.
+ * The addresses tell whose memory each side is, and the server knows as well: the copy is sent as a call, so
+ * that it is over on return if a side is the program's memory.
  */
 static CUresult any_sync(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
 {

@@ -11,7 +11,7 @@
 
 #define SING_THREAD_STREAM ((CUstream)2)
 
-/* Over when they return. */
+/* The copies are over when these return. */
 CUresult sing_copy_in(CUdeviceptr dst, const void *src, size_t n, CUstream stream);
 CUresult sing_copy_out(void *dst, CUdeviceptr src, size_t n, CUstream stream);
 

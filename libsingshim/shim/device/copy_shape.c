@@ -35,7 +35,7 @@ struct array_side {
 	size_t at[3];
 };
 
-/* Make a side in an array a side in the memory that the array is. */
+/* Turn a side that is in an array into a side in the array's memory. */
 static CUresult resolve_array(const struct array_side *s, const size_t extent[3])
 {
 	struct sing_array a;
@@ -106,7 +106,7 @@ static struct shape shape_of_3d(const CUDA_MEMCPY3D *c)
 	};
 }
 
-/* Where row y of slice z begins. What overflows, the server refuses. */
+/* The address of row y of slice z. The server refuses a copy whose addresses overflow. */
 static uint64_t row_address(const struct side *s, const struct shape *of, uint64_t y, uint64_t z)
 {
 	const uint64_t pitch = s->pitch == 0 ? of->width : s->pitch, rows = s->rows == 0 ? of->height : s->rows;
@@ -119,7 +119,7 @@ static bool is_empty(const struct shape *s)
 	return s->width == 0 || s->height == 0 || s->depth == 0;
 }
 
-/* The server returns the same, for copies that the server sees whole. */
+/* The server makes the same check for copies that it gets as a whole. */
 static bool is_sound(const struct side *s, const struct shape *of)
 {
 	return (s->type == CU_MEMORYTYPE_HOST || s->type == CU_MEMORYTYPE_DEVICE || s->type == CU_MEMORYTYPE_UNIFIED) &&
@@ -139,7 +139,10 @@ static bool is_ready(const struct side *s, const struct shape *of)
 	return sing_is_reachable() && begin < end && sing_is_pinned(begin, end - begin, NULL);
 }
 
-/* Where the server may not read the process's memory: row by row. *r is the result, if that is the way. */
+/*
+ * Copy row by row where the server may not read the process's memory. Returns whether that was done; then *r is the
+ * result.
+ */
 static bool by_rows(const struct shape *s, CUstream stream, CUresult *r)
 {
 	const bool in = s->src.type == CU_MEMORYTYPE_HOST, out = s->dst.type == CU_MEMORYTYPE_HOST;
@@ -161,7 +164,10 @@ static bool by_rows(const struct shape *s, CUstream stream, CUresult *r)
 	return true;
 }
 
-/* copy is a struct of size bytes, of which shape tells what there is to know here. */
+/*
+ * Carry out a copy. copy is the program's struct, of size bytes; shape has the same facts in the form that all such
+ * copies share.
+ */
 static CUresult run_copy(uint32_t op, const void *copy, size_t size, const struct shape *shape, CUstream stream, bool async)
 {
 	unsigned char message[sizeof(CUDA_MEMCPY3D) + 8];

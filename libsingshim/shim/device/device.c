@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* cuInit, what is asked of devices most, and their primary contexts. */
+/* cuInit, the facts of devices that programs ask for most, and the devices' primary contexts. */
 #include "device.h"
 
 #include "array.h"
@@ -183,13 +183,16 @@ CUresult sing_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 }
 SING_PUBLIC(cuDevicePrimaryCtxRetain);
 
-/* The context is destroyed, but not popped from any stack; a thread that has the context current finds out. */
+/*
+ * The context is destroyed, but not popped from any stack; a thread in which it is current gets an error at
+ * its next call.
+ */
 static CUcontext end_context(struct primary *p)
 {
 	atomic_store(&sing_context_find((uintptr_t)p->context)->alive, false);
 	atomic_store(&p->state, 0);
 	p->retained = 0;
-	/* Before the lock is left: a new context has the same handle. */
+	/* Before the lock is released: a new context has the same handle. */
 	sing_arrays_ended((uintptr_t)p->context);
 	sing_objects_ended((uintptr_t)p->context);
 	return p->context;
@@ -256,7 +259,7 @@ CUresult sing_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int 
 	p = &primaries[dev];
 	state = atomic_load_explicit(&p->state, memory_order_relaxed);
 	if (state == 0) {
-		pthread_mutex_lock(&lock); /* what changes the state holds the lock too */
+		pthread_mutex_lock(&lock); /* the functions that change the state hold the lock too */
 		r = sing_send_cuDevicePrimaryCtxGetState(0, dev, flags, active);
 		if (r == CUDA_SUCCESS)
 			state = STATE_KNOWN | (*active ? STATE_ACTIVE : 0) | *flags;

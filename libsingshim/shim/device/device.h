@@ -7,10 +7,10 @@
 
 #include "gen_abi.h"
 
-/* No process sees more. */
+/* The most devices that a process sees. */
 #define SING_DEVICES 64
 
-/* How many there are; 0 before cuInit. */
+/* The number of devices; 0 before cuInit. */
 int sing_devices(void);
 
 /* An attribute of a device that exists, without a message but for the first; a CUresult. */

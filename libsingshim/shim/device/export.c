@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * cuGetExportTable: what libcudart (12.x), which is linked into most programs, asks of the driver before
- * anything else. The tables have no public header; this was written for interoperability, from public
- * descriptions of what other implementations of the driver answer (ZLUDA's, above all), and works without any
- * of the vendor's code. Nothing else of the shim needs this file: `make EXPORT_TABLES=no` leaves the file out,
- * and such programs then end with an error at their first call.
+ * cuGetExportTable: libcudart (12.x), which is linked into most programs, calls it before any other function of the
+ * driver. The tables have no public header; this was written for interoperability, from public descriptions of the
+ * tables of other implementations of the driver (ZLUDA's, above all), and works without any of the vendor's code. No
+ * other part of the shim needs this file: `make EXPORT_TABLES=no` leaves the file out, and such programs then end with
+ * an error at their first call.
  *
- * A table is an array of 8 bytes each: its own size, but for CONTEXT_LOCAL_STORAGE, then functions.
+ * A table is an array of elements of 8 bytes: first the table's size, except in CONTEXT_LOCAL_STORAGE, then functions.
  *
  *	CUDART_INTERFACE	[1] [6] [8] load a fatbin, [2] a device's primary context
  *	TOOLS_RUNTIME_HOOKS	[2] [6] memory in which a profiler would note which functions to call
@@ -17,8 +17,8 @@
  *	TOOLS_MODULE		[7] tell each function of a module: for cuFFT
  *	DEVICE_GROUPS		[4] how a device's multiprocessors are grouped, two lists, [13] free them: for cuBLASLt since 13
  *	CONTEXT_LOCAL_STORAGE	[0] keep a value with a context, [1] forget the value, [2] find the value: at almost each runtime call
- *	CONTEXT_CHECKS		[2] [3] nothing is wrong with a context
- *	INTEGRITY_CHECK		[1] a code for what both sides know: see below
+ *	CONTEXT_CHECKS		[2] [3] check a context: always successful
+ *	INTEGRITY_CHECK		[1] a code of facts that both sides know: see below
  */
 #include "export.h"
 
@@ -33,7 +33,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Context-local storage. Looking needs no lock; what was once entered keeps its place. */
+/* Context-local storage. Reading needs no lock, because an entry keeps its place for ever. */
 typedef void ended(CUcontext, void *key, void *value);
 enum { PLACES = 4096 };
 static struct kept {
@@ -50,7 +50,7 @@ static unsigned place_of(uint64_t context, const void *key)
 	return (unsigned)((context * 0x9e3779b97f4a7c15ull ^ (uintptr_t)key * 0xff51afd7ed558ccdull) >> 40) % PLACES;
 }
 
-/* The place of a key, or the free place where the key belongs; NULL if there is none. */
+/* The place of a key, or the free place where the key belongs; NULL if the table is full. */
 static struct kept *find_place(uint64_t context, const void *key)
 {
 	for (unsigned i = 0, at = place_of(context, key); i < PLACES; ++i) {
@@ -63,7 +63,7 @@ static struct kept *find_place(uint64_t context, const void *key)
 	return NULL;
 }
 
-/* The context that is meant: NULL is the current context. */
+/* The context of a call: NULL is the current context. */
 static CUresult find_meant(CUcontext ctx, uint64_t *handle)
 {
 	if (!sing_is_initialized())
@@ -205,7 +205,7 @@ static uint32_t check_nothing(void)
 
 /*
  * The code is an HMAC (RFC 2104) by MD2 (RFC 1319), of blocks of 16 bytes, under a key that is public.
- * The table is of the digits of pi, as the RFC says; a test has its vectors.
+ * The table is made of the digits of pi, as RFC 1319 says; a test has the RFC's vectors.
  */
 struct md2 {
 	unsigned char state[48], sum[16], block[16], last;
@@ -296,7 +296,7 @@ static CUresult context_number(CUcontext ctx, uint64_t *id)
 	return r;
 }
 
-/* What two handles of the same stream have in common, and handles of two streams do not. */
+/* The number of a stream: the same for all handles of a stream, and different for two streams. */
 static CUresult stream_number(CUcontext ctx, const void *stream, uint64_t *id)
 {
 	uint64_t handle;
@@ -337,8 +337,8 @@ static uint64_t each_function(CUcontext ctx, CUmodule module, void (*found)(void
 }
 
 /*
- * A byte for each pair of multiprocessors of the first device, in two orders. Where the server does not know them, a program
- * does without.
+ * Two lists of the multiprocessors of the first device, with a byte for each pair, in two orders. If the server does
+ * not know them, the call fails, and programs do not use the groups.
  */
 static CUresult device_groups(unsigned char **groups, unsigned char **order)
 {
@@ -368,7 +368,7 @@ static void free_groups(unsigned char *groups, unsigned char *order)
 static void *interface[10], *tools_hooks[7], *tools_tls[4], *local_storage[4], *context_checks[4], *integrity[3], *context_stream[93];
 static void *module_tools[64], *groups_of_device[17];
 
-/* What the code is of. */
+/* The facts that the code is computed from. */
 struct shared {
 	uint32_t driver, asked, process, thread;
 	uint64_t interface, integrity, function, seconds;
@@ -390,7 +390,7 @@ static CUresult check_integrity(uint32_t version, uint64_t seconds, uint64_t cod
 	int driver = 0;
 	CUresult r;
 
-	if (version % 10 < 2) { /* of these versions the code is always the same */
+	if (version % 10 < 2) { /* the code of these versions is constant */
 		code[0] = version % 10 == 0 ? 0x3341181c03cb675c : 0x1841181c03cb675c;
 		code[1] = 0x8ed383aa1f4cd1e8;
 		return CUDA_SUCCESS;
@@ -423,7 +423,7 @@ static CUresult check_integrity(uint32_t version, uint64_t seconds, uint64_t cod
 	return CUDA_SUCCESS;
 }
 
-/* Filled when they are wanted: pointers in a table would be relocated in every process. */
+/* The tables are filled at the first call: pointers in a static table would be relocated in every process. */
 static void fill_tables(void)
 {
 	interface[0] = (void *)sizeof(interface);
@@ -499,6 +499,6 @@ CUresult sing_cuGetExportTable(void **table, const CUuuid *id)
 			*table = tables[known[i].which];
 			return CUDA_SUCCESS;
 		}
-	return CUDA_ERROR_INVALID_VALUE; /* profilers ask for other tables, and do without */
+	return CUDA_ERROR_INVALID_VALUE; /* profilers ask for other tables, and work without them */
 }
 SING_PUBLIC(cuGetExportTable);

@@ -28,7 +28,7 @@ void *sing_find_symbol(const char *symbol)
 	return NULL;
 }
 
-/* The first key of that name, or the end. */
+/* The index of the first key of that name, or sing_key_count. */
 static unsigned first_key(const char *name)
 {
 	unsigned low = 0, high = sing_key_count;
@@ -49,7 +49,10 @@ void *sing_find(const char *name, int version, bool per_thread, bool *known)
 	void *best = NULL;
 	bool any = false;
 
-	/* Later is better: by_thread before version. */
+	/*
+	 * Of several suitable keys the last one is taken: keys are sorted by
+	 * by_thread first, then by version.
+	 */
 	for (unsigned i = first_key(name); i < sing_key_count; ++i) {
 		const struct sing_key *k = &sing_keys[i];
 

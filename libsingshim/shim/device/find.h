@@ -12,9 +12,9 @@
 void *sing_find_symbol(const char *symbol);
 
 /*
- * The driver's function of that name in the newest version up to this version; the function for default streams
- * that are per thread, if the caller wants that and there is one. *known, if known is not NULL, says whether
- * any version has the name. NULL if there is none.
+ * The driver's function of that name in the newest version up to this version; if the caller wants that, the
+ * variant for default streams that are per thread, where the function has one. *known, if known is not NULL,
+ * says whether any version has the name. NULL if no function is found.
  */
 void *sing_find(const char *name, int version, bool per_thread, bool *known);
 
@@ -26,7 +26,7 @@ struct sing_key {
 	int32_t version;
 };
 
-/* Said here too: else they are reached by a pointer that is relocated. */
+/* Hidden: else the code would reach them by pointers, which the loader has to relocate. */
 #pragma GCC visibility push(hidden)
 extern const char sing_names[];
 extern const uint32_t sing_symbols[]; /* sorted by the symbol: where the symbol begins in sing_names */

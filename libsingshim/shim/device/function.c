@@ -10,15 +10,16 @@
 #include <string.h>
 
 /*
- * What is known, found by handle. A kernel is a function in each context: the kernel's entry is found by both,
- * and names the function. Entries are put in front and never taken out, so that a launch looks without a lock;
- * handles count from 1 and are never used again, so that they fill the table evenly.
+ * The facts of functions, found by handle. A kernel is a different function in each context: the entry of a
+ * kernel is found by handle and context, and names the function. Entries are put in front and never taken out,
+ * so that a launch needs no lock to find one; handles count from 1 and are never used a second time, so that
+ * they fill the table evenly.
  */
 enum { PLACES = 4096 };
 
 struct known {
 	uint64_t handle, context;
-	_Atomic uint32_t asked;		/* doubts at the time of the question */
+	_Atomic uint32_t asked;		/* the value of doubts when the server was asked */
 	_Atomic(struct known *) is;	/* of a kernel: its function */
 	struct known *next;
 	struct sing_function f;		/* of a function */
@@ -28,7 +29,7 @@ struct known {
 static _Atomic(struct known *) places[PLACES];
 static _Atomic uint32_t doubts;
 
-/* Most parameters that a kernel has: each would be of a single byte. */
+/* MANY: the most parameters that a kernel can have, if each is a single byte. */
 enum { FEW = 64, MANY = 32768 };
 
 void sing_functions_doubt(void)
@@ -41,7 +42,7 @@ static bool is_fresh(const struct known *k)
 	return atomic_load_explicit(&k->asked, memory_order_relaxed) == atomic_load_explicit(&doubts, memory_order_relaxed);
 }
 
-/* A function has a single context, which is not asked for. */
+/* A function belongs to a single context, so the context is not compared. */
 static struct known *look_from(struct known *k, uint64_t handle, uint64_t context)
 {
 	while (k != NULL && (k->handle != handle ||
@@ -55,7 +56,7 @@ static struct known *find_known(uint64_t handle, uint64_t context)
 	return look_from(atomic_load_explicit(&places[handle % PLACES], memory_order_acquire), handle, context);
 }
 
-/* Put k in, unless another thread has: returns the entry that is there, and frees k if that is another. */
+/* Add k, unless another thread has added such an entry: then free k, and return the other entry. */
 static struct known *add_known(struct known *k)
 {
 	_Atomic(struct known *) *const place = &places[k->handle % PLACES];
@@ -100,7 +101,7 @@ static CUresult ask_facts(CUfunction function, struct described *d)
 		if (r == CUDA_SUCCESS && d->n != n)
 			r = CUDA_ERROR_UNKNOWN;
 	}
-	/* A block that does not hold its parameters would be written beyond. */
+	/* If a parameter ended behind the block, a launch would write there. */
 	for (unsigned int i = 0; r == CUDA_SUCCESS && i < d->n; ++i)
 		if ((uint64_t)d->offsets[i] + d->sizes[i] > d->facts.bytes)
 			r = CUDA_ERROR_UNKNOWN;
@@ -123,7 +124,7 @@ static struct known *new_function(CUfunction function, const struct described *d
 	return add_known(k);
 }
 
-/* Ask the server about a function; *known is what was known, or NULL. */
+/* Ask the server about a function. *known is the function's entry so far, or NULL, and becomes the new one. */
 static CUresult learn_facts(CUfunction function, struct known **known)
 {
 	const uint32_t when = atomic_load_explicit(&doubts, memory_order_relaxed);
@@ -146,7 +147,10 @@ static CUresult learn_facts(CUfunction function, struct known **known)
 	return CUDA_SUCCESS;
 }
 
-/* The same of a kernel. Its function in the context is made now if there was none. */
+/*
+ * The same for a kernel. The server makes the kernel's function in the context if the context does not have it
+ * yet.
+ */
 static CUresult learn_kernel(uint64_t handle, uint64_t context, struct known **known)
 {
 	const uint32_t when = atomic_load_explicit(&doubts, memory_order_relaxed);
@@ -203,7 +207,10 @@ void sing_function_shares(CUfunction function, uint32_t bytes)
 	atomic_store_explicit(is == NULL ? &k->f.shared : &is->f.shared, bytes, memory_order_relaxed);
 }
 
-/* Cooperative blocks are all there at once. The last answer is kept: 16 bits threads, 24 shared + 1, 24 blocks. */
+/*
+ * The blocks of a cooperative launch must all fit on the device at once. The last answer is kept: 16 bits threads,
+ * 24 shared + 1, 24 blocks.
+ */
 static CUresult check_cooperative(struct sing_function *f, const struct sing_shape *s, uint64_t threads)
 {
 	const uint64_t shape = threads << 48 | ((uint64_t)s->shared + 1) << 24;
@@ -239,7 +246,7 @@ CUresult sing_function_check(struct sing_function *f, const struct sing_shape *s
 	threads = (uint64_t)s->block[0] * s->block[1];
 	if (threads > k->anyThreads || (threads *= s->block[2]) > k->anyThreads)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (threads > k->threads) /* by what the kernel says of itself, or because its registers do not suffice */
+	if (threads > k->threads) /* the limit is from the kernel's own code, or from its registers */
 		return threads > k->byRegisters ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_ERROR_INVALID_VALUE;
 	if (s->shared > atomic_load_explicit(&f->shared, memory_order_relaxed))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -251,7 +258,7 @@ CUresult sing_function_check(struct sing_function *f, const struct sing_shape *s
 /* The markers in extra. */
 enum { EXTRA_END = 0, EXTRA_BUFFER = 1, EXTRA_SIZE = 2 };
 
-/* The block that the program has made. */
+/* Copy the block of parameters that the program has put together. */
 static CUresult take_extra(const struct sing_function *f, void **extra, unsigned char *room)
 {
 	const void *buffer = NULL;
@@ -288,7 +295,7 @@ CUresult sing_function_params(const struct sing_function *f, void **params, void
 
 		if (params[i] == NULL)
 			return CUDA_ERROR_INVALID_VALUE;
-		/* What is between two is sent too. */
+		/* The gaps between parameters are sent too, as zeros. */
 		if (p.offset > end)
 			memset(room + end, 0, p.offset - end);
 		end = p.offset + p.size;

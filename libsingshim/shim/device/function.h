@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What the shim knows of kernels, so that a launch is checked where the program reacts to the error, without a
- * message. The server is asked at the first launch of each kernel, and again after something was unloaded.
+ * The facts of kernels that the shim knows, so that a launch is checked at the call, where the program reacts
+ * to the error, without a message. The server is asked at the first launch of each kernel, and again after a
+ * module or library was unloaded.
  */
 #ifndef SING_DEVICE_FUNCTION_H
 #define SING_DEVICE_FUNCTION_H
@@ -21,7 +22,7 @@ struct sing_param {
 };
 
 struct sing_function {
-	CUfunction function; /* what is launched: of a kernel, the function in the context */
+	CUfunction function; /* the function to launch: for a kernel, its function in the context */
 	sing_facts facts;
 	_Atomic uint32_t shared;    /* the present facts.shared: cuFuncSetAttribute changes the number */
 	_Atomic uint64_t fits;	    /* of cooperative launches: the last shape and how many blocks fit */
@@ -50,19 +51,19 @@ static inline uint64_t sing_cluster_blocks(const CUlaunchAttributeValue *dimensi
 	return blocks;
 }
 
-/* A grid and what each block has. */
+/* The shape of a launch: the grid, and the threads and dynamic shared memory of a block. */
 struct sing_shape {
 	unsigned int grid[3], block[3], shared;
 	bool cooperative;
 };
 
 /*
- * What is known of a function, or of a kernel (which may be handed in as a function) in the calling thread's
+ * The facts of a function, or of a kernel (which may be passed as a function) in the calling thread's
  * context. The result stays for the life of the process. An unknown handle is CUDA_ERROR_INVALID_HANDLE.
  */
 CUresult sing_function_know(CUfunction function, struct sing_function **known);
 
-/* Whether a launch may be: the result that the driver has at the call. */
+/* Check a launch: the result that the driver returns at the call. */
 CUresult sing_function_check(struct sing_function *f, const struct sing_shape *shape);
 
 /*
@@ -74,10 +75,10 @@ CUresult sing_function_params(const struct sing_function *f, void **params, void
 /* A launch of the function may ask for so much dynamic shared memory from now on. */
 void sing_function_shares(CUfunction function, uint32_t bytes);
 
-/* Libraries may be gone: what is known of kernels' attributes is asked for again. */
+/* Libraries may have been unloaded: ask the server again for the attributes of kernels. */
 void sing_kernels_doubt(void);
 
-/* Modules or libraries may be gone: what is known of functions is asked for again. */
+/* Modules or libraries may have been unloaded: ask the server again for the facts of functions. */
 void sing_functions_doubt(void);
 
 #endif

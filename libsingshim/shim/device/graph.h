@@ -3,8 +3,9 @@
 
 /*
  * Graphs. The server has them, with the parameters of all nodes; nearly all calls are made from the
- * table. Written by hand is what only the program's side understands: the pointers to a
- * kernel's parameters, functions of the program, structs with parts that depend on each other.
+ * table. Written by hand are the calls with arguments that only the program's process can read: the
+ * pointers to a kernel's parameters, functions of the program, and structs with parts that depend
+ * on each other.
  */
 #ifndef SING_DEVICE_GRAPH_H
 #define SING_DEVICE_GRAPH_H
@@ -56,8 +57,8 @@ CUresult sing_graph_alloc(const struct sing_graph_place *to, struct sing_alloc_p
 
 /*
  * Memory that belongs to a node, which the driver hands out: at least n bytes, zero, in the place of the node's
- * memory before. The memory is kept for as long as there is a program, because the end of a node of an ended
- * graph is not reported. NULL: there is none.
+ * memory before. The memory is kept until the program ends, because the shim is not told when a graph and its
+ * nodes end. NULL: there is no memory.
  */
 void *sing_graph_keep(CUgraphNode node, size_t n);
 

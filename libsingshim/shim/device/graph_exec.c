@@ -27,7 +27,7 @@ struct counted_graph {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct counted_graph *graphs[64]; /* lists, by a hash of the handle */
-static _Atomic bool has_graphs;		 /* graphs was ever not empty */
+static _Atomic bool has_graphs;		 /* an entry was ever added to graphs */
 
 static struct counted_graph **find_counted(CUgraphExec exec)
 {
@@ -62,7 +62,10 @@ static CUresult keep_counts(CUgraphExec exec, struct sing_count *counts, unsigne
 	return r;
 }
 
-/* Ask the server what launches of a graph are counted for. Graphs of most programs cannot have collectives. */
+/*
+ * Ask the server for the keys that launches of a graph are counted for. No question is sent while no message
+ * with counts was ever captured: then a graph cannot have collectives.
+ */
 static CUresult ask_counts(CUgraphExec exec)
 {
 	struct sing_count *counts;
@@ -208,7 +211,7 @@ CUresult sing_cuGraphExecDestroy(CUgraphExec exec)
 }
 SING_PUBLIC(cuGraphExecDestroy);
 
-/* The counts of an executable graph, a copy; *n is 0 if there are none. */
+/* A copy of the counts of an executable graph; *n is 0 if the graph has no counts. */
 static struct sing_count *counts_of(CUgraphExec exec, unsigned int *n)
 {
 	struct sing_count *counts = NULL;

@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known of the kernel that the parameters name: in the context that they name, if they do. */
+/*
+ * The facts of the kernel that the parameters name, in the context that they name, or else in the
+ * current one.
+ */
 static CUresult find_kernel(const struct sing_kernel_params *p, struct sing_function **f)
 {
 	struct sing_context *const current = sing_current;
@@ -159,7 +162,7 @@ static CUresult hand_out(CUgraphNode node, struct sing_kernel_params *p, const u
 
 static CUresult get_params(CUgraphNode node, struct sing_kernel_params *p)
 {
-	/* What no kernel's parameters go beyond; longer parameters would be refused at the launch. */
+	/* No kernel's parameters are longer; a launch with longer ones would be refused. */
 	unsigned char block[1 << 15];
 	unsigned int n = sizeof(block), *const g = p->grid, *const b = p->block;
 	const CUresult r = sing_send_graph_get_kernel(0, node, &p->function, &p->kernel, &p->context, &g[0], &g[1], &g[2], &b[0], &b[1],

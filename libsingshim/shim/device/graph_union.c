@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-/* CUDA_CONDITIONAL_NODE_PARAMS. The graphs are what the driver hands out. */
+/* CUDA_CONDITIONAL_NODE_PARAMS. The driver returns the graphs in bodies. */
 struct conditional_params {
 	CUgraphConditionalHandle handle;
 	int kind;

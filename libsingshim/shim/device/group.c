@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A thread's group. What is issued between ncclGroupStart and the last ncclGroupEnd is gathered here and goes
- * to the server as a single message, which passes the barrier's gate as a whole and counts, in the same step,
- * for each communicator and each direction of a pair in the group. Nothing of a group is issued if a call in
- * the group failed.
+ * A thread's group. The operations that a thread issues between ncclGroupStart and the last ncclGroupEnd are
+ * gathered here and go to the server as a single message, which passes the barrier's gate as a whole and
+ * counts, in the same step, for each communicator and each direction of a pair in the group. If a call in
+ * the group failed, no operation of the group is issued.
  */
 #include "nccl.h"
 
@@ -19,7 +19,7 @@
 _Static_assert(sizeof(sing_nccl_count) == sizeof(struct sing_count), "what is counted crosses as the ring has it");
 _Static_assert(offsetof(sing_nccl_count, n) == offsetof(struct sing_count, n), "what is counted crosses as the ring has it");
 
-/* A key of what is counted. */
+/* The key for which an operation is counted. */
 enum { COLLECTIVES, SENDS, RECEIVES };
 
 static uint64_t key_of(const sing_nccl_op *op)
@@ -31,7 +31,7 @@ static uint64_t key_of(const sing_nccl_op *op)
 	return kind << SING_COUNT_KIND | peer << SING_COUNT_PEER | comm;
 }
 
-/* A communicator that is being made: c is what its call set *handle to. */
+/* A communicator that is being made: the call that makes it has set *handle to c's handle. */
 struct made {
 	struct sing_comm *c;
 	ncclComm_t *handle;
@@ -43,7 +43,7 @@ struct gone {
 	ncclComm_t comm;
 };
 
-/* What a member sends to itself. */
+/* The number of sends and receives of a member to and from itself. */
 struct own {
 	ncclComm_t comm;
 	size_t sends, receives;
@@ -96,7 +96,7 @@ static void note_kind(const struct sing_comm *c)
 	*(c->blocking ? &group.blocking : &group.nonblocking) = true;
 }
 
-/* Wait for a communicator, and take the communicator back if it does not come to be. */
+/* Wait for a communicator, and drop it if it cannot be made. */
 static ncclResult_t await_comm(const struct made *m)
 {
 	const ncclResult_t r = sing_comm_ask(m->c, true);
@@ -200,7 +200,7 @@ ncclResult_t sing_group_redop_gone(ncclRedOp_t op, ncclComm_t comm)
 }
 
 /*
- * What a member sends to itself, it must receive in the same group: else the send waits for a call that comes
+ * A member must receive its sends to itself in the same group: else the send would wait for a call that comes
  * after the group. Returns whether the sends to and the receives from oneself come in pairs, as NCCL wants
  * them.
  */
@@ -225,7 +225,10 @@ static ncclResult_t finish_group(void)
 		const struct made *m = &group.made[i];
 
 		if (r != ncclSuccess && r != ncclInProgress) {
-			/* No call waits for the communicator, and the other members shall not wait either. */
+			/*
+			 * No call of this program waits for the communicator; the abort keeps the other
+			 * members from waiting.
+			 */
 			sing_send_ncclCommAbort(0, m->c->handle);
 			atomic_store(&m->c->state, SING_COMM_ENDED);
 			*m->handle = NULL;

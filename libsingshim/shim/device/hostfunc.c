@@ -21,7 +21,7 @@ struct owed {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct owed *owed[BUCKETS];
 static uint64_t tickets;
-static bool running; /* there is a thread */
+static bool running; /* the thread has been started */
 
 static struct owed **find_owed(uint64_t ticket)
 {
@@ -57,11 +57,17 @@ void sing_host_forget(uint64_t ticket)
 	free(o);
 }
 
-/* Call a function. After a fault the stream's callbacks are told, and its functions not called. */
+/*
+ * Call a function. After a fault a callback is called with the fault, and a host function is not
+ * called.
+ */
 static void call_function(const struct sing_host_func *f, CUresult status)
 {
 	sing_host_func_enters(true);
-	/* While a function runs, messages are looked at: the function may not send any. */
+	/*
+	 * While a function runs, sing_capture_watch checks each message: the function may send
+	 * none.
+	 */
 	atomic_fetch_add_explicit(&sing_capture_count, 1, memory_order_relaxed);
 	if (f->callback != NULL)
 		f->callback(f->stream, status, f->user);

@@ -7,14 +7,13 @@
  * The functions run in a thread of the program, started for the first function, with all signals blocked. The
  * thread asks the server for the next function to call, and waits there; the stream goes on when the thread has
  * reported that the function returned. A single thread serves all streams, as CUDA allows. A function that
- * calls CUDA is told CUDA_ERROR_NOT_PERMITTED: what the function waited for could be waiting for the function.
+ * calls CUDA gets CUDA_ERROR_NOT_PERMITTED: it could wait for work that waits for the function itself.
  *
- * What is owed is known by a ticket: to the server a function of the program means nothing. A
- * ticket of a graph's node is kept for as long as there is a program, for graphs made of that
- * graph have it too.
+ * The server knows a function by a ticket, because the address of a function is only valid in the program. The
+ * ticket of a graph's node is kept until the program ends, for graphs made of that graph have it too.
  *
- * A child of fork has no such thread, and needs none: a child has no device. At the program's end the thread
- * ends with the other threads, whatever is still owed then, as CUDA's does.
+ * A child of fork has no such thread, and does not need one: a child has no device. At the program's end the
+ * thread ends with the other threads, even if functions are still to be called, as CUDA's thread does.
  */
 #ifndef SING_DEVICE_HOSTFUNC_H
 #define SING_DEVICE_HOSTFUNC_H
@@ -36,7 +35,7 @@ struct sing_host_func {
 /* Make a ticket for a function, and see that there is a thread for the function. */
 CUresult sing_host_ticket(const struct sing_host_func *f, uint64_t *ticket);
 
-/* What the ticket is for; false if there is no such ticket. */
+/* Find the function of a ticket; false if there is no such ticket. */
 bool sing_host_find(uint64_t ticket, struct sing_host_func *f);
 void sing_host_forget(uint64_t ticket);
 

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Pinned memory. What is allocated so the server has mapped, too, and kernels follow its addresses. What was the program's
- * before and is registered is read and written by the server when a copy is carried out, and kernels do not reach it. Nothing
- * may unmap either while copies are under way, and freeing it waits for them, as with CUDA.
+ * Pinned memory. The server maps memory that is allocated as pinned, and kernels may follow its addresses. Memory that
+ * the program had before and registers is read and written by the server when a copy is carried out, and kernels do not
+ * reach it. Both must stay mapped while copies are under way, so that freeing memory waits for the copies, as with
+ * CUDA.
  */
 #define _GNU_SOURCE
 #include "hostmem.h"
@@ -25,13 +26,13 @@
 
 enum { PAGE = 4096 };
 
-/* What is pinned, by address. */
+/* All pinned memory, sorted by address. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sing_pinned *all;
 static size_t count, room;
 static uint64_t last_id;
 
-/* The first that ends behind this address. */
+/* The index of the first pinned memory that ends behind this address. */
 static size_t find_index(uintptr_t at)
 {
 	size_t low = 0, high = count;
@@ -93,7 +94,7 @@ static CUresult add_pinned(const struct sing_pinned *p)
 	return r;
 }
 
-/* Forget what begins there. */
+/* Forget the pinned memory that begins there. */
 static void remove_pinned(uintptr_t begin)
 {
 	size_t i;
@@ -109,8 +110,8 @@ static void remove_pinned(uintptr_t begin)
 
 /*
  * Memory that another process can map and no process can make shorter; its descriptor is *fd. A child of fork
- * has none of the memory, as with CUDA. Where there is no such memory, the result is ordinary memory, and *fd
- * is -1. Returns an address or an error.
+ * does not get the memory, as with CUDA. Where the kernel refuses such memory, the result is ordinary memory,
+ * and *fd is -1. Returns an address or an error.
  */
 static unsigned long map_shared(size_t n, int *fd)
 {
@@ -142,7 +143,7 @@ static void set_shared(uintptr_t begin)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Managed memory that kernels would not reach is none. */
+/* Free memory that was to be managed memory, but that kernels would not reach. */
 static CUresult give_back(unsigned long at)
 {
 	(void)sing_send_host_free(0, (void *)at);
@@ -187,7 +188,10 @@ static CUresult allocate_pinned(void **p, size_t n, unsigned int flags, bool man
 	return r;
 }
 
-/* Wait for what may still use the memory, if captures allow that the memory is given up. A server that is gone is no obstacle. */
+/*
+ * Wait for the work that may still use the memory, if captures allow that it is freed. If the server is gone, there is
+ * no such work.
+ */
 static CUresult wait_for_use(const struct sing_pinned *p)
 {
 	const struct sing_context *owner = sing_context_find(p->context);

@@ -21,7 +21,7 @@ struct sing_pinned {
 	uint64_t id;
 };
 
-/* Whether all of n bytes at an address are pinned; then *what, if what is not NULL, is the pinned memory that has them. */
+/* Whether all of n bytes at an address are pinned; then *what (what may be NULL) is the pinned memory that has them. */
 bool sing_is_pinned(uintptr_t at, size_t n, struct sing_pinned *what);
 
 /*

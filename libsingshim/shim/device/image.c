@@ -21,7 +21,7 @@ enum {
 
 	MAGIC_WRAPPER = 0x466243b1,
 	MAGIC_ELF = 0x464c457f,
-	MAGIC_BUNDLE = 0x4c474e53, /* SNGL: what cuLinkComplete hands out */
+	MAGIC_BUNDLE = 0x4c474e53, /* SNGL: an image that cuLinkComplete returns */
 };
 #define MAGIC_FATBIN 0xba55ed50u
 
@@ -60,8 +60,8 @@ _Static_assert(sizeof(struct wrapper) == 24 && sizeof(struct fatbin) == 16 && si
 _Static_assert(sizeof(struct bundle) == 16 && sizeof(struct elf) == 64, "layout");
 
 /*
- * Copy memory of this process that may not be there. Where the call is not allowed, the memory is
- * read as the driver would.
+ * Copy memory of this process that may not be there. Where the system call is not allowed, the
+ * memory is read directly, as the driver does.
  */
 static bool peek_memory(uint64_t at, void *to, size_t n)
 {
@@ -130,7 +130,10 @@ static CUresult find_bundle(uint64_t at, struct sing_image *i)
 	return set_image(i, at, b.size);
 }
 
-/* A table of an ELF file, of two: where the table is, and where its elements say what is where. */
+/*
+ * One of the two tables of an ELF file, segments and sections: the table's place, and the offsets of the two fields of
+ * an element that have a part's place and size.
+ */
 struct elf_table {
 	uint64_t at;
 	uint16_t n, size, least;
@@ -260,8 +263,8 @@ static CUresult list_parts(uint64_t list, struct bundle *b, unsigned char *to, s
 }
 
 /*
- * What nvcc puts around a fatbin. In version 2 it may be machine code that was linked, beside a list of what it was
- * linked from, which may still have PTX.
+ * Find the image in the wrapper that nvcc puts around a fatbin. In version 2 the fatbin may be linked machine code,
+ * beside a list of the fatbins that it was linked from, which may still have PTX.
  */
 static CUresult find_wrapped(uint64_t at, struct sing_image *i)
 {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Code that a program hands to the driver as an address and no length: how far the code goes is written in the
+ * Code that a program passes to the driver by its address, without a length: the length is written in the
  * code. The forms are those of proxyd/device/image, which takes them apart.
  */
 #ifndef SING_DEVICE_IMAGE_H
@@ -18,12 +18,12 @@
 struct sing_image {
 	const unsigned char *at;
 	size_t n;
-	unsigned char *own; /* what sing_image_drop frees, or NULL */
+	unsigned char *own; /* the memory that sing_image_drop frees, or NULL */
 };
 
 /*
- * Find the image at an address. What is not readable, contradicts itself or is too long is CUDA_ERROR_INVALID_IMAGE,
- * and there is nothing to drop then.
+ * Find the image at an address. An image that cannot be read, contradicts itself or is too long is
+ * CUDA_ERROR_INVALID_IMAGE; then sing_image_drop is not needed.
  */
 CUresult sing_image_at(const void *address, struct sing_image *i);
 

@@ -7,7 +7,10 @@
 
 #include <string.h>
 
-/* No compiler says more: a program may give any number for the size of its buffer. */
+/*
+ * The most bytes of a log, which is more than a compiler writes: a program may give
+ * any number for the size of its buffer.
+ */
 enum { LOG_MOST = 1 << 20 };
 
 /* How an option is taken. */
@@ -70,7 +73,7 @@ static void log_begin(struct sing_log *l)
 		l->room = LOG_MOST;
 }
 
-/* What is handled here. */
+/* Store an option that the shim handles: the time and the logs. */
 static void take_option(struct sing_jit *j, int option, void **value)
 {
 	switch (option) {

@@ -18,7 +18,7 @@ struct sing_log {
 	char *at;	   /* NULL: the log is not wanted */
 	unsigned int room; /* with the NUL */
 	unsigned int used; /* without */
-	void **size;	   /* where the program reads how much, or NULL */
+	void **size;	   /* where the program reads the length, or NULL */
 };
 
 struct sing_jit {
@@ -33,14 +33,15 @@ struct sing_jit {
 };
 
 /*
- * Take options apart. What the driver does not know is CUDA_ERROR_INVALID_VALUE; what only the driver could do,
- * CUDA_ERROR_NOT_SUPPORTED. A log begins as an empty text. values must stay as long as the struct is used.
+ * Take options apart. An option that the driver does not know is CUDA_ERROR_INVALID_VALUE; one that only the
+ * driver could carry out is CUDA_ERROR_NOT_SUPPORTED. A log begins as an empty text. values must stay as long
+ * as the struct is used.
  */
 CUresult sing_jit_read(struct sing_jit *j, unsigned int n, const int *options, void **values);
 
 /*
- * Where the next text goes, and its room, 0 if none is wanted: hand both to a message, then call sing_log_said.
- * The compiler's text is then behind the texts before.
+ * The place of the next text, and its room, 0 if the program wants no log: pass both to a message, then call
+ * sing_log_said. The compiler's text is then behind the earlier texts.
  */
 char *sing_log_next(const struct sing_log *l, unsigned int *room);
 void sing_log_said(struct sing_log *l);

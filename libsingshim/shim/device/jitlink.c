@@ -5,11 +5,11 @@
  * Calls of nvJitLink, CUDA's linker at run time. A program that links its kernels' intermediate code (-lto) asks
  * nvJitLink for machine code of the architecture that its device has. A software GPU can have a newer one than nvJitLink
  * knows, and runs PTX alone. So nvJitLink is asked for PTX (-ptx), of an architecture that nvJitLink knows, and the program
- * gets PTX in the place of machine code: the driver's calls that load the one load the other. All other calls of nvJitLink
- * are left alone, and all for a real GPU.
+ * gets PTX in the place of machine code: the driver's calls that load machine code load PTX as well. All other calls of
+ * nvJitLink are left alone, and on a real GPU all calls are.
  *
- * The header of each release of CUDA calls names of its own, as __nvJitLinkCreate_12_4; the library has those of older
- * releases, too.
+ * The header of each release of CUDA has its own names for the calls, as __nvJitLinkCreate_12_4; the library has the
+ * names of older releases, too.
  */
 #define _GNU_SOURCE
 #include "load.h"
@@ -30,7 +30,7 @@ typedef int create_call(nvJitLinkHandle *, uint32_t, const char **);
 typedef int size_call(nvJitLinkHandle, size_t *);
 typedef int code_call(nvJitLinkHandle, void *);
 
-/* CALL_12_4: what nvJitLink's own function is called, without a name that is longer than this. */
+/* The functions of nvJitLink have their release in the name, CALL_12_4; no name is longer than this. */
 enum { LONGEST_NAME = 64 };
 
 static void *find_call(const char *call, const char *release)
@@ -57,7 +57,10 @@ static int parse_architecture(const char *option)
 	return number == NULL ? 0 : atoi(number + 1);
 }
 
-/* Create with -ptx, for the architecture that is asked for, or for one that each nvJitLink knows: they tell at the end only. */
+/*
+ * Create with -ptx, for the architecture that is asked for, or for one that each nvJitLink knows: nvJitLink reports an
+ * unknown one only at the end of the link.
+ */
 static int create_for_ptx(create_call *next, nvJitLinkHandle *handle, uint32_t n, const char **options)
 {
 	enum { KNOWN_TO_ALL = 90 };
@@ -86,7 +89,7 @@ static int create_linker(const char *release, nvJitLinkHandle *handle, uint32_t 
 	return create_for_ptx(next, handle, n, options);
 }
 
-/* One more than the PTX has, for a NUL: the driver looks for the end of PTX there. */
+/* The size is one more than that of the PTX, for a NUL, by which the driver finds the end of PTX. */
 static int linked_size(const char *release, nvJitLinkHandle handle, size_t *n)
 {
 	size_call *const next = (size_call *)find_call("GetLinkedCubinSize", release);

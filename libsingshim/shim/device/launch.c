@@ -105,8 +105,8 @@ CUresult sing_cuLaunchKernel_ptsz(CUfunction function, unsigned int gridX, unsig
 SING_PUBLIC(cuLaunchKernel_ptsz);
 
 /*
- * Check the size of a cluster: on a device without clusters each cluster is a single block. Whether the kernel can
- * have clusters of that many blocks, the driver says when the launch is carried out.
+ * Check the size of a cluster: on a device without clusters each cluster is a single block. The driver checks
+ * whether the kernel can have clusters of that many blocks when the launch is carried out.
  */
 static CUresult check_cluster(const struct launch *l, const CUlaunchAttributeValue *v)
 {

@@ -33,8 +33,9 @@ static CUresult load_library(CUlibrary *library, struct sing_image *i, struct si
 }
 
 /*
- * The options of a library. CU_LIBRARY_BINARY_IS_PRESERVED changes nothing here, and its value is not read: cuBLAS
- * passes no values. A table of the program's functions and variables is for a driver in the same process.
+ * The options of a library. CU_LIBRARY_BINARY_IS_PRESERVED has no effect here, and its value is not read: cuBLAS
+ * passes no values. A table of the program's functions and variables is refused: only a driver in the same process
+ * could use it.
  */
 static CUresult check_options(unsigned int n, const int *names)
 {

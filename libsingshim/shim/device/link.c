@@ -16,7 +16,7 @@ struct linker {
 	struct linker *next;
 	CUlinkState state;
 	struct sing_jit jit;
-	unsigned char *image; /* what was made, or NULL */
+	unsigned char *image; /* the image that the linker has made, or NULL */
 	size_t n;
 };
 
@@ -119,7 +119,7 @@ CUresult sing_cuLinkAddFile_v2(CUlinkState state, int type, const char *path, un
 }
 SING_PUBLIC(cuLinkAddFile_v2);
 
-/* Link, and fetch what came out. */
+/* Link, and fetch the image. */
 static CUresult complete_link(struct linker *l)
 {
 	unsigned int info, errors;

@@ -4,8 +4,8 @@
 /*
  * dlopen: a program that opens a library by one of these names, in whatever folder, gets this library, if there
  * is a device server. dlsym: a program that looks up a call of NVRTC in NVRTC's handle, as PyTorch does, gets the call
- * of nvrtc.c, and one of nvJitLink's in jitlink.c, one of cuBLAS's in blas.c. Without a device server nothing of this has
- * an effect.
+ * of nvrtc.c; for nvJitLink's calls it gets those of jitlink.c, and for cuBLAS's those of blas.c. Without a device
+ * server none of this has an effect.
  */
 #define _GNU_SOURCE
 #include "load.h"
@@ -47,7 +47,7 @@ static void *open_ourselves(const char *name, int mode)
 	return dladdr(names, &us) == 0 ? NULL : next_dlopen()(us.dli_fname, mode);
 }
 
-/* dlopen of a library that is nowhere. */
+/* dlopen that finds no library. */
 static void *open_nothing(const char *name, int mode)
 {
 	(void)name;
@@ -104,7 +104,7 @@ static finder *next_dlsym(void)
 	return f;
 }
 
-/* What take_path looks for, and what it finds. */
+/* The name of the library that take_path looks for, and the path that it finds. */
 struct wanted {
 	const char *name;
 	char path[PATH_MAX];
@@ -165,9 +165,10 @@ static int is_ours(const void *address)
 }
 
 /*
- * What the caller would have reached without this library: the first in the caller's own library and in what that needs. So each
- * of several libraries with a libcublas of its own, of another release perhaps, keeps its own. NULL for a program, which has
- * what is next, for a library that needs none, and for a library that needs this one before.
+ * The function that the caller would have called without this library: the first in the caller's own library and in the
+ * libraries that it needs. So if several libraries have a libcublas each, perhaps of different releases, each calls its
+ * own. NULL if the caller is the program itself, for which the next function is right, if its library needs no library
+ * with the function, and if that library needs this one first.
  */
 void *sing_find_of_caller(const void *caller, const char *symbol)
 {
@@ -188,7 +189,7 @@ void *sing_find_of_caller(const void *caller, const char *symbol)
 	return f != NULL && !is_ours(f) ? f : NULL;
 }
 
-/* The call of ours with this name that stands before one of NVRTC, nvJitLink or cuBLAS, or NULL. */
+/* Our function for the call with this name of NVRTC, nvJitLink or cuBLAS, or NULL. */
 static void *library_call(const char *name)
 {
 	void *f = sing_nvrtc_call(name);
@@ -198,7 +199,7 @@ static void *library_call(const char *name)
 	return f != NULL ? f : sing_blas_call(name);
 }
 
-/* In the place of dlsym for the name of such a call: that call, if the library has the name at all. */
+/* dlsym for the name of such a call: our function, if the library has the name at all. */
 static void *find_library_call(void *library, const char *name)
 {
 	void *f = next_dlsym()(library, name);
@@ -211,7 +212,10 @@ __attribute__((used)) static finder *sing_dlsym_way(void *library, const char *n
 {
 	const char *server;
 
-	/* What is next is not ours to choose: a library that stands before NVRTC asks so, as this one does. */
+	/*
+	 * RTLD_NEXT goes to the real dlsym: a library that stands before NVRTC looks for NVRTC's call so, as this one
+	 * does.
+	 */
 	if (library == RTLD_NEXT || name == NULL || library_call(name) == NULL)
 		return next_dlsym();
 	server = getenv(SING_DEVICE_ENV);
@@ -219,8 +223,8 @@ __attribute__((used)) static finder *sing_dlsym_way(void *library, const char *n
 }
 
 /*
- * The next dlopen looks at its caller: where dlopen searches depends on that, and what is next for dlsym. So each must
- * be jumped to, with the unchanged stack.
+ * The real dlopen and dlsym look at their caller: it decides where dlopen searches, and which library is next for
+ * dlsym. So both must be reached by a jump, with the stack unchanged.
  */
 #if defined(__x86_64__)
 #define JUMP(name, way) \

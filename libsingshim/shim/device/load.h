@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* How programs that open libraries by themselves come to this library's calls. */
+/* How programs that open libraries by dlopen get this library's calls. */
 #ifndef SING_DEVICE_LOAD_H
 #define SING_DEVICE_LOAD_H
 
@@ -12,11 +12,11 @@ void *sing_blas_call(const char *name);
 
 /*
  * Find a function of one of these libraries of CUDA, behind the function of the same name here. The library's name begins
- * with this. NULL if there is no such function; dlerror has nothing of that.
+ * with this. NULL if there is no such function; dlerror does not report that failure.
  */
 void *sing_find_call(const char *library, const char *symbol);
 
-/* The same of what a caller's own library needs. */
+/* The same, among the libraries that the caller's own library needs. */
 void *sing_find_of_caller(const void *caller, const char *symbol);
 
 /* Whether there is a device server, and the process's first device runs PTX alone. */

@@ -79,15 +79,15 @@ const char *sing_nvmlErrorString(int error)
 }
 SING_PUBLIC(nvmlErrorString);
 
-/* There is no log here that could begin anew. */
+/* There is no debug log that could be reset. */
 void sing_ncclResetDebugInit(void)
 {
 }
 SING_PUBLIC(ncclResetDebugInit);
 
 /*
- * Since 12.0 a function that is not there is a success without a pointer, and status says what was missing. A
- * function that is not covered is there: the function reports that when called.
+ * Since 12.0 cuGetProcAddress succeeds without a pointer for an unknown function, and status has the reason.
+ * A function that the shim does not cover is found, and reports that when it is called.
  */
 CUresult sing_cuGetProcAddress_v2(const char *symbol, void **function, int version, unsigned long long flags, int *status)
 {
@@ -106,7 +106,7 @@ CUresult sing_cuGetProcAddress_v2(const char *symbol, void **function, int versi
 }
 SING_PUBLIC(cuGetProcAddress_v2);
 
-/* Before, that was an error. */
+/* Before 12.0, an unknown function was an error. */
 CUresult sing_cuGetProcAddress(const char *symbol, void **function, int version, unsigned long long flags)
 {
 	const CUresult r = sing_cuGetProcAddress_v2(symbol, function, version, flags, NULL);

@@ -3,8 +3,8 @@
 
 /*
  * Managed memory: pinned memory that all devices of the program have mapped, so that each access of either side is seen by the
- * other, as with a device that has concurrent managed access. Where the pages are is nothing that can be told: advice and
- * prefetches are checked, and change nothing. Only software GPUs say that they have managed memory.
+ * other, as with a device that has concurrent managed access. The pages have no place of their own that could change:
+ * advice and prefetches are checked, and have no effect. Only software GPUs say that they have managed memory.
  */
 #include "attach.h"
 #include "capture.h"
@@ -89,7 +89,7 @@ CUresult sing_cuMemAdvise_v2(CUdeviceptr ptr, size_t n, int advice, CUmemLocatio
 		return r;
 	if (advice < 1 || advice > ADVICE_MOST || !is_managed(ptr, n, &what))
 		return CUDA_ERROR_INVALID_VALUE;
-	/* Of data that is mostly read no place is told. */
+	/* Advice on data that is mostly read names no place. */
 	return advice <= 2 ? CUDA_SUCCESS : check_location(where);
 }
 SING_PUBLIC(cuMemAdvise_v2);
@@ -152,7 +152,10 @@ CUresult sing_cuMemPrefetchAsync_v2_ptsz(CUdeviceptr ptr, size_t n, CUmemLocatio
 }
 SING_PUBLIC(cuMemPrefetchAsync_v2_ptsz);
 
-/* The program may touch the memory at any time, whatever stream it is attached to. */
+/*
+ * Check the arguments of an attachment, which has no effect: the program may touch the memory at any time, with any
+ * stream.
+ */
 static CUresult check_attach(CUstream stream, CUdeviceptr ptr, size_t n, unsigned int flags, bool per_thread)
 {
 	struct sing_pinned what;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Modules: the image is found, the options are taken apart, and all of that is a single message. */
+/* Modules: the image is found, the options are taken apart, and both are sent in a single message. */
 
 #include "function.h"
 #include "image.h"

@@ -31,7 +31,7 @@ ncclResult_t sing_nccl_fail(ncclResult_t result, const char *form, ...)
 
 const char *sing_ncclGetLastError(ncclComm_t comm)
 {
-	(void)comm; /* NCCL takes a communicator and does not look at it */
+	(void)comm; /* NCCL has this parameter, but does not read it */
 	return last;
 }
 SING_PUBLIC(ncclGetLastError);
@@ -85,7 +85,7 @@ struct sing_comm *sing_comm_find(ncclComm_t handle)
 	return NULL;
 }
 
-/* The server says why, once. */
+/* Fetch the reason from the server, at the first error only. */
 static void note_error(struct sing_comm *c, int error)
 {
 	char why[TEXT] = "";
@@ -166,7 +166,7 @@ ncclResult_t sing_ncclCommGetAsyncError(ncclComm_t comm, int *error)
 }
 SING_PUBLIC(ncclCommGetAsyncError);
 
-/* What is known of a communicator that is ready. */
+/* Read a number of a communicator, once the communicator is ready. */
 static ncclResult_t read_number(ncclComm_t comm, int *to, size_t at)
 {
 	struct sing_comm *c;

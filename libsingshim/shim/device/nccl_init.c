@@ -19,7 +19,7 @@
 
 enum { MAGIC = (int)0xcafebeef };
 
-/* Where a configuration has its numbers, from which version of NCCL on, and what they may be. */
+/* The numbers of a configuration: their offset, the first version of NCCL that has them, and their limits. */
 static const struct {
 	int name, version;
 	unsigned int at;
@@ -47,7 +47,7 @@ struct config {
 	bool blocking;
 };
 
-/* Read what the program set. Members that the program left alone are INT_MIN. */
+/* Read what the program set. Members that the program did not set are INT_MIN. */
 static ncclResult_t read_config(const void *from, struct config *to)
 {
 	const unsigned char *p = from;
@@ -86,7 +86,7 @@ static ncclResult_t read_config(const void *from, struct config *to)
 	return ncclSuccess;
 }
 
-/* What the server has begun becomes known here, and *handle is what the program gets. */
+/* Enter the communicator that the server has begun to make; *handle is the handle that the program gets. */
 static ncclResult_t enter_comm(int r, ncclComm_t *handle, bool blocking)
 {
 	struct sing_comm *c;
@@ -104,9 +104,7 @@ static ncclResult_t enter_comm(int r, ncclComm_t *handle, bool blocking)
 	return sing_group_made(c, handle);
 }
 
-/*
- * Make a device's primary context current, if no context is: NCCL is a library of the runtime, which does so.
- */
+/* Make a device's primary context current, as the runtime does, of which NCCL is a library. */
 static ncclResult_t with_device(int dev)
 {
 	CUcontext context;
@@ -159,7 +157,7 @@ ncclResult_t sing_ncclCommInitRankScalable(ncclComm_t *comm, int ranks, int rank
 }
 SING_PUBLIC(ncclCommInitRankScalable);
 
-/* Whether a list of devices is valid: each exists, none is there twice. */
+/* Whether a list of devices is valid: each exists, and is listed once. */
 static ncclResult_t check_devices(int n, const int *devices)
 {
 	int count = 0;
@@ -214,8 +212,9 @@ static unsigned char *put_bytes(unsigned char *at, const void *from, size_t n)
 }
 
 /*
- * As in the table's function, but counted: a split takes its turn among the collectives of its communicator,
- * and members that have issued the split must not stand still before the members that have not.
+ * As the generated function, but counted: a split takes its turn among the collectives of its communicator,
+ * and if a cut stopped the job when only some members have issued the split, these would wait for the
+ * others.
  */
 static int split_counted(ncclComm_t comm, int color, int key, ncclComm_t *part, const struct config *set)
 {
@@ -269,7 +268,7 @@ ncclResult_t sing_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t 
 	if (r != ncclSuccess)
 		return sing_group_spoil(r);
 	r = split_counted(comm, color, key, &made, &set);
-	if (color == -1) /* this rank takes part, and is in none */
+	if (color == -1) /* this rank takes part in the split, and gets no communicator */
 		return sing_group_spoil(sing_nccl_result(r));
 	*part = made;
 	return sing_group_spoil(enter_comm(r, part, set.blocking));
@@ -293,7 +292,7 @@ ncclResult_t sing_ncclCommFinalize(ncclComm_t comm)
 }
 SING_PUBLIC(ncclCommFinalize);
 
-/* The handle is spent. The server frees the communicator when its work is done, or at once. */
+/* The handle is invalid from now on. The server frees the communicator when its work is done, or at once. */
 static ncclResult_t end_comm(ncclComm_t comm, ncclResult_t (*send)(uint32_t, ncclComm_t))
 {
 	struct sing_comm *c;

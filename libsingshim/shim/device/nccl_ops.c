@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Collectives, sends and receives. What is wrong with an operation is reported at the call; the rest is the
- * group's.
+ * Collectives, sends and receives. An error in an operation is reported at the call; group.c sends the
+ * operation.
  */
 #include "nccl.h"
 
@@ -36,7 +36,7 @@ static ncclResult_t issue_op(const char *name, sing_nccl_op op)
 		r = check_op(name, c, &op);
 	if (r == ncclSuccess && op.kind <= singNcclReduceScatter && !sing_redop_is(c, op.op, op.type))
 		r = sing_nccl_fail(ncclInvalidArgument, "%s: %d is no reduction for type %d", name, op.op, op.type);
-	/* A single send or receive would wait for a call that comes after. */
+	/* A single send or receive would wait for a call that comes later. */
 	if (r == ncclSuccess && op.kind >= singNcclSend && op.root == c->rank && !sing_group_open())
 		r = sing_nccl_fail(ncclInvalidUsage, "%s: to or from oneself, outside a group", name);
 	if (r != ncclSuccess)

@@ -5,7 +5,8 @@
  * Calls of NVRTC, CUDA's compiler at run time. A program asks NVRTC for code of the capability that its device has. A
  * software GPU can have a newer capability than NVRTC knows, and runs PTX alone. So NVRTC is asked for PTX of the newest
  * architecture that NVRTC knows, and the program gets PTX in the place of machine code that NVRTC did not make, or that
- * its device cannot run: the driver's calls that load the one load the other. All other calls of NVRTC are left alone.
+ * its device cannot run: the driver's calls that load machine code load PTX as well. All other calls of NVRTC are left
+ * alone.
  */
 #define _GNU_SOURCE
 #include "load.h"
@@ -93,7 +94,10 @@ static const char *architecture_value(const char *option)
 	return NULL;
 }
 
-/* Replace what NVRTC does not know among the options by text, which is "--gpu-architecture=" with the value at value. */
+/*
+ * Replace architectures that NVRTC does not know in the options by text, which is "--gpu-architecture=" followed by the
+ * value at "value".
+ */
 static void replace_architectures(const char **options, int n, int newest, const char *text, const char *value)
 {
 	for (int i = 0; i < n; ++i) {
@@ -129,7 +133,7 @@ int nvrtcCompileProgram(nvrtcProgram program, int n, const char *const *options)
 	return r;
 }
 
-/* The name is that of proxyd/softgpu. */
+/* The name of the device is the one that proxyd/softgpu gives. */
 int sing_is_software(void)
 {
 	char name[64] = "";

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The block size with which a multiprocessor has most threads at once, and how many clusters there can be. How many blocks
- * of a size fit is the server's answer; how much shared memory a block of that size needs, a function of the program may say.
+ * The block size with which a multiprocessor has most threads at once, and how many clusters there can be. The server
+ * tells how many blocks of a size fit; a function of the program may tell how much shared memory a block of that size
+ * needs.
  */
 
 #include "function.h"
@@ -59,7 +60,7 @@ CUresult sing_cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction
 }
 SING_PUBLIC(cuOccupancyMaxPotentialBlockSize);
 
-/* A launch with clusters, as the server is asked for what fits. */
+/* Check the arguments of a question about launches with clusters. */
 static CUresult check_config(const void *out, const struct sing_launch_config *c)
 {
 	return out == NULL || c == NULL || (c->n > 0 && c->attributes == NULL) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;

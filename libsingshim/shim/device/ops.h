@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What is known of a message by its number. */
+/* The facts of a message that the shim finds by the message's number. */
 #ifndef SING_DEVICE_OPS_H
 #define SING_DEVICE_OPS_H
 
@@ -15,7 +15,7 @@ struct sing_op {
 	uint16_t free;	  /* needs no current context */
 };
 
-/* Said here too: else they are reached by a pointer that is relocated. */
+/* Hidden: else the code would reach them by pointers, which the loader has to relocate. */
 #pragma GCC visibility push(hidden)
 extern const struct sing_op sing_ops[];
 extern const unsigned sing_op_count;

@@ -17,9 +17,12 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "handles and sizes ha
 #define SING_LONGEST ((size_t)1 << 30)
 #define SING_LONGEST_ANSWER ((size_t)64 << 20)
 
-/* What fits into this many bytes is put together on the stack. */
+/* A message of up to this many bytes is put together on the stack. */
 #define SING_SMALL 512
-/* And of what is posted, so that a launch allocates nothing: the parameters of most kernels have at most 4 KiB. */
+/*
+ * The same for posted messages, so that a launch allocates no memory: the parameters of most kernels have at most
+ * 4 KiB.
+ */
 #define SING_SMALL_POSTED 4608
 
 /* *bytes = count * size, or false if that is more than any message has. */
@@ -46,7 +49,7 @@ static inline unsigned char *sing_put(unsigned char *p, const void *from, size_t
 	return p + n;
 }
 
-/* Take n bytes of what is left, if there are so many. */
+/* Take n bytes of the rest of an answer, if there are so many. */
 static inline bool sing_take(const unsigned char **p, const unsigned char *end, void *to, size_t n)
 {
 	if ((size_t)(end - *p) < n)

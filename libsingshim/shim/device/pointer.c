@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What is known of an address: here, if it is pinned memory, else by a question. */
+/* The facts of an address: the shim knows them for pinned memory, and asks the server for all other memory. */
 #include "attach.h"
 #include "context.h"
 #include "gen_abi.h"
@@ -59,7 +59,7 @@ static CUresult put_value(void *data, const void *value, size_t n)
 	return CUDA_SUCCESS;
 }
 
-/* Truths have four bytes, as callers have them. */
+/* Booleans have four bytes, as callers expect. */
 static CUresult put_bool(void *data, bool is)
 {
 	const unsigned int value = is;
@@ -67,13 +67,13 @@ static CUresult put_bool(void *data, bool is)
 	return put_value(data, &value, sizeof(value));
 }
 
-/* Ids of pinned memory and of a device's are apart. */
+/* The ids of pinned memory and of a device's memory never meet. */
 static unsigned long long id_of(const struct facts *f)
 {
 	return f->type == CU_MEMORYTYPE_HOST || f->managed ? f->id << 1 | 1 : f->id << 1;
 }
 
-/* What the attribute is where there is none: NULL, or no device. */
+/* Write the value of an attribute that does not apply: NULL, or no device. */
 static CUresult put_default(void *data, int attribute)
 {
 	static const unsigned long long zero;
@@ -143,7 +143,7 @@ static CUresult put_attribute(void *data, int attribute, CUdeviceptr ptr, const 
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		return put_value(data, &f->pool, sizeof(f->pool));
 	}
-	/* All other attributes are false, or none, for all memory here. */
+	/* All other attributes are false or absent for all memory of the shim. */
 	return put_default(data, attribute);
 }
 
@@ -164,8 +164,8 @@ CUresult sing_cuPointerGetAttribute(void **data, int attribute, CUdeviceptr ptr)
 SING_PUBLIC(cuPointerGetAttribute);
 
 /*
- * As many at once; of memory that is not allocated, and where an attribute does not apply, the value is NULL
- * and no error.
+ * Several attributes at once; for memory that is not allocated, and for an attribute that does not apply,
+ * the value is NULL, without an error.
  */
 CUresult sing_cuPointerGetAttributes(unsigned int n, void *attributes, void **data, CUdeviceptr ptr)
 {

@@ -21,7 +21,7 @@ enum { FILE_DESCRIPTOR = 1 };
 static const char unable[] = "the devices here share nothing between processes";
 static const char elsewhere[] = "the handle is of a process that another device server serves: on another node, or of another job";
 
-/* A descriptor of a file with a handle, -1 if there is none. */
+/* Returns the descriptor of a file with the handle, -1 on failure. */
 static int make_file(const CUipcMemHandle *handle)
 {
 	const int fd = (int)raw6(SYS_memfd_create, (long)"singularity-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING, 0, 0, 0, 0);
@@ -69,7 +69,7 @@ CUresult sing_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *share
 }
 SING_PUBLIC(cuMemPoolImportFromShareableHandle);
 
-/* What a program gets of an allocation is as long as a handle of CUDA's IPC. */
+/* The data that a program gets for an allocation has the length of a handle of CUDA's IPC. */
 CUresult sing_cuMemPoolExportPointer(void *data, CUdeviceptr ptr)
 {
 	CUipcMemHandle handle;

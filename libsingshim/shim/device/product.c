@@ -3,8 +3,8 @@
 
 /*
  * Matrix products in the place of cuBLAS's. A product is a launch of a kernel of proxyd/softgpu/gemm/gemm.ptx, which the software
- * GPU knows and computes natively; so a product is ordered, captured and saved as launches are. The text says what the
- * parameters are.
+ * GPU knows and computes natively; so a product is ordered, captured and saved as launches are. The PTX describes the
+ * parameters.
  */
 #include "product.h"
 
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The text, with a NUL. */
+/* The text of gemm.ptx, with a NUL. */
 __asm__(".pushsection .rodata\n"
 	".balign 8\n"
 	"sing_product_text:\n"
@@ -28,7 +28,7 @@ __asm__(".pushsection .rodata\n"
 	".popsection\n");
 extern const char sing_product_text[] __attribute__((visibility("hidden")));
 
-/* Of the text: the tile of a block, its threads, and flags. */
+/* Constants of gemm.ptx: the tile of a block, its threads, and flags. */
 enum { TILE_ROWS = 128, TILE_COLUMNS = 96, THREADS = 256 };
 enum { TURNS_A = 1, TURNS_B = 2, READS_C = 4, ADDS_BIAS = 8, TYPES_AT = 8 };
 
@@ -79,7 +79,7 @@ bool sing_products_chosen(void)
 	return is == YES;
 }
 
-/* Load the kernels, also while a stream of this thread is captured: that changes nothing in the graph. */
+/* Load the kernels, also while a stream of this thread is captured: loading adds nothing to the graph. */
 static CUresult load_kernels(void)
 {
 	int mode = 2; /* relaxed */
@@ -125,7 +125,7 @@ static bool fits_kernel(const struct sing_matrix *x, int64_t rows)
 	return x->leading >= (rows > 1 ? rows : 1) && x->leading <= INT32_MAX;
 }
 
-/* Whether the text covers the product; *flags are then its types. */
+/* Whether gemm.ptx covers the product; *flags are then its types. */
 static bool covers_product(const struct sing_product *p, bool twice, uint32_t *flags)
 {
 	const int types[] = { p->a.type, p->b.type, p->d.type, p->bias.at == NULL ? p->d.type : p->bias.type };

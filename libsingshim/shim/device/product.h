@@ -13,7 +13,7 @@
 /* Numbers of cudaDataType. */
 enum { DATA_F32 = 0, DATA_F64 = 1, DATA_F16 = 2, DATA_BF16 = 14 };
 
-/* A matrix by columns; what the members count is elements. */
+/* A matrix by columns; the members count elements. */
 struct sing_matrix {
 	const void *at;
 	int type;
@@ -34,7 +34,7 @@ struct sing_product {
 bool sing_products_chosen(void);
 
 /*
- * Launch a product. False, and nothing is launched: the product is not one that these functions cover, or the arguments are
+ * Launch a product. Returns false, without a launch, if these functions do not cover the product, or the arguments are
  * wrong in a way that the vendor's library reports. *result is the driver's.
  */
 bool sing_product_launch(const struct sing_product *p, CUresult *result);

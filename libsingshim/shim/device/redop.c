@@ -82,7 +82,7 @@ ncclResult_t sing_ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 }
 SING_PUBLIC(ncclRedOpDestroy);
 
-/* Any memory of a device is as good as any other here. */
+/* NCCL's memory is ordinary memory of the device here. */
 ncclResult_t sing_ncclMemAlloc(CUdeviceptr *ptr, size_t n)
 {
 	int r;

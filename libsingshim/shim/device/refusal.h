@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* An option or attribute of a call that is covered, which is not: said once, by name. */
+/*
+ * An option or attribute that is not supported, of a call that is: reported once, by
+ * name.
+ */
 #ifndef SING_DEVICE_REFUSAL_H
 #define SING_DEVICE_REFUSAL_H
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What libraries return, by number. */
+/* The results of calls of the libraries, by number. */
 #ifndef SING_DEVICE_RESULTS_H
 #define SING_DEVICE_RESULTS_H
 
@@ -19,7 +19,10 @@ struct sing_result {
 	uint32_t name, text; /* where they begin in sing_result_texts */
 };
 
-/* Said here too: else they are reached by a pointer that is relocated. */
+/*
+ * Hidden: else the code would reach them by pointers, which the loader has to
+ * relocate.
+ */
 #pragma GCC visibility push(hidden)
 extern const char sing_result_texts[];
 extern const struct sing_result sing_results[];

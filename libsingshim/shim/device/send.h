@@ -2,24 +2,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Beneath transport.h, for code that writes a message where the server will read it, or asks for several
- * answers before waiting for the first (copy.c).
+ * The layer below transport.h, for code that writes a message where the server will read it, or asks for
+ * several answers before waiting for the first (copy.c).
  */
 #ifndef SING_DEVICE_SEND_H
 #define SING_DEVICE_SEND_H
 
 #include "../ring.h"
 
-/* No message has more bytes in the ring, and no answer. */
+/* The most bytes that a message or an answer has in the ring. */
 #define SING_RING_LONGEST ((size_t)SING_RECORD_UNITS * SING_UNIT - 256)
 
 /*
- * Begin a message of n bytes; *at is where they go. 0 must be followed by ring_post, ring_call, ring_ask or ring_drop; anything
- * else is what the call returns.
+ * Begin a message of n bytes, which the caller writes at *at. After 0, ring_post, ring_call, ring_ask or ring_drop must
+ * follow; any other result is the result of the call.
  */
 int sing_stage(struct ring_draft *d, struct ring_need need, size_t n, unsigned char **at);
 
-/* What a call returns if the ring did not take its message, in the words of its library. */
+/* The result of a call whose message the ring did not take, as an error of the call's library. */
 int sing_refusal(uint32_t op, enum ring_result r);
 
 #endif

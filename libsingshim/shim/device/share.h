@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Memory and events that processes share: what CUDA calls IPC. The server does the work. */
+/* Memory and events that processes share by CUDA's IPC. The server does the work. */
 #ifndef SING_SHARE_H
 #define SING_SHARE_H
 

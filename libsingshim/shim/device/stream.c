@@ -8,7 +8,10 @@
 
 #include <stdlib.h>
 
-/* By a handle's count: the context's handle, or 0. What has no place is only not found. */
+/*
+ * The handle of a stream's context, or 0, by the number in the stream's handle. A stream
+ * whose number is too large has no place here.
+ */
 enum { CHUNK = 1024, CHUNKS = 4096 };
 static _Atomic(_Atomic uint64_t *) chunks[CHUNKS];
 
@@ -55,7 +58,7 @@ bool sing_stream_serves(uint64_t handle, uint64_t context)
 	p = find_place(handle, false);
 	if (p != NULL)
 		return atomic_load_explicit(p, memory_order_relaxed) == context;
-	/* A stream of so many that they have no place: the server knows the stream. */
+	/* Accept a stream that has no place in the table: the server checks it. */
 	return handle >> 40 == SING_CLASS_STREAM + 1 && (handle & 0xffffffffff) >= (uint64_t)CHUNK * CHUNKS;
 }
 

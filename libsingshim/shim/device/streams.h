@@ -19,7 +19,10 @@ struct sing_on_stream {
 	int16_t at; /* where the stream is: from the beginning, or, negative, from the end */
 };
 
-/* Sorted by op. Said here too: else they are reached by a pointer that is relocated. */
+/*
+ * Sorted by op. Hidden: else the code would reach them by pointers, which the loader has to
+ * relocate.
+ */
 #pragma GCC visibility push(hidden)
 extern const struct sing_on_stream sing_on_streams[];
 extern const unsigned int sing_on_stream_count;

@@ -14,7 +14,7 @@
 
 enum { RANK_MOST = 5 };
 
-/* What all three kinds of description have. */
+/* The members that all three kinds of description have. */
 struct common {
 	int how, type;
 	unsigned int rank;
@@ -41,7 +41,7 @@ static CUresult fill_common(sing_tensor_shape *shape, const void *map, const str
 	return CUDA_SUCCESS;
 }
 
-/* Ask the server for a map. It has none where its devices are software. */
+/* Ask the server for a map. A server of software GPUs does not make maps. */
 static CUresult make_map(const char *symbol, _Atomic bool *said, void *map, const sing_tensor_shape *shape)
 {
 	const CUresult r = sing_send_tensor_map(0, map, shape);
@@ -79,7 +79,7 @@ CUresult sing_cuTensorMapEncodeIm2col(void *map, int type, unsigned int rank, CU
 				 &(struct common){ singTensorIm2col, type, rank, address, dim, strides, steps, interleave, 0, swizzle,
 						   promotion, fill });
 
-	/* There are corners for all dimensions but the first and the last. */
+	/* The corners have a number for each dimension except the first and the last. */
 	if (r == CUDA_SUCCESS && (lower == NULL || upper == NULL || rank < 3))
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (r != CUDA_SUCCESS)

@@ -17,7 +17,7 @@
 
 enum { ARRAY = 0, MIPMAPPED, LINEAR, PITCHED };		       /* CUresourcetype */
 enum { WRAP = 0, CLAMP, MIRROR, BORDER };		       /* CUaddress_mode */
-enum { READ_AS_INTEGER = 1, NORMALIZED = 2, TRILINEAR = 0x20 }; /* CU_TRSF_…; textures have a single level, so the last means nothing */
+enum { READ_AS_INTEGER = 1, NORMALIZED = 2, TRILINEAR = 0x20 }; /* CU_TRSF_…; textures have a single level: the last has no effect */
 enum { DESCRIPTOR = 128 };
 
 /* CUDA_RESOURCE_DESC. */
@@ -148,7 +148,7 @@ static CUresult describe_resource(const char *symbol, const struct resource *r, 
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* How a texture is read, added to what it is. */
+/* Add to a texture's description how the texture is read. */
 static CUresult describe_sampling(const char *symbol, const struct sampling *s, sing_texture_shape *shape)
 {
 	if (s->filter != 0 && s->filter != 1)
@@ -166,7 +166,7 @@ static CUresult describe_sampling(const char *symbol, const struct sampling *s, 
 	return CUDA_SUCCESS;
 }
 
-/* Have the server write a descriptor, and remember the object. */
+/* Have the server write a descriptor, and keep the object in the list. */
 static CUresult create_object(const char *symbol, const struct object *from, const sing_texture_shape *shape, CUdeviceptr *at)
 {
 	struct object *const made = malloc(sizeof(*made));
@@ -281,7 +281,7 @@ CUresult sing_cuSurfObjectDestroy(CUsurfObject object)
 }
 SING_PUBLIC(cuSurfObjectDestroy);
 
-/* Copy what an object was made of: its resource, or else how it is read. */
+/* Copy a description that an object was made of: of its resource, or else of how it is read. */
 static CUresult get_description(void *desc, CUdeviceptr at, bool surface, bool resource)
 {
 	const struct object *o;

@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* transport.h over the ring; wire/attach.h says what is in a message beside what is given here. */
+/*
+ * transport.h over the ring; wire/attach.h describes the parts of a message that the callers of transport.h do not
+ * give.
+ */
 #include "../../wire/attach.h"
 
 #include "attach.h"
@@ -19,7 +22,7 @@
 
 enum { CONTEXT = 8 };
 
-/* Library by library. */
+/* A result for each library, in the order of enum sing_library. */
 static const int not_initialized[] = { CUDA_ERROR_NOT_INITIALIZED, ncclInvalidUsage, NVML_ERROR_UNINITIALIZED };
 static const int no_server[] = { CUDA_ERROR_NO_DEVICE, ncclUnhandledCudaError, NVML_ERROR_DRIVER_NOT_LOADED };
 static const int unheard[] = { CUDA_ERROR_SYSTEM_NOT_READY, ncclSystemError, NVML_ERROR_DRIVER_NOT_LOADED };
@@ -36,7 +39,7 @@ int sing_refusal(uint32_t op, enum ring_result r)
 	return r == RING_FORKED ? not_initialized[library_of(op)] : SING_GONE;
 }
 
-/* A caller without a current context may not even be attached. Returns 0 if the message may go on. */
+/* Without a current context, the process may not even be attached. Returns 0 if the message may go on. */
 static int check_state(uint32_t op)
 {
 	const unsigned lib = library_of(op);
@@ -58,7 +61,10 @@ static int check_state(uint32_t op)
 	return SING_GONE;
 }
 
-/* An execution fault is the result of every later call, whatever the call asks; but NVML looks on from outside. */
+/*
+ * An execution fault is the result of every later call of any kind, except NVML's, which looks at devices from
+ * outside.
+ */
 static int fault_result(uint32_t op)
 {
 	const uint32_t f = ring_fault();
@@ -67,7 +73,7 @@ static int fault_result(uint32_t op)
 		return 0;
 	switch (library_of(op)) {
 	case SING_DRIVER:
-		/* A callback is told of the fault. */
+		/* A callback gets the fault as its status. */
 		return op == SING_OP_host_func_next || op == SING_OP_host_func_done ? 0 : (int)f;
 	case SING_NCCL:
 		return ncclUnhandledCudaError;
@@ -75,7 +81,7 @@ static int fault_result(uint32_t op)
 	return 0;
 }
 
-/* What a call returns that needs a context, in a current context that is destroyed. */
+/* The result of a call that needs a context, if the current context is destroyed. */
 static int ended_result(uint32_t op)
 {
 	const struct sing_op *o = sing_op_find(op);
@@ -115,7 +121,7 @@ int sing_stage(struct ring_draft *d, struct ring_need need, size_t n, unsigned c
 	return 0;
 }
 
-/* Send a message that is somewhere else than in the ring. */
+/* Send a message by its address: its bytes are not in the ring. */
 static int call_long_once(struct ring_need need, const void *in, size_t n, void *out, size_t room, size_t *got)
 {
 	const struct sing_long l = {
@@ -133,7 +139,7 @@ static int call_long_once(struct ring_need need, const void *in, size_t n, void 
 			sing_say("a message of %zu bytes: the device server may not read this process's memory (kernel.yama.ptrace_scope)", n);
 		return SING_GONE;
 	}
-	/* Whether the message may go on at all depends on the real message. */
+	/* Check the real message here: sing_stage only sees SING_OP_LONG. */
 	if (sing_current == NULL) {
 		rv = check_state(need.op);
 		if (rv != 0)
@@ -241,7 +247,7 @@ static int post_message(const struct ring_need *need, const void *in, size_t n)
 	return ring_post(&d) == RING_OK ? 0 : SING_GONE;
 }
 
-/* A posted call cannot be told that the call has no context: that is found out here. */
+/* The server cannot return an error for a posted call, so that a missing context is found here. */
 static int context_for(uint32_t op)
 {
 	const struct sing_context *current = sing_current;
@@ -250,7 +256,7 @@ static int context_for(uint32_t op)
 	if (__builtin_expect(current != NULL && atomic_load_explicit(&current->alive, memory_order_relaxed), 1))
 		return 0;
 	o = sing_op_find(op);
-	/* NCCL finds the device in the communicator; a host function has returned in a thread of ours. */
+	/* NCCL finds the device in the communicator; host_func_done is sent by the shim's own thread. */
 	if (o == NULL || o->free || o->library != SING_DRIVER || o->op == SING_OP_host_func_done)
 		return 0;
 	if (current != NULL)
@@ -296,7 +302,7 @@ uint64_t sing_handle_new(enum sing_class class)
 {
 	static _Atomic uint64_t last[SING_CLASS_COMM + 1];
 
-	/* Classes count from 1 here, so that no handle is 1 or 2: these are the default streams. */
+	/* The classes in handles begin at 1, so that no handle is 1 or 2, the handles of the default streams. */
 	const uint64_t handle = (uint64_t)(class + 1) << SING_COUNT_PEER | (atomic_fetch_add_explicit(&last[class], 1, memory_order_relaxed) + 1);
 
 	if (class == SING_CLASS_STREAM)
@@ -329,8 +335,8 @@ void sing_missed(const char *symbol, const char *why)
 }
 
 /*
- * What was posted before the end is to be done. A program that is killed sends no such message, nor does a
- * program that ends by _exit: CUDA drops their work too.
+ * Tell the server at the program's end to carry out the work that was posted before. A program that is
+ * killed sends no such message, nor does a program that ends by _exit: CUDA drops their work too.
  */
 __attribute__((destructor)) static void say_exit(void)
 {

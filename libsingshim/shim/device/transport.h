@@ -2,23 +2,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What the generated stubs (gen_calls.c) need of the rest of the shim: functions that carry messages to the
- * device server, that make up handles, and that report what is not covered. There is no other implementation,
- * except a test's set of its own.
+ * The functions of the shim that the generated stubs (gen_calls.c) call: functions that carry messages to the
+ * device server, that make up handles, and that report calls that are not covered. There is no other
+ * implementation, except a test's set of its own.
  *
  * A message is the arguments of a call in their order, little-endian, without padding:
  *
  *	number, handle     its bytes; a handle that the shim makes up is among them
  *	struct             as C has it
  *	array, text        the count of elements, 8 bytes, then the elements
- *	what may be NULL   a byte before it: is it there? For an array, a count of ~0 says that
- *	                   it is not
- *	what comes back    nothing, or that byte if it may be NULL
+ *	may be NULL        a byte before it, 0 for NULL. For an array, a count of ~0 is NULL
+ *	result             no bytes, or that byte if its address may be NULL
  *
- * and the answer is what comes back, in the same way, arrays first, without the bytes for NULL: what
- * is not wanted is left out.
+ * and the answer is the values of the results, in the same way, arrays first, without the bytes for NULL: a
+ * result for which the caller passed NULL is left out.
  *
- * All of these may be called by any thread at any time, in a signal handler too if the program
+ * All functions of this file may be called by any thread at any time, in a signal handler too if the program
  * calls CUDA there.
  */
 #ifndef SING_DEVICE_TRANSPORT_H
@@ -48,13 +47,13 @@ int sing_cached(uint32_t op, const void *in, size_t n, void *out, size_t room, s
 
 /*
  * Carry a message there and do not wait. Returns 0, or an error that an earlier message brought and that stays.
- * in is free again when this returns.
+ * The caller may change in when this returns.
  */
 int sing_post(uint32_t op, const void *in, size_t n);
 
 /*
- * The same, for what the barrier counts: counts are k of wire.h's struct sing_count, each for a key in
- * attach.h's form. This is the gate: the call may wait, for the cut.
+ * The same, for a message that the barrier counts: counts are k of wire.h's struct sing_count, each
+ * for a key in attach.h's form. Such a message passes the gate: the call may wait there for the cut.
  */
 int sing_post_counted(uint32_t op, const void *counts, unsigned int k, const void *in, size_t n);
 
@@ -65,8 +64,8 @@ enum sing_class;
 uint64_t sing_handle_new(enum sing_class class);
 
 /*
- * The handle is spent: the call that would have made the object failed, or a call that destroys the object was
- * made. A communicator that NCCL is still at work on (ncclInProgress) is made.
+ * The handle is not used any more: the call that would have made the object failed, or a call that destroys
+ * the object was made. A communicator that NCCL is still making (ncclInProgress) counts as made.
  */
 void sing_handle_drop(enum sing_class class, uint64_t handle);
 

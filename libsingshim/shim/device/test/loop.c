@@ -5,7 +5,7 @@
  * transport.h over descriptor 3, message by message, for tests:
  *
  *	there: op, kind (0 call, 1 cached, 2 posted, 3 counted), comm, peer, length, message
- *	back:  result, length, answer; nothing for what was posted
+ *	back:  result, length, answer; no bytes for a posted message
  */
 #include "gen_abi.h"
 #include "send.h"
@@ -113,7 +113,7 @@ void sing_missed(const char *symbol, const char *why)
 	printf("missed %s: %s\n", symbol, why);
 }
 
-/* Nothing is written in place here. */
+/* This transport has no place for a message in a ring. */
 int sing_stage(struct ring_draft *d, struct ring_need need, size_t n, unsigned char **at)
 {
 	(void)d, (void)need, (void)n, (void)at;

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* The digest of export.c alone: prints that of each argument. */
+/*
+ * The digest of export.c alone: the program prints the digest of each argument.
+ */
 #include "../export.c"
 
 #include <stdio.h>

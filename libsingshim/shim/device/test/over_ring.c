@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What a test of the generated calls over the real transport needs: CUDA is initialised and a context is current,
- * whatever the other end thinks; and no answer is kept, so that each call arrives.
+ * The state that a test of the generated calls over the real transport needs: CUDA is initialised and a context
+ * is current, without asking the other end; and no answer is kept, so that each call arrives.
  */
 #include "attach.h"
 #include "cache.h"

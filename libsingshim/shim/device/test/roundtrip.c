@@ -3,10 +3,10 @@
 
 /*
  *	roundtrip calls SEED N     N times each call that goes to the server, over descriptor 3
- *	roundtrip find             lines "NAME VERSION THREAD SYMBOL" from stdin: is that what is found?
+ *	roundtrip find             checks lines "NAME VERSION THREAD SYMBOL" of stdin: the symbol that is found
  *	roundtrip missed           calls that are not covered
  *	roundtrip null             arguments that must not be NULL
- *	roundtrip local            what is answered without a server
+ *	roundtrip local            calls that are answered without a server
  */
 #include "roundtrip.h"
 
@@ -19,7 +19,7 @@
 
 static uint64_t state;
 
-/* The first round: each array and string is there and empty. */
+/* Whether this is the first round, in which each array and string is there and empty. */
 static bool empty;
 
 uint64_t number(void)

@@ -9,16 +9,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* No array that is made up here is longer. */
+/* The most elements of an array that is made up here. */
 enum { MOST = 2048 };
 
 uint64_t number(void);
 void fill(void *to, size_t n);
 void letters(char *to, size_t n); /* and a NUL */
 bool often(void);                 /* three times in four; always in the first round */
-unsigned int pick_length(unsigned int limit); /* below the limit; 0 in the first round, so that each call is also made with nothing */
+unsigned int pick_length(unsigned int limit); /* below the limit; 0 in the first round, for calls with empty arrays */
 
-/* A line: the call, what goes there, the result, what comes back. */
+/* Print a line: the call, its arguments, the result, the values that come back. */
 void say_begin(const char *symbol, bool per_thread);
 void say_field(const char *name, const void *value, size_t size);
 void say_array(const char *name, const void *elements, uint64_t count, size_t size);

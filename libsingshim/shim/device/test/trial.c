@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What the transport and the hand-written calls do, on a device server that is a test:
+ * Calls of the transport and of the hand-written functions, with a test as the device server:
  *
  *	trial WHAT...
  *
- * prints a line for each thing that was found. A number that no call has is answered with the
- * message, backwards.
+ * prints a line for each result. The test answers a message whose number no call has with the same
+ * bytes in reverse order.
  */
 #define _GNU_SOURCE
 #include "attach.h"
@@ -38,7 +38,7 @@ static CUcontext start_context(void)
 	return ctx;
 }
 
-/* Whether n bytes there come back as they should. */
+/* Print whether a message of n bytes comes back in reverse order. */
 static void check_echo(size_t n)
 {
 	unsigned char *in = calloc(n + 1, 1), *out = calloc(n + 1, 1);
@@ -164,7 +164,7 @@ static void print_result(const char *what, int r, CUcontext ctx)
 	printf("%s %d %#llx\n", what, r, (unsigned long long)(uintptr_t)ctx);
 }
 
-/* The call first, then what the call left. */
+/* The call is made first, so that ctx is read after the call. */
 #define SAY(what, call, ctx)         \
 	do {                         \
 		const int r_ = call; \
