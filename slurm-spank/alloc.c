@@ -25,14 +25,14 @@
  *
  *	#SBATCH lines          our callback sets the variable
  *	SBATCH_… variables     read here
- *	forwarded options      an option in the environment: too late, so looked up at the start
+ *	forwarded options      an option in the environment: too late, so append_log is called at the start
  *	command line           likewise
  */
 #define OPEN_MODE "SBATCH_OPEN_MODE"
 
 static struct config config;
-static bool switched_off; /* on the command line, which has the last word */
-static bool ours;	  /* the variable */
+static bool switched_off; /* on the command line, which counts most */
+static bool ours;	  /* this process has set the variable */
 
 static void append_log(void)
 {
@@ -42,7 +42,7 @@ static void append_log(void)
 	ours = true;
 }
 
-/* Look at what sbatch itself will only see too late. */
+/* Whether the command line asks for this plugin: Slurm passes these options to the plugin too late. */
 static bool asked_on_command_line(void)
 {
 	struct cmdline c;
@@ -84,7 +84,7 @@ static bool asks_for_truncation(const struct cmdline *c, int words)
 	for (int i = 1; i < words; ++i) {
 		const size_t n = strcspn(c->argv[i], "=");
 
-		/* getopt_long lets it be shortened. */
+		/* getopt_long accepts shortened options. */
 		if (n < sizeof("--op") - 1 || strncmp(c->argv[i], option, n) != 0)
 			continue;
 		if (c->argv[i][n])
@@ -96,7 +96,10 @@ static bool asks_for_truncation(const struct cmdline *c, int words)
 	return (mode && (*mode == 't' || *mode == 'T'));
 }
 
-/* Why the job must not be submitted, or NULL. What the user may not expect is told. */
+/*
+ * Why the job must not be submitted, or NULL. Tells the user that the log is emptied at each start, if the options ask
+ * for that.
+ */
 static const char *check_submission(void)
 {
 	const char *why;
@@ -115,7 +118,10 @@ static const char *check_submission(void)
 	return (why);
 }
 
-/* A task of srun writes on its standard error that it is not protected. salloc's own shell is no task of ours, so salloc says it. */
+/*
+ * A task of srun writes on its standard error that it is not protected. salloc's own shell is no task of ours, so
+ * salloc tells the user.
+ */
 static void tell_unprotected(void)
 {
 	if (strcmp(program_invocation_short_name, "salloc") == 0 && !options_value("lease"))
@@ -127,7 +133,7 @@ void alloc_options_known(void)
 {
 	const char *why;
 
-	/* sbatch has read the variable, which is none of the job's business. */
+	/* sbatch has read the variable, which the job must not inherit. */
 	if (ours)
 		unsetenv(OPEN_MODE);
 	ours = false;
@@ -139,6 +145,6 @@ void alloc_options_known(void)
 		return;
 	}
 	sing_error("%s", why);
-	/* Where the plugin is optional, Slurm does not heed what we return. */
+	/* Where the plugin is optional, Slurm ignores the result of this function. */
 	exit(EXIT_FAILURE);
 }

@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #define _GNU_SOURCE
-/* The header of Slurm 26.05 converts the number of a job to what its functions take. */
+/*
+ * With this, the header of Slurm 26.05 converts the number of a job to the type that its functions
+ * take.
+ */
 #define SLURM_BACKWARD_COMPAT
 #include "borrower.h"
 
@@ -13,8 +16,8 @@
 #include <stdlib.h>
 
 /*
- * The plugin is not linked with libslurm: sbatch has the functions. A program without them can load the
- * plugin all the same.
+ * The plugin is not linked with libslurm: sbatch has the functions. As they are weak, a program without
+ * them can load the plugin, too.
  */
 #pragma weak slurm_load_job
 #pragma weak slurm_free_job_info_msg
@@ -31,7 +34,7 @@ const char *borrower_refusal(const char *job)
 		slurm_free_job_info_msg(answer);
 		return (NULL);
 	}
-	if (errno != ESLURM_INVALID_JOB_ID) /* slurmctld is away, and sbatch will say so */
+	if (errno != ESLURM_INVALID_JOB_ID) /* slurmctld does not answer, and sbatch will report that */
 		return (NULL);
 	snprintf(why, sizeof(why), "--singularity-lease=%.20s: Slurm knows no such job; accepted: the number of a running job of yours", job);
 

@@ -6,8 +6,8 @@
 #define SING_BORROWER_H
 
 /*
- * Why no GPUs can be lent to a job, or NULL: Slurm knows no job of that number. Whether the job is the
- * user's, and runs on the lease's node, is looked at when the lease starts. Only in sbatch.
+ * Why no GPUs can be lent to a job, or NULL: Slurm knows no job of that number. The start of the lease
+ * checks whether the job is the user's, and runs on the lease's node. Called only in sbatch.
  */
 const char *borrower_refusal(const char *job);
 

@@ -20,7 +20,7 @@ static void set_bundle(char bundle[PATH_MAX], const char *path)
 	snprintf(bundle, PATH_MAX, "%s", path);
 }
 
-/* The last --container among words counts. */
+/* Read --container among words; the last one counts. */
 static void read_words(char bundle[PATH_MAX], char *const *words, int n)
 {
 	static const char option[] = "--container";
@@ -36,7 +36,7 @@ static void read_words(char bundle[PATH_MAX], char *const *words, int n)
 	}
 }
 
-/* The words of a line with #SBATCH, which quotes may enclose. */
+/* Read the words of a line with #SBATCH. Words may be in quotes. */
 static void read_directive(char bundle[PATH_MAX], char *line)
 {
 	enum { MAX_WORDS = 64 };
@@ -58,7 +58,7 @@ static void read_directive(char bundle[PATH_MAX], char *line)
 	read_words(bundle, words, n);
 }
 
-/* The lines of a script that sbatch reads, which end at the first command. */
+/* Read the lines of a script that sbatch reads: those before the first command. */
 static void read_script(char bundle[PATH_MAX], const char *path)
 {
 	static const char directive[] = "#SBATCH";
@@ -68,7 +68,7 @@ static void read_script(char bundle[PATH_MAX], const char *path)
 	size_t size = 0;
 	FILE *f = NULL;
 
-	/* A pipe is sbatch's to read. */
+	/* A pipe is not read here: its bytes would be missing for sbatch. */
 	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode))
 		goto out;
 	f = fdopen(fd, "r");
@@ -91,7 +91,10 @@ out:
 		close(fd);
 }
 
-/* Slurm hands the path to the nodes as it is, and each node would look for a relative path in another folder. */
+/*
+ * Why the bundle at a path is refused, or NULL. A relative path is refused: Slurm passes the path to the nodes
+ * unchanged, and each node would look for it in another folder.
+ */
 static const char *refusal_of(const char bundle[PATH_MAX])
 {
 	static char why[2 * PATH_MAX + 256];

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The bundle that sbatch and srun are given with --container. A bundle that is not there is refused
- * when the job is submitted: Slurm would find that out when the job starts, and hold it or tell its log.
+ * The bundle that the user gives to sbatch and srun with --container. A missing bundle is refused when
+ * the job is submitted: Slurm would notice only when the job starts, and then hold the job or write to
+ * its log.
  */
 #ifndef SING_BUNDLE_H
 #define SING_BUNDLE_H
@@ -11,13 +12,13 @@
 #include "cmdline.h"
 
 /*
- * NULL, or why the bundle is refused of which words, of srun or sbatch, speak. The first word is
- * the program. The text is valid until the next call.
+ * Why the bundle that the words of srun name is refused, or NULL. The first word is the program.
+ * The text is valid until the next call.
  */
 const char *bundle_refusal_of_srun(const struct cmdline *c, int words);
 
 /*
- * As above, of sbatch, where the script follows sbatch's words: lines with #SBATCH and the variable
+ * As above, for sbatch, whose words are followed by the script: lines with #SBATCH and the variable
  * SBATCH_CONTAINER count as well.
  */
 const char *bundle_refusal_of_sbatch(const struct cmdline *c, int words);

@@ -17,12 +17,15 @@
 #include "root_changer.h"
 #include "signals.h"
 
-/* Mount, network, UTS, IPC, PID, and time where the kernel has time namespaces. */
+/*
+ * The namespaces of a capsule: mount, network, UTS, IPC, PID, and time where the kernel
+ * has time namespaces.
+ */
 enum { MIN_NAMESPACES = 5, MAX_NAMESPACES = 6 };
 
 /*
- * High enough for a program not to notice: the warden closes the descriptor before it
- * starts a program.
+ * A high number, so that it does not take the place of a descriptor of the task: the warden closes
+ * the descriptor before it starts the program.
  */
 enum { PROC_FD = 700 };
 
@@ -45,8 +48,8 @@ static bool is_name(const char *s)
 }
 
 /*
- * A descriptor of the node's /proc: in the capsule's /proc, this process will not exist.
- * Without the descriptor the warden cannot open the task's files again.
+ * A descriptor of the node's /proc: in the capsule's /proc, this process has no folder. Without the
+ * descriptor the warden cannot open the task's files again.
  */
 static int open_proc(void)
 {
@@ -84,8 +87,8 @@ static void join_namespaces(struct fate *fate)
 	}
 	/*
 	 * Joining a mount namespace leads to its root. Slurm goes back to the working
-	 * directory as the user, but not in steps without an allocation. Root may not be
-	 * allowed to go there; then that is left to Slurm.
+	 * directory as the user, but not in steps without an allocation. If root may not enter that
+	 * folder, Slurm goes there later.
 	 */
 	if (cwd[0] && chdir(cwd))
 		cwd[0] = '\0';
@@ -129,7 +132,7 @@ static void finish_task(struct fate *fate)
 	fate->kind = FINISHED;
 }
 
-/* Do as proxyd says. */
+/* Carry out proxyd's answer. */
 static void obey_reply(const struct config *c, struct fate *fate)
 {
 	const struct message *m = &fate->reply.message;

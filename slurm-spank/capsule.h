@@ -13,10 +13,10 @@
 
 enum { NAME_SIZE = 48 }; /* of a program within its capsule */
 
-/* fate is what is to become of a task. */
+/* fate is the decision about a task: whether it runs, and where. */
 struct fate {
 	enum {
-		PLAIN,	  /* the task runs without us; why may say the reason */
+		PLAIN,	  /* the task runs outside of a capsule; why may have the reason */
 		JOINED,	  /* the task is in its capsule, as name */
 		FINISHED, /* the task ended in an earlier run, with status */
 		REFUSED,  /* the task must not run; why says the reason */
@@ -32,14 +32,13 @@ struct fate {
 };
 
 /*
- * Ask proxyd about this task and do as proxyd says. The process must have a single thread,
- * be root, and be the process that becomes the task; afterwards the process may be in other
- * namespaces, in the working directory that it was in. batch_script is NULL but for the
- * batch step.
+ * Ask proxyd about this task and carry out its answer. The process must have a single thread, be
+ * root, and be the process that becomes the task; afterwards the process may be in other
+ * namespaces, with the same working directory as before.
  *
  * The call waits as long as a restore takes. Meanwhile SIGINT, SIGHUP and SIGQUIT end the
  * process, and SIGTERM the batch script's; other signals are lost, because there is no program
- * yet that could get them. Of SIGTERM to a task of a step proxyd is told, which answers.
+ * yet that could get them. A SIGTERM to a task of a step is reported to proxyd, which then answers.
  */
 void capsule_enter(const struct config *c, const struct message *request, struct fate *fate);
 

@@ -43,8 +43,9 @@ void cmdline_free(struct cmdline *c)
 
 /*
  * Options of sbatch that do not take the next word, in 22.05 to 26.05. An option that is
- * not here is held to take the next word: then a script's own argument may be mistaken for
- * sbatch's, while the other mistake would let a log be emptied.
+ * not in this list is assumed to take the next word. If that is wrong, an argument of the script
+ * may be read as an option of sbatch; the opposite mistake could miss --open-mode, and a log would
+ * be emptied.
  */
 static const char short_alone[] = "hHkOQsvVW";
 static const char *const long_alone[] = {
@@ -61,7 +62,7 @@ static bool takes_next_long(const char *word)
 	if (strchr(word, '='))
 		return (false);
 	for (size_t i = 0; i < sizeof(long_alone) / sizeof(long_alone[0]); ++i) {
-		/* getopt_long lets them be shortened. */
+		/* getopt_long accepts shortened options. */
 		if (strncmp(word, long_alone[i], n) == 0)
 			return (false);
 	}

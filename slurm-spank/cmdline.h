@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* The words that the user gave to the program of Slurm's that has loaded us. */
+/* The words that the user gave to the program of Slurm that has loaded the plugin. */
 #ifndef SING_CMDLINE_H
 #define SING_CMDLINE_H
 
@@ -17,7 +17,8 @@ void cmdline_free(struct cmdline *c);
 
 /*
  * How many of sbatch's words are before its script, itself included. Slurm does not tell
- * in time, so this knows which of sbatch's options take the next word as their value.
+ * the plugin in time, so this function has a list of sbatch's options that do not take the next
+ * word as their value.
  */
 int cmdline_before_script(const struct cmdline *c);
 

@@ -39,7 +39,7 @@ static bool take_shim(struct config *c, const char *value)
 		return (true);
 	}
 
-	/* In LD_PRELOAD these two separate names. */
+	/* In LD_PRELOAD, colons and spaces separate names. */
 	return (!strpbrk(value, ": ") && take_path(c->shim, sizeof(c->shim), value));
 }
 

@@ -12,15 +12,15 @@
 struct config {
 	char socket[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	char warden[PATH_MAX];
-	char shim[PATH_MAX];  /* "" for none */
-	bool run_unprotected; /* where proxyd is not there, or speaks another version */
-	int retry;	      /* seconds to go on asking a proxyd that does not answer */
-	char wrong[256];      /* what is wrong with the arguments, "" for nothing */
+	char shim[PATH_MAX];  /* "" if no shim is installed */
+	bool run_unprotected; /* if proxyd does not run, or has another version */
+	int retry;	      /* seconds for which requests to a proxyd that does not answer are repeated */
+	char wrong[256];      /* the error in the arguments, "" if they are right */
 };
 
 /*
- * Fill c. A wrong argument is reported in c->wrong and changes nothing else: only jobs that
- * want the plugin are concerned, so their hooks report the argument.
+ * Fill c. A wrong argument is described in c->wrong, and has no other effect: it matters only to
+ * jobs that want the plugin, so their hooks report it.
  */
 void config_read(struct config *c, int argc, char **argv);
 

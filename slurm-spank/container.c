@@ -14,7 +14,7 @@
 
 /*
  * The limits that sbatch and srun send along as SLURM_RLIMIT_NAME (slurm_rlimits_info.c). A value
- * that begins with U was asked for by the user with --propagate.
+ * that begins with U was set by the user with --propagate.
  */
 static const struct {
 	const char *name;
@@ -28,7 +28,7 @@ static const struct {
 
 /*
  * Set a soft limit, as far as the hard limit allows. Slurm does so by default
- * (PropagateResourceLimits=ALL); a plugin cannot ask for that setting.
+ * (PropagateResourceLimits=ALL); a plugin cannot read that setting.
  */
 static void set_limit(spank_t sp, size_t which)
 {
@@ -41,7 +41,7 @@ static void set_limit(spank_t sp, size_t which)
 	snprintf(name, sizeof(name), "SLURM_RLIMIT_%s", limits[which].name);
 	if (spank_getenv(sp, name, value, sizeof(value)) != ESPANK_SUCCESS)
 		return;
-	spank_unsetenv(sp, name); /* users do not get these */
+	spank_unsetenv(sp, name); /* programs must not see these variables */
 	if (*digits == 'U')
 		digits++;
 	errno = 0;

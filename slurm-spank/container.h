@@ -8,13 +8,13 @@
 #include <slurm/spank.h>
 
 /*
- * Replace this process by the warden, with options and with the task's program. slurmstepd would
- * have the site's OCI runtime start the task otherwise, after this hook and whatever the task's
- * arguments are (container_run in slurmd/slurmstepd/container.c). What slurmstepd does between the
- * hook and that is done here: limits of the job. The prolog of the task is not run.
+ * Replace this process by the warden, with options and with the task's program. Otherwise
+ * slurmstepd would start the task by the site's OCI runtime after this hook, even with other
+ * arguments (container_run in slurmd/slurmstepd/container.c). The step of slurmstepd between the
+ * hook and that is done here: it sets the limits of the job. The prolog of the task is not run.
  *
  * script, if not NULL or "", takes the place of the program's first word. Returns only after a
- * failure, which the user has been told.
+ * failure, which was reported to the user.
  */
 void container_execute(spank_t sp, const char *warden, const char *const *options, int n, const char *script);
 

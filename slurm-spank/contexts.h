@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The four contexts, and what is done in each. Only dispatch.c calls these functions. None
- * of them ever fails: slurmd drains a node where the plugin fails, and where the plugin is
- * marked optional a failure has no effect. What must not run is refused where its user sees
- * that, by the program that the user started or by the task itself.
+ * The hooks of the four contexts. Only dispatch.c calls these functions. They never fail: slurmd
+ * drains a node where the plugin fails, and where the plugin is marked optional a failure has no
+ * effect. A job or task that must not run is refused where its user sees the reason: in the program
+ * that the user started, or in the task itself.
  */
 #ifndef SING_CONTEXTS_H
 #define SING_CONTEXTS_H

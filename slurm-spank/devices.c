@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A list of numbers that is being written. */
+/* A list of numbers, as it is written. */
 struct numbers {
 	char *out;
 	size_t used, size;
@@ -22,7 +22,10 @@ static bool add_number(struct numbers *to, int number)
 	return (true);
 }
 
-/* Add the places, from 0 on, of a name among names, or of all names if name is NULL; false if there is none, or no room. */
+/*
+ * Add the places, from 0 on, of a name among names, or of all names if name is NULL; false if the name is not among
+ * names, or the list has no room.
+ */
 static bool add_places(struct numbers *to, const char *name, size_t n, const char *names)
 {
 	bool found = false;

@@ -10,9 +10,9 @@
 
 /*
  * Write into out, as a list, the places from 0 on that the items of list have among names:
- * "3" among "2,3" is "1". An item that is there several times has several places: devices
- * that share a GPU have its name, so "3" among "2,3,3" is "1,2". Returns false if an item
- * is not among names, or if out is too small.
+ * "3" among "2,3" is "1". A name that is among names several times has several places: devices that
+ * share a GPU have the GPU's name, so "3" among "2,3,3" is "1,2". Returns false if an item is not
+ * among names, or if out is too small.
  */
 bool devices_renumber(const char *list, const char *names, char *out, size_t size);
 

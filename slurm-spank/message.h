@@ -12,20 +12,20 @@
 
 struct message {
 	size_t used;
-	bool overflow; /* something did not fit, and the message is not to be sent */
+	bool overflow; /* a key did not fit, and the message must not be sent */
 	char bytes[SING_PACKET_SIZE];
 };
 
-/* Begin a message anew. */
+/* Begin a new message in m. */
 void message_begin(struct message *m, const char *verb);
 
-/* Add a key. What does not fit sets overflow. */
+/* Add a key. A key that does not fit sets overflow. */
 void message_add(struct message *m, const char *key, const char *value);
 void message_add_number(struct message *m, const char *key, unsigned long value);
 
 /*
- * Whether the bytes of m are a message. Until this was asked of bytes that came from
- * outside, the functions below must not be called.
+ * Whether the bytes of m are a message. For bytes that another process has sent, the functions
+ * below must not be called before this one has returned true.
  */
 bool message_valid(const struct message *m);
 

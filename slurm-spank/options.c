@@ -11,10 +11,7 @@
 #include "log.h"
 #include "values.h"
 
-/*
- * Of Slurm's: the prefix by which Slurm forwards an option, and where a program finds the
- * option again.
- */
+/* The prefix of the environment variables in which Slurm forwards the plugin's options. */
 #define FORWARDED "SLURM_SPANK__SLURM_SPANK_OPTION_singularity_"
 
 enum { SELF = 0, OPTIONS = 9 };
@@ -23,7 +20,7 @@ enum { SELF = 0, OPTIONS = 9 };
 
 /*
  * The options. The first option is the switch; its value is a list of the other options in
- * short. When both forms of an option are given, the long form counts.
+ * their short form. When both forms of an option are given, the long form counts.
  */
 static const struct row {
 	char *flag;
@@ -34,7 +31,7 @@ static const struct row {
 	char *value; /* as --help shows it */
 	char *help;
 	const char *(*check)(const char *text, char out[VALUE_SIZE]);
-	bool bare; /* the option means something without a value */
+	bool bare; /* the option may be given without a value */
 } rows[OPTIONS] = {
 	{
 		.flag = "singularity",
@@ -144,7 +141,7 @@ struct value {
 static struct {
 	struct value brief[OPTIONS]; /* of the list; the first is the list itself */
 	struct value full[OPTIONS];
-	bool asked; /* any of them was given */
+	bool asked; /* any option was given */
 	bool off;
 	char wrong[VALUE_SIZE + 256];
 	void (*when_asked)(void);
@@ -179,7 +176,10 @@ static const struct row *row_of_brief(const char *text, size_t n)
 	return (NULL);
 }
 
-/* The length of an element of the list: of exclude, the paths that follow belong to it, and of listen the ports. */
+/*
+ * The length of an element of the list: the value of exclude goes on over the paths that follow, that of listen
+ * over the ports.
+ */
 static size_t element_length(const char *at)
 {
 	size_t n = strcspn(at, ",");
@@ -233,7 +233,7 @@ static int take_list(const char *prefix, const char *list)
 	}
 }
 
-/* The value of --singularity, which says whether and may be a list. */
+/* Take the value of --singularity: "on", "off", or a list of options. */
 static int take_switch(const char *text)
 {
 	const bool by_default = chosen.of_environment && strcmp(chosen.of_environment, text) == 0;
@@ -267,15 +267,15 @@ static int take_full(const struct row *row, const char *text)
 }
 
 /*
- * What Slurm calls with an option's value, maybe more than once: the last value counts, as
- * Slurm forwards only that value.
+ * Slurm calls this function with an option's value, maybe more than once: the last value counts,
+ * for Slurm forwards only that one.
  */
 static int take_option(int val, const char *text, int remote)
 {
 	const struct row *row = rows + val;
 	int rv;
 
-	/* What an option without a value has become on its way to a node or an inner srun. */
+	/* On its way to a node or an inner srun, a missing value has become one of these two. */
 	if (!text || strcmp(text, "(null)") == 0)
 		text = "";
 	chosen.asked = true;
@@ -325,7 +325,7 @@ void options_from_environment(void)
 	if (strcmp(value, "1") == 0)
 		value = "on";
 	chosen.of_environment = value;
-	setenv(rows[SELF].forwarded, value, 0); /* what an outer sbatch has forwarded stays */
+	setenv(rows[SELF].forwarded, value, 0); /* an option that an outer sbatch has forwarded stays */
 }
 
 bool options_in_environment(void)

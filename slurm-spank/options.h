@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What the user asked for. */
+/* The options by which the user asks for protection. */
 #ifndef SING_OPTIONS_H
 #define SING_OPTIONS_H
 
@@ -15,28 +15,26 @@
 
 /*
  * Register the options with Slurm; only from slurm_spank_init, in every context in which
- * they may come. when_asked, if not NULL, is called whenever an option was taken that
- * asks for us.
+ * Slurm may pass options. when_asked, if not NULL, is called after each option that asks for the
+ * plugin.
  */
 void options_register(spank_t sp, void (*when_asked)(void));
 
 /*
- * Let the environment's default be as if the user had given the default to the program; an
- * option that the user gives wins. Before Slurm reads its own environment, that is: from
- * slurm_spank_init.
+ * Treat the environment's default like an option that the user has given; a real option of the user
+ * counts more. Must be called before Slurm reads its own environment: from slurm_spank_init.
  */
 void options_from_environment(void);
 
-/* Whether Slurm will find an option of ours in this process's environment that asks for us. */
+/* Whether this process's environment has a forwarded option that asks for the plugin. */
 bool options_in_environment(void);
 
-/* Whether we are wanted. --singularity=off wins over all other options. */
+/* Whether the user wants the plugin. --singularity=off wins over all other options. */
 bool options_on(void);
 
 /*
- * NULL, or what is wrong with an option that has reached the node. A wrong option can only
- * be there if no program of Slurm's that knows the plugin has seen the option: a REST
- * request, say.
+ * The error in an option that has reached the node, or NULL. A wrong option gets there only if no
+ * program of Slurm with this plugin has checked it: in a REST request, say.
  */
 const char *options_wrong(void);
 

@@ -18,7 +18,7 @@
 /* There is no event for a socket on which a process begins to listen. */
 enum { RETRY_MILLISECONDS = 100 };
 
-/* A proxyd that dies of this very question must not be asked for ever. */
+/* The limit for a proxyd that dies of this very request: it must not be asked for ever. */
 enum { MAX_DEATHS = 5 };
 
 /* The result of an attempt. */
@@ -65,8 +65,8 @@ static void keep_fds(struct reply *reply, struct msghdr *msg)
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
 		/*
-		 * The kernel joins what a single sendmsg had; there is a single header, and
-		 * the header fits.
+		 * The kernel puts all descriptors of a single sendmsg into one header, and the
+		 * buffer has room for it.
 		 */
 		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 		memcpy(reply->fds, CMSG_DATA(c), n * sizeof(int));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* A question to the node's proxyd, and its answer. */
+/* A request to the node's proxyd, and its answer. */
 #ifndef SING_PROXYD_H
 #define SING_PROXYD_H
 
@@ -19,13 +19,13 @@ struct reply {
 
 /*
  * Ask the proxyd that listens at path, and wait for its answer: for ever if seconds is 0.
- * Where no proxyd listens, or where proxyd ends without an answer, the question is repeated
- * for up to retry seconds, because proxyd may be starting again. The question must be one
- * that proxyd may get twice. When sigterm, a descriptor of signals.h or -1, becomes readable,
- * proxyd is told that this task was sent SIGTERM.
+ * Where no proxyd listens, or where proxyd ends without an answer, the request is repeated for up
+ * to retry seconds, because proxyd may be starting again. So it must do no harm if proxyd gets the
+ * request twice. When sigterm, a descriptor of signals.h or -1, becomes readable, proxyd is told
+ * that this task was sent SIGTERM.
  *
- * Returns 0 with a valid message that says ok or no, with descriptors that are the caller's;
- * or -1 with why set: no proxyd answers in a form that can be understood.
+ * Returns 0 with a valid message whose verb is ok or no, and with descriptors that the caller must
+ * close; or -1 with why set: no proxyd answers in a form that can be understood.
  */
 int proxyd_ask(const char *path, int retry, int seconds, int sigterm, const struct message *request,
 	       struct reply *reply, char why[WHY_SIZE]);

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ROOT_FD = 701 }; /* as PROC_FD of capsule.c: high enough for a program not to notice */
+enum { ROOT_FD = 701 }; /* a high number, like PROC_FD of capsule.c */
 
 /* A fork that shares root and working directory with its parent. */
 static pid_t fork_sharing_root(void)
@@ -23,7 +23,7 @@ static pid_t fork_sharing_root(void)
 	return ((pid_t)syscall(SYS_clone, CLONE_FS | SIGCHLD, NULL, NULL, NULL, NULL));
 }
 
-/* The life of the root changer. It has two descriptors: sock is 0, root is 1. */
+/* The code of the root changer's process. It has two descriptors: sock is 0, root is 1. */
 static _Noreturn void change_root(int sock, int root)
 {
 	unsigned char said = 0;
@@ -45,7 +45,10 @@ static _Noreturn void change_root(int sock, int root)
 	_exit(0);
 }
 
-/* The root changer falls to the capsule's init, so that the task has no child to wait for. */
+/*
+ * Start the root changer by two forks: its parent becomes the capsule's init, and the task
+ * has no child to wait for.
+ */
 static int start_detached(int sock, int root)
 {
 	const pid_t pid = fork_sharing_root();

@@ -47,7 +47,7 @@ bool signals_as_before(const struct attention *before)
 	for (int sig = 1; sig < NSIG; ++sig) {
 		if (sigismember(&set, sig) != 1 || sigaction(sig, NULL, &action))
 			continue;
-		/* To ignore a pending signal is to drop the signal. */
+		/* Ignoring a pending signal drops it. */
 		sigaction(sig, &ignore, NULL);
 		sigaction(sig, &action, NULL);
 	}

@@ -3,14 +3,14 @@
 
 /*
  * Signals to a task that waits for its capsule. There is no program yet, but the job may be
- * cancelled. slurmstepd has blocked signals up to 22.05 and drops what came meanwhile;
- * later versions let signals through to slurmstepd's own handlers. And proctrack/linuxproc
- * signals no process that is named slurmstepd, not even with SIGKILL: the job could not be
- * ended, and its node would be drained for that.
+ * cancelled. slurmstepd has blocked signals up to 22.05 and drops those that came meanwhile; later
+ * versions let signals through to slurmstepd's own handlers. And proctrack/linuxproc signals no
+ * process that is named slurmstepd, not even with SIGKILL: the job could not be ended, and its node
+ * would be drained for that.
  *
- * SIGTERM is also what Slurm sends when it requeues the job. Then the program of a step must
- * start, or the step is not complete and cannot be captured: proxyd is told of the signal, and
- * decides whether the task still waits.
+ * Slurm also sends SIGTERM when it requeues the job. Then the program of a step must still start,
+ * or the step is not complete and cannot be captured. So proxyd gets a message about the signal,
+ * and decides whether the task still waits.
  */
 #ifndef SING_SIGNALS_H
 #define SING_SIGNALS_H
@@ -29,11 +29,14 @@ struct attention {
 /*
  * From now on SIGINT, SIGHUP and SIGQUIT end this process, and SIGTERM unless keep_sigterm; all
  * others wait. With keep_sigterm the call returns a descriptor that becomes readable when SIGTERM
- * has come, or -1; the caller closes the descriptor and leaves the signal in it.
+ * has come, or -1; the caller closes the descriptor without reading the signal.
  */
 int signals_end_this(struct attention *before, bool keep_sigterm);
 
-/* Put things back. Signals that came meanwhile are dropped; returns whether SIGTERM was one of them. */
+/*
+ * Restore name, mask and actions. Signals that came meanwhile are dropped; returns whether SIGTERM was
+ * one of them.
+ */
 bool signals_as_before(const struct attention *before);
 
 #endif

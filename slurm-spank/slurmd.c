@@ -13,8 +13,8 @@
 #include "proxyd.h"
 
 /*
- * How long an epilog waits for proxyd. The node is not given to other jobs meanwhile, so
- * proxyd removes later what is left after that time.
+ * How long an epilog waits for proxyd. Slurm does not give the node to other jobs meanwhile; if the
+ * time is over, proxyd removes the rest of the job later.
  */
 enum { END_SECONDS = 60 };
 
@@ -22,7 +22,10 @@ void slurmd_init(int argc, char **argv)
 {
 	struct config config;
 
-	/* Once for the administrator; jobs are told when they ask for us. */
+	/*
+	 * Logged once for the administrator; jobs get the error when they ask for the
+	 * plugin.
+	 */
 	config_read(&config, argc, argv);
 	if (config.wrong[0])
 		sing_error("%s", config.wrong);

@@ -39,8 +39,8 @@ struct found {
 };
 
 /*
- * Look among srun's own words. srun has just taken them apart with getopt_long.
- * optind, a single variable for the whole process, stands at the program that is to be run.
+ * Look for these options among srun's own words. srun has just parsed them with getopt_long, whose
+ * variable optind, which the process has once, is the index of the program to run.
  */
 static struct found find_options(void)
 {
@@ -68,7 +68,7 @@ static const char *why_refused(void)
 
 	if (config.wrong[0])
 		return (config.wrong);
-	/* The shell that salloc gives its user is left alone. */
+	/* The shell that salloc gives its user is not refused. */
 	if (found.pty && !found.interactive)
 		return ("--pty: a terminal cannot be captured and stays where it is; "
 			"run this step with --singularity=off");
@@ -91,6 +91,9 @@ void srun_options_known(void)
 	if (!why)
 		return;
 	sing_error("%s", why);
-	/* Nothing is allocated yet; and where the plugin is optional, Slurm does not heed what we return. */
+	/*
+	 * No resources are allocated yet; and where the plugin is optional, Slurm ignores the result of this
+	 * function.
+	 */
 	exit(EXIT_FAILURE);
 }

@@ -35,22 +35,22 @@
  */
 #define VISIBLE "CUDA_VISIBLE_DEVICES"
 #define DEVICE_NAMES "SINGULARITY_SLURM_DEVICE_NAMES"
-/* The user's choice, and that of a script which began before the site's changed, come before the site's. */
+/* A value of the user, or one that a batch script got before the site changed its own, counts more than the site's. */
 #define BLAS "SINGULARITY_SLURM_BLAS"
 
 enum { MAX_WARDEN_OPTIONS = 8 };
 
-enum { EXIT_REFUSED = 125 }; /* as the warden's: the program was not started, and that is not its fault */
+enum { EXIT_REFUSED = 125 }; /* the same as the warden's: the program was not started */
 
 /*
- * What the hooks of a task tell each other. The process is the task's own from the fork on,
- * so there is a single task.
+ * State that one hook of a task leaves for the next. From the fork on, the process belongs to the
+ * task alone, so there is a single task.
  */
 static struct {
 	struct config config;
 	bool batch;
 	bool container; /* Slurm has a container for the task */
-	int local; /* counts the tasks on this node */
+	int local; /* the task's number on this node */
 	struct fate fate;
 } task;
 
@@ -123,8 +123,8 @@ static void compose_request(struct message *m, spank_t sp, uint32_t step)
 	message_add_number(m, SING_KEY_UID, uid);
 	message_add_number(m, SING_KEY_GID, gid);
 	/*
-	 * Of an inner srun this is what the batch script was told. The batch step's own comes
-	 * into its environment only after this, and S_SLURM_RESTART_COUNT is always 0.
+	 * For an inner srun this is the count that the batch script got. The batch step gets its
+	 * own count only after this hook, and S_SLURM_RESTART_COUNT is always 0.
 	 */
 	add_variable(m, sp, SING_KEY_RESTARTS, "SLURM_RESTART_COUNT");
 	add_variable(m, sp, SING_KEY_KEY, "SINGULARITY_SLURM_STEP");
@@ -162,7 +162,7 @@ void stepd_task_as_root(spank_t sp)
 		return;
 	task.batch = step == STEP_BATCH;
 	if (!task.batch && step > STEP_LAST_OF_SRUN)
-		return; /* extern and interactive steps hold no program of the job's */
+		return; /* extern and interactive steps have no program of the job */
 	spank_get_item(sp, S_TASK_ID, &task.local);
 	why = why_refused();
 	if (why) {
@@ -177,10 +177,9 @@ void stepd_task_as_root(spank_t sp)
 /* --- as the user --- */
 
 /*
- * End like waitpid's status, or refuse: at once, and in this process. slurmstepd takes
- * that for the task's own end. A program that says so in our place would have to be
- * found, be allowed by limits, and replace a program that --multi-prog hides from
- * plugins before 23.11.
+ * End this process at once, as a program with this status of waitpid. slurmstepd takes that for the
+ * task's own end. A separate program that ended so would have to be found, be allowed by limits,
+ * and replace a program that --multi-prog hides from plugins before 23.11.
  */
 static _Noreturn void end_like(int status)
 {
@@ -189,7 +188,7 @@ static _Noreturn void end_like(int status)
 
 	if (WIFEXITED(status))
 		_exit(WEXITSTATUS(status));
-	setrlimit(RLIMIT_CORE, &none); /* the core would be ours */
+	setrlimit(RLIMIT_CORE, &none); /* a core file would be of this process */
 	signal(WTERMSIG(status), SIG_DFL);
 	sigemptyset(&set);
 	sigaddset(&set, WTERMSIG(status));
@@ -209,8 +208,8 @@ static void set_variable(spank_t sp, const char *name, const char *value)
 enum place { FIRST, LAST };
 
 /*
- * Put a path into a list of the linker's, unless the path is there: a step inherits the
- * list from the batch script.
+ * Add a path to a list of the linker's, unless the list has it: a step inherits the list from the
+ * batch script.
  */
 static void add_path(spank_t sp, const char *name, const char *path, enum place place)
 {
@@ -258,7 +257,7 @@ static void drop_path(spank_t sp, const char *name, const char *path)
 	set_variable(sp, name, list);
 }
 
-/* What the capsule has in the place of files of this node. */
+/* Use the warden and the shim of the capsule's kit instead of this node's. */
 static void use_kit(void)
 {
 	const char *kit = message_get(&task.fate.reply.message, SING_KEY_KIT);
@@ -288,8 +287,8 @@ static void set_variables(spank_t sp)
 		}
 	}
 	/*
-	 * Whatever else the user wants preloaded comes before the shim. A container does not have
-	 * the shim, and its C library may be another.
+	 * The shim is put behind all libraries that the user preloads. It is not preloaded in a
+	 * container, which does not have its file, and may have another C library.
 	 */
 	if (task.config.shim[0] && task.fate.root_fd < 0)
 		add_path(sp, "LD_PRELOAD", task.config.shim, LAST);
@@ -301,7 +300,7 @@ static void set_variables(spank_t sp)
 
 /*
  * Number the task's devices from 0, as Slurm does where it shows a job its own devices only. Programs compare the numbers
- * with how many devices there are: PyTorch finds no device 3 among the two that the job has.
+ * with the number of devices: PyTorch finds no device 3 among the two that the job has.
  */
 static void number_devices(spank_t sp)
 {
@@ -339,9 +338,9 @@ static void put_warden(spank_t sp, const char *const *options, int n)
 }
 #else
 /*
- * SPANK has no call for this, but this is the array that execve gets, in a process of our
- * own. The array cannot grow, so the rest is in the environment, and the warden takes the
- * rest out.
+ * SPANK has no call for this, but this is the array that execve gets, in the task's own process.
+ * The array cannot grow, so the other arguments go into the environment, from which the warden
+ * takes them.
  */
 static void put_warden(spank_t sp, const char *const *options, int n)
 {
@@ -403,7 +402,7 @@ void stepd_task_as_user(spank_t sp)
 {
 	const struct fate *fate = &task.fate;
 
-	/* Slurm ends the job. A program in a capsule gets the signal through its warden. */
+	/* Slurm ends the job: end this process. A program in a capsule gets the signal through its warden instead. */
 	if (fate->terminated && (fate->kind == PLAIN || fate->kind == REFUSED))
 		end_like(SIGTERM);
 	switch (fate->kind) {

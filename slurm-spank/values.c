@@ -15,7 +15,7 @@ enum { MIN_PORT = 1024, MAX_PORT = 65535, MAX_PORTS = 16 };
 
 /*
  * Read a number that begins at *text and move *text behind the number. Long numbers are
- * refused like texts that are no number; nothing here needs more than nine digits.
+ * refused like texts that are no number; no value needs more than nine digits.
  */
 static bool read_number(const char **text, long *n)
 {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What users may write as the value of an option. Each function checks text and writes the
- * value in proxyd's form into out. A function returns NULL, or what is wrong, to be
- * followed by what is accepted.
+ * The values that users may give to options. Each function checks text and writes the value in
+ * proxyd's form into out. It returns NULL, or the error, to which the caller adds the accepted
+ * form.
  */
 #ifndef SING_VALUES_H
 #define SING_VALUES_H

@@ -2,19 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What the plugin and sing-srun say to the node's proxyd. The other end is
+ * The messages between the node's proxyd and the plugin or sing-srun. The other end is
  * proxyd/nodesocket/message.go.
  *
  * The sockets are SOCK_SEQPACKET. A packet is a message: strings that each end in a NUL
- * byte, first the verb, then key=value. A value is any bytes but NUL. A receiver passes
- * over a key that it does not know; a key that comes twice makes the message invalid.
- * Descriptors travel beside the packet. The first key of a request is version.
+ * byte, first the verb, then key=value. A value may have any bytes but NUL. A receiver ignores a key that it
+ * does not know; a key that comes twice makes the message invalid. Descriptors travel beside the packet. The
+ * first key of a request is version.
  *
  *	plugin, of each task                         proxyd
  *	────────────────────                         ──────
  *	join job, step, task, … ──────────────────►  may take as long as a restore
  *	                                        ◄──  ok mode=fresh|restore name, namespaces
- *	                                        ◄──  ok mode=plain [reason]: run the task without us
+ *	                                        ◄──  ok mode=plain [reason]: run the task outside of a capsule
  *	                                        ◄──  ok mode=finished status: the task has ended before
  *	                                        ◄──  no reason: the task must fail
  *	terminate ────────────────────────────────►  on the same connection, before the answer: a task of
@@ -22,7 +22,7 @@
  *	                                             answers the join as ever, or no
  *
  *	plugin, of each node, when the job is over
- *	end job, uid ─────────────────────────────►  removes what is left of the job here
+ *	end job, uid ─────────────────────────────►  removes the rest of the job here
  *	                                        ◄──  ok
  *
  *	sing-srun, in a capsule
@@ -30,7 +30,7 @@
  *	signal key, signal ───────────────────────►  sends the signal to the real srun
  *	requeue, a pipe ──────────────────────────►  notes that the program is about to have Slurm requeue a job
  *
- * proxyd does not answer sing-srun on its socket: srun/srun.h says where the answers come.
+ * proxyd does not answer sing-srun on its socket: srun/srun.h draws the way of the answers.
  */
 #ifndef SING_WIRE_H
 #define SING_WIRE_H
@@ -75,7 +75,7 @@ enum {
 #define SING_KEY_KEY "key"	 /* which srun of the job this is; empty for an srun that proxyd has not started */
 #define SING_KEY_SCRIPT "script" /* of the batch step only */
 #define SING_KEY_CWD "cwd"
-#define SING_KEY_WARDEN "warden" /* the files that are installed here; without a shim nothing is preloaded */
+#define SING_KEY_WARDEN "warden" /* the files that are installed here; without a shim no library is preloaded */
 #define SING_KEY_SHIM "shim"
 #define SING_KEY_PLUGIN "plugin"
 #define SING_KEY_CONTAINER "container" /* the bundle that Slurm was given with --container */

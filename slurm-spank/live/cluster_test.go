@@ -40,7 +40,8 @@ type suite struct {
 	multiProg bool
 }
 
-// suites: with required, a failure of ours would be one of the step or of the node.
+// suites are the tested versions of Slurm. Where plugstack.conf has "required", a
+// failure of the plugin would fail the step, or drain the node.
 var suites = []suite{
 	{"forky", "optional", true},
 	{"trixie", "required", true},
@@ -71,7 +72,7 @@ func runCommand(t *testing.T, stdin string, cmd *exec.Cmd) result {
 	err := cmd.Wait()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		t.Fatalf("%q: %v", cmd.Args, err)
+		t.Fatalf("running %q: %v", cmd.Args, err)
 	}
 	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
@@ -120,7 +121,7 @@ func raiseCluster(t *testing.T, s suite) *cluster {
 	if err := os.MkdirAll(c.shared, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(c.shared, 0o777); err != nil { // whatever the umask
+	if err := os.Chmod(c.shared, 0o777); err != nil { // the umask may have taken bits away
 		t.Fatal(err)
 	}
 	for _, node := range []string{"n1", "n2"} {
@@ -163,7 +164,7 @@ func findHeaders(t *testing.T, suite string) string {
 func runBuild(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", cmd, err, out)
+		t.Fatalf("building with %v: %v\n%s", cmd, err, out)
 	}
 }
 
@@ -198,7 +199,8 @@ func (c *cluster) submitJob(t *testing.T, options, script string) string {
 	return strings.TrimSpace(r.mustSucceed(t))
 }
 
-// waitForEnd waits for a job's end and returns what scontrol says of it and its log.
+// waitForEnd waits for a job's end and returns scontrol's description of the job, and
+// the job's log.
 func (c *cluster) waitForEnd(t *testing.T, job string) (about, log string) {
 	t.Helper()
 	waitFor(t, time.Minute, func() (bool, string) {
@@ -217,7 +219,7 @@ func (c *cluster) waitForEnd(t *testing.T, job string) (about, log string) {
 	return about, string(b)
 }
 
-// readHeard returns what proxyd was told of a job.
+// readHeard returns the requests of a job that proxyd got.
 func (c *cluster) readHeard(t *testing.T, job string) (joins []nodesocket.Join, ends []receivedRequest) {
 	t.Helper()
 	for _, node := range []string{"n1", "n2"} {

@@ -27,7 +27,7 @@ func (c *cluster) waitForLine(t *testing.T, job, what string) {
 	})
 }
 
-// waitUntilIdle waits until no job is left.
+// waitUntilIdle waits until Slurm's queue is empty.
 func (c *cluster) waitUntilIdle(t *testing.T) {
 	t.Helper()
 	waitFor(t, time.Minute, func() (bool, string) {
@@ -36,7 +36,7 @@ func (c *cluster) waitUntilIdle(t *testing.T) {
 	})
 }
 
-// checkAnswers: what proxyd can say.
+// checkAnswers: each kind of answer of proxyd has its effect on the task.
 func checkAnswers(t *testing.T, c *cluster) {
 	c.runScript(t, "srun --singularity-exclude=/refuse true").checkResult(t, 125, "(?m)^singularity: the checkpoint 3 cannot be restored: as the test wants it\n")
 	c.runScript(t, "srun -Q -w n1 --singularity-exclude=/plain hostname").checkResult(t, 0, "(?s)n1\n.*singularity: this job runs unprotected: as the test wants it\n")
@@ -49,22 +49,22 @@ func checkAnswers(t *testing.T, c *cluster) {
 	}
 	about, log := c.waitForEnd(t, c.submitJob(t, "--singularity-exclude=/refuse", "echo it ran"))
 	if log != "singularity: the checkpoint 3 cannot be restored: as the test wants it\n" || !strings.Contains(about, "ExitCode=125:0") {
-		t.Errorf("%q, %s", log, about)
+		t.Errorf("a refused batch script: log = %q, job = %s, want the reason and exit code 125", log, about)
 	}
 	if c.multiProg { // 22.05 is refused before
 		c.runScript(t, "srun --singularity-exclude=/refuse --multi-prog multi.conf").checkResult(t, 125, "singularity: the checkpoint 3")
 	}
 }
 
-// proxydDies while a task asks; the next proxyd is asked again.
+// proxydDies: proxyd dies while a task waits for its answer, and the plugin asks the next proxyd again.
 func proxydDies(t *testing.T, c *cluster) {
 	c.runScript(t, "srun -Q -w n1 --singularity-exclude=/die hostname").checkResult(t, 0, "^in-n1\n$")
 }
 
-// killWait is how long Slurm waits, by default, until it kills what does not end by itself.
+// killWait is Slurm's default time between SIGTERM and SIGKILL for a process that does not end by itself.
 const killWait = 30 * time.Second
 
-// cancelledWhileWaiting: before KillWait is over.
+// cancelledWhileWaiting: a job that is cancelled while a task waits for proxyd ends before KillWait is over.
 func cancelledWhileWaiting(t *testing.T, c *cluster) {
 	for _, script := range []string{"true", "srun true"} {
 		options := "--singularity-exclude=/hang"
@@ -75,7 +75,7 @@ func cancelledWhileWaiting(t *testing.T, c *cluster) {
 		job := c.submitJob(t, options, script)
 		waitFor(t, time.Minute, func() (bool, string) {
 			joins, _ := c.readHeard(t, job)
-			return len(joins) > 0, "it does not ask"
+			return len(joins) > 0, "proxyd got no request of the job"
 		})
 		start := time.Now()
 		c.runScript(t, "scancel "+job).mustSucceed(t)
@@ -86,14 +86,14 @@ func cancelledWhileWaiting(t *testing.T, c *cluster) {
 	}
 }
 
-// logAppended: a job that starts again has both runs in its log, however it asked for us.
+// logAppended: a job that starts again has both runs in its log, for each way of asking for the plugin.
 func logAppended(t *testing.T, c *cluster) {
 	const script = `echo run ${SLURM_RESTART_COUNT:-0}; test -n "$SLURM_RESTART_COUNT" || sleep 60`
 	var jobs []string
 	for _, k := range []struct{ options, script string }{
 		{"--singularity", script},
 		{"", "#SBATCH --singularity\n" + script},
-		{"", script}, // not asked: emptied, as ever
+		{"", script}, // did not ask: Slurm empties the log, as usual
 	} {
 		jobs = append(jobs, c.submitJob(t, "-n1 "+k.options, k.script))
 	}
@@ -116,12 +116,12 @@ func logAppended(t *testing.T, c *cluster) {
 		_, log := c.waitForEnd(t, job)
 		asked := i != 2
 		if strings.Contains(log, "run 0\n") != asked || !strings.HasSuffix(log, "run 1\n") {
-			t.Errorf("job %d of %d: %q", i+1, len(jobs), log)
+			t.Errorf("job %d of %d: log = %q, want the expected runs", i+1, len(jobs), log)
 		}
 	}
 }
 
-// checkOtherJobs: a job that no sbatch has seen, with the environment that the documentation tells.
+// checkOtherJobs: a job that came by REST and not from sbatch, with the environment that the documentation describes.
 func checkOtherJobs(t *testing.T, c *cluster) {
 	version := map[string]string{"forky": "v0.0.45", "trixie": "v0.0.42", "bookworm": "v0.0.38"}[c.name]
 	submit := func(name, value string) string {
@@ -156,7 +156,7 @@ func checkOtherJobs(t *testing.T, c *cluster) {
 			"-H", "Content-Type: application/json", "-d", string(b), "http://ctl:6820/slurm/"+version+"/job/submit")
 		id := regexp.MustCompile(`"job_id": *(\d+)`).FindStringSubmatch(r.mustSucceed(t))
 		if id == nil {
-			t.Fatalf("%s", r.out)
+			t.Fatalf("the answer to the submission has no job number: %s", r.out)
 		}
 		return id[1]
 	}
@@ -164,19 +164,20 @@ func checkOtherJobs(t *testing.T, c *cluster) {
 	_, log := c.waitForEnd(t, job)
 	joins, ends := c.readHeard(t, job)
 	if !strings.HasPrefix(log, "in-n") || !strings.HasSuffix(log, "\n0\n") || len(joins) != 1 || joins[0].Options["interval"] != "900" {
-		t.Errorf("%q, %+v", log, joins)
+		t.Errorf("a job of REST: log = %q, requests = %+v, want a run in a capsule and one request with interval 900", log, joins)
 	}
 	if c.name != "bookworm" && len(ends) != 1 { // v0.0.38 has no spank_environment
-		t.Errorf("%d ends", len(ends))
+		t.Errorf("a job of REST: proxyd got %d requests for its end, want 1", len(ends))
 	}
 	job = submit("singularity_interval", "5s")
 	about, log := c.waitForEnd(t, job)
 	if !strings.Contains(log, "singularity: --singularity-interval=5s: shorter than 10 seconds; accepted: ") || !strings.Contains(about, "ExitCode=125:0") {
-		t.Errorf("%q, %s", log, about)
+		t.Errorf("a job of REST with a wrong interval: log = %q, job = %s, want the reason and exit code 125", log, about)
 	}
 }
 
-// checkUntouched: of a job that did not ask, nothing of ours is heard, seen or opened.
+// checkUntouched: for a job that did not ask, proxyd gets no request, the programs see no variable of ours, and slurmd
+// opens no file of ours.
 func checkUntouched(t *testing.T, c *cluster) {
 	const script = `env | grep -i singularity; hostname; srun sh -c 'env | grep -i singularity; hostname'`
 	job := ""
@@ -187,15 +188,15 @@ func checkUntouched(t *testing.T, c *cluster) {
 	_, log := c.waitForEnd(t, job)
 	joins, ends := c.readHeard(t, job)
 	if log != "n1\nn1\n" || len(joins)+len(ends) > 0 {
-		t.Errorf("%q, %v, %v", log, joins, ends)
+		t.Errorf("a job that did not ask: log = %q, requests = %v, ends = %v, want a plain run and no request", log, joins, ends)
 	}
 	if strings.Contains(trace, "/run/singularity-slurm") || strings.Contains(trace, "libexec/singularity-slurm") {
-		t.Errorf("something of ours was opened:\n%s", grepLines(trace, "singularity"))
+		t.Errorf("for a job that did not ask, files of ours were opened:\n%s", grepLines(trace, "singularity"))
 	}
-	// The same trace does show it when it is asked for.
+	// The trace of a job that asks does show the socket.
 	trace = c.traceFiles(t, "n1", func() { c.waitForEnd(t, c.submitJob(t, "-w n1 --singularity", "true")) })
 	if !strings.Contains(trace, `"/run/singularity-slurm/spank.sock"`) {
-		t.Errorf("the trace shows nothing:\n%s", trace)
+		t.Errorf("the trace of a job that asked does not have proxyd's socket:\n%s", trace)
 	}
 }
 
@@ -278,7 +279,7 @@ func checkPlugstack(t *testing.T, c *cluster) {
 	c.runScript(t, "srun -Q -w n1 -n2 --singularity hostname").checkResult(t, 0, "(?s)n1\nn1\n.*singularity: this job runs unprotected: proxyd is not there: /run/none.sock: No such file")
 	about, log := c.waitForEnd(t, c.submitJob(t, "-w n1 --singularity", "hostname"))
 	if !strings.Contains(log, "singularity: this job runs unprotected: ") || !strings.HasSuffix(log, "n1\n") || !strings.Contains(about, "ExitCode=0:0") {
-		t.Errorf("%q, %s", log, about)
+		t.Errorf("without_proxyd=run: log = %q, job = %s, want an unprotected run", log, about)
 	}
 
 	set("retry=20 warden=/no/such", "n1", "n2")
@@ -293,7 +294,7 @@ func checkPlugstack(t *testing.T, c *cluster) {
 	}
 	c.runScript(t, "srun -Q -w n1 true").checkResult(t, 0, "^$")
 	if about, log := c.waitForEnd(t, c.submitJob(t, "-w n1", "hostname")); log != "n1\n" || !strings.Contains(about, "ExitCode=0:0") {
-		t.Errorf("%q, %s", log, about)
+		t.Errorf("wrong arguments of the plugin: log = %q, job = %s, want a job that did not ask to run", log, about)
 	}
 
 	set("retry=20 shim=/usr/lib/shim.so", hosts...)
@@ -301,7 +302,7 @@ func checkPlugstack(t *testing.T, c *cluster) {
 	c.runScript(t, "srun -Q -w n1 sh -c 'echo -$LD_PRELOAD-' 2>/dev/null").checkResult(t, 0, "^--\n$")
 }
 
-// checkEnds: proxyd hears of the end of each job that asked, on each of its nodes, and of no other.
+// checkEnds: proxyd gets a request for the end of each job that asked, on each of its nodes, and for no other job.
 func checkEnds(t *testing.T, c *cluster) {
 	one := c.submitJob(t, "-N2 --singularity", "exit 0")
 	two := c.submitJob(t, "-N2", "srun -N2 true")
@@ -312,11 +313,11 @@ func checkEnds(t *testing.T, c *cluster) {
 		return len(ends) == 2 && ends[0].Node != ends[1].Node && len(ends[0].Left) == 0, fmt.Sprintf("%+v", ends)
 	})
 	if joins, ends := c.readHeard(t, two); len(joins)+len(ends) > 0 {
-		t.Errorf("%v, %v", joins, ends)
+		t.Errorf("a job that did not ask: requests = %v, ends = %v, want none", joins, ends)
 	}
 }
 
-// notDrained: after all that was done to it, no node has a reason to be out of use.
+// notDrained: after all these tests, no node is drained.
 func notDrained(t *testing.T, c *cluster) {
 	c.waitUntilIdle(t)
 	waitFor(t, 20*time.Second, func() (bool, string) { // the scheduler may plan with such a node for a moment

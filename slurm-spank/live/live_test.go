@@ -15,8 +15,8 @@ import (
 
 var only = flag.String("suite", "", "only this suite: forky, trixie or bookworm")
 
-// TestLive runs everything once for each Slurm. It is sequential: three clusters and
-// their jobs are more than enough for a small machine.
+// TestLive runs all checks once for each Slurm. It is sequential: three clusters and their jobs are more
+// than enough for a small machine.
 func TestLive(t *testing.T) {
 	for _, s := range suites {
 		if *only != "" && *only != s.name {
@@ -55,7 +55,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// checkResult fails the test unless a run ended with code and said what matches pattern.
+// checkResult fails the test unless a run ended with code and with output that matches pattern.
 func (r result) checkResult(t *testing.T, code int, pattern string) {
 	t.Helper()
 	if r.code != code || !regexp.MustCompile(pattern).MatchString(r.out+r.err) {
@@ -136,14 +136,14 @@ func checkStreams(t *testing.T, c *cluster) {
 	c.runScript(t, `rm -f file.*; srun -Q -N1 --singularity -n2 -o file.%t bash -c 'echo $SLURM_PROCID'; cat file.0 file.1`).checkResult(t, 0, "^0\n1\n$")
 }
 
-// look prints what a program can see of how it was started.
+// look prints the surroundings in which a program was started, as far as the program can see them.
 const look = `id; pwd; umask; ulimit -a; nice; readlink /proc/self/cwd
 grep -E '^(Umask|Uid|Gid|Groups|SigBlk|SigIgn|SigCgt|ShdPnd|Cap|NoNewPrivs|Seccomp|Cpus_allowed|Mems_allowed|CoreDumping)' /proc/self/status
 cat /proc/self/oom_score_adj /proc/self/personality; ls /proc/$$/fd; trap
 env -0 | sort -z | tr '\0' '\n' | grep -vE '^(SLURM_(STEP_?ID|TASK_PID|STEP_LAUNCHER_PORT|SRUN_COMM_PORT|LAUNCH_NODE_IPADDR)|TMPDIR|_)='`
 
-// asOutside: a program in a capsule finds what it would find outside; affinity, limits,
-// groups, environment and working directory included.
+// asOutside: a program in a capsule finds the same surroundings as outside, affinity, limits, groups,
+// environment and working directory included.
 func asOutside(t *testing.T, c *cluster) {
 	writeFile(t, c.shared+"/look", "#!/bin/bash\n"+look, 0o755)
 	writeFile(t, c.shared+"/taskprolog", "#!/bin/sh\necho export FROM_PROLOG=yes\n", 0o755)
@@ -155,7 +155,7 @@ func asOutside(t *testing.T, c *cluster) {
 		grep -v ^SLURM_SPANK__ inside >a; grep -v ^SLURM_SPANK__ outside >b; diff a b && echo same`)
 	_, log := c.waitForEnd(t, job)
 	if !strings.HasSuffix(log, " inside\n1\nsame\n") {
-		t.Error(log)
+		t.Errorf("inside and outside of a capsule differ: %s", log)
 	}
 }
 
@@ -171,19 +171,19 @@ func checkSignals(t *testing.T, c *cluster) {
 	c.waitForLine(t, job, "ready")
 	c.runScript(t, "scancel --batch --signal=USR1 "+job).mustSucceed(t)
 	if about, log := c.waitForEnd(t, job); log != "ready\ngot USR1\n" || !strings.Contains(about, "ExitCode=5:0") {
-		t.Errorf("batch: %q, %s", log, about)
+		t.Errorf("a batch script that got USR1: log = %q, job = %s", log, about)
 	}
 	job = c.submitJob(t, "-n2 --singularity=exclude=/batchplain", `srun -n2 bash -c 'trap "echo got USR1; exit 0" USR1; `+wait+`'; echo srun $?`)
 	c.waitForLine(t, job, "ready\nready")
 	c.runScript(t, "scancel --signal=USR1 "+job+".0").mustSucceed(t)
 	if _, log := c.waitForEnd(t, job); log != "ready\nready\ngot USR1\ngot USR1\nsrun 0\n" {
-		t.Errorf("step: %q", log)
+		t.Errorf("a step that got USR1: log = %q", log)
 	}
 	job = c.submitJob(t, "--singularity", `echo ready; sleep 100`)
 	c.waitForLine(t, job, "ready")
 	c.runScript(t, "scancel "+job).mustSucceed(t)
 	if about, _ := c.waitForEnd(t, job); !strings.Contains(about, "JobState=CANCELLED") {
-		t.Error(about)
+		t.Errorf("a cancelled job is not CANCELLED: %s", about)
 	}
 }
 
@@ -219,7 +219,7 @@ func checkSalloc(t *testing.T, c *cluster) {
 	c.runScript(t, "SINGULARITY_SLURM=1 salloc -w n1 --singularity=off srun hostname").checkResult(t, 0, "(?m)^n1\n")
 }
 
-// innerSrun: what the batch script was given reaches its steps, and is its own only there.
+// innerSrun: options of the batch script hold for its steps as well, unless a step has its own.
 func innerSrun(t *testing.T, c *cluster) {
 	job := c.submitJob(t, "-N2", `#SBATCH --singularity=exclude=/batchplain,interval=20m
 #SBATCH --singularity-exclude=/data,/cache
@@ -229,7 +229,7 @@ func innerSrun(t *testing.T, c *cluster) {
 		env | grep -c SBATCH_OPEN_MODE`)
 	_, log := c.waitForEnd(t, job)
 	if log != "0: in-n1\n0: unset\n1: in-n2\n1: unset\nn1\n0\n" {
-		t.Errorf("%q", log)
+		t.Errorf("log = %q, want two tasks in capsules and one outside", log)
 	}
 	joins, _ := c.readHeard(t, job)
 	if len(joins) != 3 {
@@ -237,10 +237,10 @@ func innerSrun(t *testing.T, c *cluster) {
 	}
 	for _, j := range joins {
 		if j.Options["interval"] != "1200" || j.Options["exclude"] != "/data,/cache" || j.UID != 1001 || j.GID != 1001 || j.Dir != "/shared/live" {
-			t.Errorf("%+v", j)
+			t.Errorf("the options, user or folder of a request are wrong: %+v", j)
 		}
 		if step := j.Step == "0"; step != (j.Key == "s7") || step != (j.Tasks == 2) || step == (j.Script != "") {
-			t.Errorf("%+v", j)
+			t.Errorf("the key, number of tasks or script of a request is wrong: %+v", j)
 		}
 	}
 }

@@ -27,7 +27,7 @@ import (
 )
 
 // serveArg makes the test binary a proxyd for a node: it makes capsules and knows no
-// checkpoints. Its argument is the folder where it writes down what it hears.
+// checkpoints. Its argument is the folder where it records its requests.
 const serveArg = "serve"
 
 func TestMain(m *testing.M) {
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// receivedRequest is what the node was told, a single JSON object a line.
+// receivedRequest is a request that a node's proxyd got; the file has one JSON object a line.
 type receivedRequest struct {
 	Node string
 	Join *nodesocket.Join `json:",omitempty"`
@@ -56,7 +56,7 @@ type receivedRequest struct {
 	Left []string         `json:",omitempty"` // programs that were still there at its end
 }
 
-// node decides as the tests want: --singularity-exclude says how.
+// node gives the answers that the tests ask for by --singularity-exclude.
 type node struct {
 	dir, name string
 
@@ -124,7 +124,7 @@ func (n *node) Join(ctx context.Context, j nodesocket.Join) (nodesocket.Place, e
 			return nodesocket.Place{}, errors.New("the task was ended while it waited")
 		}
 	case "die":
-		// As a daemon that is killed; the test starts the next daemon.
+		// Exit like a daemon that is killed; the test starts the next daemon.
 		f, err := os.OpenFile(filepath.Join(n.dir, fmt.Sprintf("%d.died", j.Job)), os.O_CREATE|os.O_EXCL, 0o644)
 		if err == nil {
 			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
@@ -146,7 +146,7 @@ func (n *node) Join(ctx context.Context, j nodesocket.Join) (nodesocket.Place, e
 	return nodesocket.Place{Mode: nodesocket.Fresh, Name: name, Namespaces: files}, nil
 }
 
-// findCapsule finds or makes the job's.
+// findCapsule returns the job's capsule, and makes it at first.
 func (n *node) findCapsule(ctx context.Context, j nodesocket.Join) (*capsule.Capsule, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What the hub does for PMIx: collectives of some or all ranks, and questions of a rank to another. */
+/* The hub's part for PMIx: collectives of some or all ranks, and questions of one rank to another. */
 #define _GNU_SOURCE
 #include "hub.h"
 
@@ -24,7 +24,10 @@ static struct peer *find_rank(struct hub *h, int rank)
 	return (NULL);
 }
 
-/* Send a frame and free its bytes. Without memory for them the peer is dropped, for it would wait for ever. */
+/*
+ * Send a frame and free its bytes. If there was no memory for the bytes, the peer is dropped, for it would
+ * wait for ever.
+ */
 static void send_whole(struct peer *p, enum frame_kind kind, struct buffer *bytes)
 {
 	if (bytes->failed)
@@ -81,7 +84,7 @@ static size_t count_members(const struct hub *h, const struct buffer *signature)
 	n = number_at(signature->bytes + 4);
 	if (n > (size_t)h->size || signature->n - SIGNATURE_HEADER < 4 * n)
 		return (0);
-	for (size_t i = 0; i < n; ++i) { /* in order, so that each rank is there once */
+	for (size_t i = 0; i < n; ++i) { /* in ascending order, so that each rank is there once */
 		const uint32_t rank = member_at(signature, i);
 
 		if (rank >= (uint32_t)h->size || (i > 0 && rank <= last))
@@ -256,7 +259,7 @@ int take_ask(struct hub *h, struct peer *p, const struct frame *f)
 	h->asks = a;
 	target = find_rank(h, a->target);
 	if (target)
-		send_asked(target, a); /* else when the rank connects */
+		send_asked(target, a); /* if the rank is not connected yet, the question is sent when it is */
 
 	return (0);
 }

@@ -13,7 +13,7 @@
 struct peer {
 	int fd;
 	int rank; /* -1 until HELLO has come */
-	int asks; /* of its questions, those that are not answered yet */
+	int asks; /* how many of its questions are not answered yet */
 	bool fenced;
 	struct buffer in, out;
 };
@@ -63,7 +63,7 @@ struct hub {
 	struct ask *asks;
 };
 
-/* Send a frame, or keep what the socket does not take yet. */
+/* Send a frame; bytes that the socket does not take yet are kept. */
 void send_frame(struct peer *p, enum frame_kind kind, const char *bytes, size_t n);
 
 /* --- collective.c: the frames of PMIx. Each take_… returns -1 if the peer must be dropped. --- */
@@ -77,7 +77,7 @@ int take_tell(struct hub *h, const struct frame *f);
 /* Send the questions that wait for a rank which has just connected. */
 void send_asks(struct hub *h, struct peer *p);
 
-/* Fail what needs a rank that has left. */
+/* Fail the collectives and questions that need a rank that has left. */
 void leave_collectives(struct hub *h, int rank);
 
 void forget_collectives(struct hub *h);

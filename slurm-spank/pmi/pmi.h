@@ -63,7 +63,7 @@
  */
 #define PMI_VARIABLE "SINGULARITY_SLURM_PMI"
 
-/* The same where the step uses PMIx. */
+/* The same, where the step uses PMIx. */
 #define PMIX_VARIABLE "SINGULARITY_SLURM_PMIX"
 
 /* Where sing-pmix writes the task's environment to. */
@@ -118,7 +118,7 @@ ssize_t read_into(struct buffer *b, int fd, size_t limit);
 
 struct field {
 	const char *key;
-	const char *value; /* "" if the field has none */
+	const char *value; /* "" if the field has no value */
 };
 
 /* A command of a task. Keys and values point into the text that was parsed. */
@@ -140,7 +140,7 @@ int parse_command(struct command *c, char *text, int version);
 /* The value of a field, or NULL. */
 const char *find_field(const struct command *c, const char *key);
 
-/* An answer in the making. */
+/* An answer that is being put together. */
 struct reply {
 	int version;
 	struct buffer text;
@@ -257,7 +257,7 @@ struct task {
 	int rank;
 	int size;
 	char step[PMI_NAME_SIZE];
-	pid_t program; /* is killed when another task of the step aborts; 0 for none */
+	pid_t program; /* is killed when another task of the step aborts; 0 if the task has no program */
 	bool pmix;     /* is served by sing-pmix */
 };
 

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// BenchmarkFence is what a task waits for in MPI_Init: all tasks put an address of 200 bytes, and a fence
-// hands them to all. The servers are under sanitizers here: a bound, and the growth with the number of ranks.
+// BenchmarkFence measures the part of MPI_Init that waits for PMI: all tasks put an address of 200 bytes, and
+// a fence sends the addresses to all. The servers run under sanitizers, so that the result is only an upper
+// bound, and shows the growth with the number of ranks.
 func BenchmarkFence(b *testing.B) {
 	for _, size := range []int{2, 16, 128} {
 		b.Run(fmt.Sprint("ranks=", size), func(b *testing.B) {

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long an answer may take on a busy machine.
+// patience is the longest time that an answer may take on a busy machine.
 const patience = time.Minute
 
 var buildHarness = sync.OnceValues(func() (string, error) {
@@ -98,7 +98,8 @@ type task struct {
 	t      testing.TB
 }
 
-// startTask starts the server of a task. program is the PID that the server kills when another task aborts; 0 for none.
+// startTask starts the server of a task. program is the PID that the server kills when another task aborts; 0 if the
+// task has no program.
 func startTask(t testing.TB, place string, rank, size, program int) *task {
 	t.Helper()
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -155,7 +156,7 @@ func (s *task) readAnswer(version int) string {
 	if version == 1 {
 		line, err := s.in.ReadString('\n')
 		if err != nil {
-			s.t.Fatalf("%q, %v", line, err)
+			s.t.Fatalf("reading an answer of PMI-1: got %q, %v", line, err)
 		}
 		return strings.TrimSuffix(line, "\n")
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// nowhere is a place of which a task that is alone in its step makes no use.
+// nowhere is a hub's place at which no hub listens; a task that is alone in its step does not use its hub.
 const nowhere = "127.0.0.1:1:0123456789abcdef0123456789abcdef"
 
 // exchange is a command and its answer.
@@ -84,7 +84,8 @@ func TestPMI2(t *testing.T) {
 	})
 }
 
-// TestNonsense: a task that does not speak PMI loses its server, and the server has not done anything that sanitizers see.
+// TestNonsense: a task that does not speak PMI loses its server, and the sanitizers do not report an error of the
+// server.
 func TestNonsense(t *testing.T) {
 	t.Parallel()
 	for name, say := range map[string]string{
@@ -121,7 +122,7 @@ func startStep(t *testing.T, size int) []*task {
 	return tasks
 }
 
-// TestFence: what each task puts, all other tasks get after a fence, by either wire, several times.
+// TestFence: pairs that each task puts are known to all other tasks after a fence, with PMI-1 and PMI-2, several times.
 func TestFence(t *testing.T) {
 	t.Parallel()
 	const size = 9
@@ -195,10 +196,10 @@ func TestLost(t *testing.T) {
 		tasks[0].sendCommand(1, "cmd=barrier_in")
 		tasks[1].closeTask(0)
 		if got := tasks[0].readAnswer(1); got != lost {
-			t.Errorf("got %q", got)
+			t.Errorf("a task in a fence, after another has ended: got %q", got)
 		}
 		if got := tasks[2].askServer(1, "cmd=barrier_in"); got != lost {
-			t.Errorf("got %q", got)
+			t.Errorf("a fence after another task has ended: got %q", got)
 		}
 		tasks[0].closeTask(0)
 		tasks[2].closeTask(0)
@@ -222,7 +223,7 @@ func TestAbort(t *testing.T) {
 		tasks[rank].initialize(2)
 	}
 	tasks[1].sendCommand(2, "cmd=abort;isworld=TRUE;msg=enough;")
-	late := exec.Command("sleep", "60") // of a rank that comes after that
+	late := exec.Command("sleep", "60") // of a rank that connects after the abort
 	if err := late.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +263,7 @@ func makeFrame(kind byte, body string) string {
 	return string(binary.BigEndian.AppendUint32(nil, uint32(len(body)))) + string(kind) + body
 }
 
-// TestStrangers: programs that reach the hub's port and do not have its secret disturb nothing.
+// TestStrangers: programs that reach the hub's port without its secret do not disturb the step.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	place := startHub(t)
@@ -294,21 +295,21 @@ func TestStrangers(t *testing.T) {
 	for range 64 {
 		dialHub(t, place)
 	}
-	isClosed(t, first) // there are no more than 64 that say nothing
+	isClosed(t, first) // the hub keeps no more than 64 connections that send no frame
 	tasks[1].initialize(1)
 	tasks[0].sendCommand(1, "cmd=barrier_in")
 	for _, got := range []string{tasks[1].askServer(1, "cmd=barrier_in"), tasks[0].readAnswer(1)} {
 		if got != "cmd=barrier_out rc=0" {
-			t.Errorf("got %q", got)
+			t.Errorf("a fence beside strangers: got %q", got)
 		}
 	}
 }
 
-// TestNoHub: a task is told at its init that there is nothing to be served by.
+// TestNoHub: the init command of a task fails with a reason if the hub cannot be reached.
 func TestNoHub(t *testing.T) {
 	t.Parallel()
 	s := startTask(t, nowhere, 0, 2, 0)
 	if got := s.askServer(1, "cmd=init pmi_version=1 pmi_subversion=1"); got != "cmd=response_to_init rc=-1 msg=srun_cannot_be_reached" {
-		t.Errorf("got %q", got)
+		t.Errorf("init without a hub: got %q", got)
 	}
 }

@@ -64,8 +64,8 @@ func (s pmixServer) sendFrame(kind byte, body string) {
 	}
 }
 
-// expectFrame checks the next frame. The hub joins what collectives have in the order in which it was read, so that part is
-// sorted before.
+// expectFrame checks the next frame. The hub joins the data of a collective in the order in which they came, so the
+// data are sorted before the check.
 func (s pmixServer) expectFrame(kind byte, body string) {
 	s.t.Helper()
 	_ = s.SetReadDeadline(time.Now().Add(patience))
@@ -85,7 +85,7 @@ func (s pmixServer) expectFrame(kind byte, body string) {
 	}
 }
 
-// contribute contributes to a collective of ranks, none for all.
+// contribute contributes to a collective of ranks; without ranks, of all ranks.
 func (s pmixServer) contribute(request, kind uint32, name, data string, ranks ...uint32) {
 	s.t.Helper()
 	signature := encodeNumbers(kind, uint32(len(ranks))) + encodeNumbers(ranks...) + name
@@ -102,7 +102,7 @@ func TestCollectives(t *testing.T) {
 	s[2].contribute(8, 4, "group", "y", 0, 2)
 	s[2].expectFrame(frameCollected, encodeNumbers(8, 0, 1)+"xy")
 	s[0].expectFrame(frameCollected, encodeNumbers(1, 0, 1)+"xy")
-	s[0].contribute(3, 1, "", "A") // the same once more, before the first is complete
+	s[0].contribute(3, 1, "", "A") // to the same collective again, before the first one is complete
 	s[1].contribute(5, 1, "", "b")
 	s[0].expectFrame(frameCollected, encodeNumbers(2, 0, 2)+"abc")
 	s[1].expectFrame(frameCollected, encodeNumbers(5, 0, 2)+"abc")
@@ -157,8 +157,8 @@ func TestQuestions(t *testing.T) {
 	c.expectFrame(frameAsked, encodeNumbers(0, 1))
 	c.sendFrame(frameTell, encodeNumbers(0, 1, 0)+"keys")
 	a.expectFrame(frameTold, encodeNumbers(1, 0)+"keys")
-	c.sendFrame(frameTell, encodeNumbers(0, 1, 0)+"again")  // it was not asked
-	c.sendFrame(frameTell, encodeNumbers(17, 1, 0)+"again") // nor is there such a rank
+	c.sendFrame(frameTell, encodeNumbers(0, 1, 0)+"again")  // the rank was not asked
+	c.sendFrame(frameTell, encodeNumbers(17, 1, 0)+"again") // a rank that does not exist
 	c.Close()
 	b.expectFrame(frameTold, encodeNumbers(1, 1))
 }
@@ -184,12 +184,12 @@ func TestManyQuestions(t *testing.T) {
 	a.expectFrame(frameTold, encodeNumbers(5, 0)+"keys")
 	a.sendFrame(frameAsk, encodeNumbers(5, 1))
 	b.expectFrame(frameAsked, encodeNumbers(0, 5))
-	c := startPMIx(t, place, 2, size) // is asked nothing
+	c := startPMIx(t, place, 2, size) // is not asked for its keys
 	c.contribute(1, 1, "", "", 2)
 	c.expectFrame(frameCollected, encodeNumbers(1, 0, 1))
 }
 
-// TestWrongFrames: a server that says what no server says is dropped, and the hub lives.
+// TestWrongFrames: the hub drops a server that sends a wrong frame, and goes on.
 func TestWrongFrames(t *testing.T) {
 	t.Parallel()
 	place := startHub(t)
@@ -218,7 +218,8 @@ func TestWrongFrames(t *testing.T) {
 	}
 }
 
-// FuzzHub gives a hub, under sanitizers, what a server of PMIx says after its HELLO.
+// FuzzHub sends a hub, under sanitizers, arbitrary bytes in the place of the frames that a server of PMIx sends after
+// its HELLO.
 func FuzzHub(f *testing.F) {
 	for _, seed := range []string{
 		makeFrame(frameCollect, encodeNumbers(1, 8, 1, 0)+"data") + makeFrame(frameCollect, encodeNumbers(2, 12, 4, 1, 0)+"x"),
@@ -244,12 +245,12 @@ func FuzzHub(f *testing.F) {
 			_, err = io.Copy(io.Discard, c)
 		}
 		if err != nil && !strings.Contains(err.Error(), "reset") && !strings.Contains(err.Error(), "broken pipe") {
-			t.Fatalf("%q: %v", input, err)
+			t.Fatalf("sending %q to the hub: %v", input, err)
 		}
 	})
 }
 
-// TestPMIxABI compares what sing-pmix knows of PMIx's library with PMIx's headers.
+// TestPMIxABI compares the layouts and numbers in pmix/abi.h with PMIx's headers.
 func TestPMIxABI(t *testing.T) {
 	include := os.Getenv("PMIX_INCLUDE")
 	if include == "" {
@@ -261,7 +262,7 @@ func TestPMIxABI(t *testing.T) {
 	}
 	program := filepath.Join(t.TempDir(), "abi")
 	if text, err := exec.Command("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-I", include, "-o", program, "testdata/abi.c").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
+		t.Fatalf("compiling testdata/abi.c: %v\n%s", err, text)
 	}
 	if err := exec.Command(program).Run(); err != nil {
 		t.Errorf("attributes have other names: %v", err)

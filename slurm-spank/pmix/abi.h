@@ -109,7 +109,10 @@ typedef void (*abi_lookup_done)(abi_status, struct abi_published *, size_t, void
 typedef void (*abi_info_done)(abi_status, struct abi_info *, size_t, void *, abi_release, void *);
 typedef void (*abi_request_done)(abi_status, char *, size_t, void *);
 
-/* What a server carries out for its library. Functions that are NULL are not supported, or need nothing done. */
+/*
+ * The functions by which a server carries out requests of its library. A NULL function is not supported, or has
+ * no work to do.
+ */
 struct abi_module {
 	void (*client_connected)(void);
 	void (*client_finalized)(void);
@@ -129,7 +132,7 @@ struct abi_module {
 	void (*of_version_3[4])(void); /* get_credential to push_stdin */
 	abi_status (*group)(
 		int operation, char *name, const struct abi_proc *, size_t, const struct abi_info *, size_t, abi_info_done, void *);
-	void (*later[38])(void); /* the library copies as many as it knows */
+	void (*later[38])(void); /* the library copies the functions that it knows */
 };
 
 /* The functions of the library. */

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Groups, which MPI sessions use. What a member contributes is the endpoints of its processes, which PMIx 4 and 5 hand
- * over as bytes to be joined, and attributes, which PMIx 6 and later hand over one by one:
+ * Groups, which MPI sessions use. A member contributes the endpoints of its processes, which PMIx 4 and 5 pass as
+ * bytes to be joined, and attributes, which PMIx 6 and later pass one by one:
  *
  *	number of bytes, the bytes, the attributes as the library packs them
  */
@@ -26,7 +26,7 @@ struct group {
 	struct abi_array members;
 	struct buffer endpoints;
 	bool handed_over; /* PMIx 4 and 5 free the endpoints themselves */
-	struct abi_info *infos; /* the answer; is the library's until it calls free_group */
+	struct abi_info *infos; /* the answer; belongs to the library until it calls free_group */
 	size_t n_infos;
 };
 
@@ -35,7 +35,7 @@ static void free_group(void *data)
 	struct group *g = data;
 
 	free(g->procs);
-	free(g->infos); /* their values are small, and stay */
+	free(g->infos); /* the values in it are small, and are not freed */
 	if (!g->handed_over)
 		free_buffer(&g->endpoints);
 	free(g);
@@ -72,7 +72,7 @@ static void add_attributes(struct group *g, const char *bytes, size_t n)
 	}
 }
 
-/* Take in what all members have contributed. Returns -1 if the bytes have another form. */
+/* Take in the contributions of all members. Returns -1 if the bytes have another form. */
 static int take_contributions(struct group *g, const char *bytes, size_t n)
 {
 	while (n > 0) {
@@ -122,7 +122,7 @@ static void on_group(void *data, int status, uint32_t context, const char *bytes
 	g->done(ABI_SUCCESS, g->infos, g->n_infos, g->data, free_group, g);
 }
 
-/* What this task's server contributes to a group. */
+/* Make the contribution of this task's server to a group. */
 static void make_contribution(struct buffer *b, const struct abi_info *infos, size_t n)
 {
 	const struct abi_bytes *endpoints = NULL;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What PMIx is told of the step, and what the task is told of PMIx. */
+/* The attributes of the step that PMIx's library gets, and the environment for PMIx that the task gets. */
 #define _GNU_SOURCE
 #include "pmix.h"
 
@@ -15,7 +15,7 @@
 
 enum { MAX_INFOS = 32 };
 
-/* Attributes in the making. */
+/* A list of attributes that is being made. */
 struct infos {
 	struct abi_info all[MAX_INFOS];
 	size_t n;
@@ -65,7 +65,7 @@ static void on_done(abi_status status, void *data)
 	pthread_mutex_unlock(&step.lock);
 }
 
-/* The status of a call of the library that on_done was given to. */
+/* Wait for the status of a call of the library to which on_done was passed. */
 static abi_status wait_for(abi_status called)
 {
 	abi_status rv;
@@ -87,8 +87,8 @@ static abi_status wait_for(abi_status called)
 /* --- the library's server --- */
 
 /*
- * How the library's parts are chosen. The environment of the task gets the same from setup_fork where it concerns the
- * task.
+ * The settings that choose parts of the library. setup_fork puts those that concern the task into the task's
+ * environment.
  */
 static const struct {
 	const char *name, *value;
@@ -97,7 +97,7 @@ static const struct {
 	{ "PMIX_MCA_psec", "native" }, /* munge is outside of the job */
 };
 
-/* A folder of this task's own: the job has a /tmp of its own, where other users write nothing. */
+/* A folder of this task's own: the job has a /tmp of its own, where other users cannot write. */
 static int make_folder(const struct task *t, char *folder, size_t size)
 {
 	struct stat st;
@@ -147,7 +147,7 @@ static abi_status add_map(struct infos *s, const char *key, char *list, abi_stat
 	return (pmix.PMIx_Value_load(&add_info(s, key, ABI_REGEX)->value, map, ABI_REGEX));
 }
 
-/* What PMIx is told of this task. */
+/* Add the attributes of this task that PMIx's library gets. */
 static void describe_task(struct infos *s, const struct task *t, const struct layout *l, const char *folder)
 {
 	add_rank(s, "pmix.rank", t->rank);
@@ -162,9 +162,9 @@ static void describe_task(struct infos *s, const struct task *t, const struct la
 }
 
 /*
- * Whether the tasks of this node have fewer CPUs than they are. MPI libraries give the CPU away then while they wait;
- * otherwise a task that waits for a message keeps the CPU from the task that is to send the message, for a time slice each
- * time. The kernel's mask would not tell: srun may bind each task to a CPU of its own.
+ * Whether the tasks of this node have fewer CPUs than they are. Then MPI libraries yield the CPU while they wait;
+ * otherwise a task that waits for a message would keep the CPU for a time slice from the task that is to send the
+ * message. The kernel's mask would not tell: srun may bind each task to a CPU of its own.
  */
 static bool shares_cpus(int tasks)
 {
@@ -174,7 +174,7 @@ static bool shares_cpus(int tasks)
 	return (cpus > 0 && cpus < tasks);
 }
 
-/* Of the tasks of this node only its own is a client of this server: each task has a server. */
+/* Only this task is a client of this server: each task of the node has a server of its own. */
 static abi_status register_step(const struct task *t, const struct layout *l, const char *folder)
 {
 	struct infos about = { 0 }, mine = { 0 };
@@ -219,9 +219,9 @@ static abi_status register_step(const struct task *t, const struct layout *l, co
 /* --- the task --- */
 
 /*
- * What MPI libraries are told unless the user says otherwise, by either variable. By default they share memory between
- * the tasks of a node, or open network cards; neither can be captured. Debian's Open MPI is configured for the
- * loopback interface only; capsules have eth0.
+ * Settings of MPI libraries, unless the user has set either variable. By default they share memory between the tasks
+ * of a node, or open network cards; neither can be captured. Debian's Open MPI is configured for the loopback
+ * interface only; capsules have eth0.
  */
 static const struct {
 	const char *name, *value, *unless;
@@ -252,7 +252,7 @@ static int write_text(const char *text)
 	return (0);
 }
 
-/* Tell the task what its environment needs beside what it has. */
+/* Write the variables that the task's environment needs in addition to its own. */
 static int tell_task(char **env)
 {
 	char text[128];

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Which tasks share a node. Slurm's variables tell a task of its own node only, so the tasks tell each other: each sends
- * its rank, the length of its host's name, and the name.
+ * Which tasks share a node. Slurm's variables name only the tasks of a task's own node, so the tasks tell each other:
+ * each sends its rank, the length of its host's name, and the name.
  */
 #define _GNU_SOURCE
 #include "pmix.h"
@@ -21,7 +21,7 @@ struct exchange {
 	bool good;
 };
 
-/* Take in what all tasks have sent. Returns -1 if that is not one message of each. */
+/* Take in the messages of all tasks. Returns -1 if there is not one message of each task. */
 static int take_hosts(struct layout *l, const char *bytes, size_t n)
 {
 	int known = 0;

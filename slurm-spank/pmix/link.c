@@ -203,7 +203,7 @@ static _Noreturn void end_program(void)
 	_exit(0);
 }
 
-/* Take the request of an answer out of the list. Returns NULL if there is none. */
+/* Take the request of an answer out of the list. Returns NULL if the list has no such request. */
 static struct request *take_request(bool of_name, uint32_t number)
 {
 	struct request *found = NULL;
@@ -233,7 +233,7 @@ static int pass_answer(bool of_name, uint32_t number, int status, uint32_t conte
 	return (0);
 }
 
-/* Without the hub nothing can be complete any more. */
+/* Fail all open requests: without the hub no request can be completed. */
 static void leave_hub(void)
 {
 	pthread_mutex_lock(&uplink.lock);
@@ -273,8 +273,8 @@ static int obey_frame(const struct frame *f, void (*on_question)(uint32_t asker,
 }
 
 /*
- * Carry out the frames that have come, and with until set none behind the one that sets *until. Returns -1 if the hub
- * says what no hub says.
+ * Carry out the frames that have come; if until is not NULL, only up to the frame that sets *until. Returns -1 for a
+ * frame that no hub sends.
  */
 static int obey_frames(void (*on_question)(uint32_t asker, uint32_t request), const bool *until)
 {
@@ -292,7 +292,7 @@ static int obey_frames(void (*on_question)(uint32_t asker, uint32_t request), co
 	return (n < 0 ? -1 : 0);
 }
 
-/* Wait for the hub, and carry out what it says. Returns -1 if the hub is gone, or says what no hub says. */
+/* Wait for frames of the hub, and carry them out. Returns -1 if the hub is gone, or sends a frame that no hub sends. */
 static int hear_hub(void (*on_question)(uint32_t asker, uint32_t request), const bool *until)
 {
 	if (read_into(&uplink.in, uplink.hub, READ_SIZE) <= 0)
@@ -313,7 +313,7 @@ int wait_until(const bool *done)
 
 _Noreturn void serve_hub(void (*on_question)(uint32_t asker, uint32_t request))
 {
-	if (uplink.hub >= 0 && obey_frames(on_question, NULL)) /* that came behind what wait_until has waited for */
+	if (uplink.hub >= 0 && obey_frames(on_question, NULL)) /* frames behind the one that ended wait_until */
 		leave_hub();
 	for (;;) {
 		struct pollfd fds[] = {

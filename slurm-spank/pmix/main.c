@@ -40,7 +40,10 @@ static int parse_task(struct task *t, char **argv)
 	return (0);
 }
 
-/* Let go of what is the task's: as long as this process held it, no reader would see it close. */
+/*
+ * Close this process's copies of the task's files: as long as this process held a pipe, its
+ * reader would not see the end.
+ */
 static int let_go(void)
 {
 	const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -56,8 +59,8 @@ static int let_go(void)
 
 int main(int argc, char **argv)
 {
-	static struct task t; /* upcalls refer to it */
-	static struct layout layout; /* the library may refer to its names */
+	static struct task t; /* the upcalls keep a pointer to t */
+	static struct layout layout; /* the library may keep pointers to the names in it */
 
 	if (argc == 2 && strcmp(argv[1], "--check") == 0)
 		return (load_library() ? 1 : 0);

@@ -46,7 +46,7 @@ static struct names *new_names(const struct task *t, size_t n, void *data)
 	return (NULL);
 }
 
-/* An answer has come, or the request is sent. After the last the library gets its answer, and s is gone. */
+/* Count an answer, or the end of sending. After the last of them the library gets its answer, and s is freed. */
 static void count_answer(struct names *s)
 {
 	size_t left;
@@ -60,7 +60,9 @@ static void count_answer(struct names *s)
 		s->looked_up(s->n_found ? ABI_SUCCESS : ABI_ERR_NOT_FOUND, s->found, s->n_found, s->data);
 	else
 		s->done(s->status, s->data);
-	/* found belongs to the library until it has shifted the answer to its thread; it is small, and stays. */
+	/*
+	 * The library uses found until it has passed the answer to its thread, so found, which is small, is not freed.
+	 */
 	for (char **key = s->keys; *key; ++key)
 		free(*key);
 	free(s->keys);

@@ -3,18 +3,18 @@
 
 /*
  * sing-pmix: PMIx for a task of `srun --mpi=pmix`. It stands where sing-pmi stands for PMI-2 (../pmi/pmi.h):
- * beside the task, child of the task's steward, captured and restored with the task. What PMIx says on the wire
- * differs from version to version, so the server is the one of PMIx's own library, as it is in Slurm's plugin.
- * That library must be as new as the one in the MPI program, or newer.
+ * beside the task, child of the task's steward, captured and restored with the task. PMIx's messages differ from
+ * version to version, so the server is the one of PMIx's own library, as it is in Slurm's plugin. That library must
+ * be as new as the one in the MPI program, or newer.
  *
  *	task ──TCP on 127.0.0.1── libpmix ──upcalls.c── link.c ──frames──┐
  *	                          one process: sing-pmix                 │
  *	task ─────────────────────────────────────────── sing-pmix ──────┴── hub, of sing-srun
  *
  * PMIx tells the tasks which of them share a node, but they must not share memory: the image of a single task cannot
- * hold it. So MPI libraries are told to talk by TCP (job.c).
+ * hold shared memory. So MPI libraries are told to talk by TCP (job.c).
  *
- *	sing-pmix --check                  whether the library can be loaded; says why not
+ *	sing-pmix --check                  checks that the library can be loaded, or prints why not
  *	sing-pmix RANK SIZE STEP PROGRAM   serves; PROGRAM is killed when another task aborts
  *
  * The hub's place is in the environment. When the server is ready, the variables that the task needs are written to
@@ -45,7 +45,7 @@ int load_library(void);
 
 /* --- layout.c --- */
 
-/* Where the tasks of a step are. */
+/* The nodes of the tasks of a step. */
 struct layout {
 	int size;
 	int n_nodes;
@@ -67,7 +67,10 @@ char *list_peers(const struct layout *l, int rank);
 
 /* --- job.c --- */
 
-/* Start the library's server for a task, and write what the task needs in its environment. Returns -1 after saying why not. */
+/*
+ * Start the library's server for a task, and write the variables that the task needs in its environment. Returns -1
+ * after saying why not.
+ */
 int begin_job(const struct task *t, const struct layout *l, const struct abi_module *upcalls);
 
 /* --- link.c --- */
@@ -79,8 +82,8 @@ typedef void (*on_answer)(void *data, int status, uint32_t context, const char *
 int reach_hub(const struct task *t);
 
 /*
- * Contribute bytes to a collective. ranks are in order; none stand for all ranks. answer is called once, by serve_hub,
- * unless -1 is returned, where the hub is gone.
+ * Contribute bytes to a collective. ranks are in ascending order; an empty list stands for all ranks. answer is called
+ * once, by serve_hub, unless the function returns -1 because the hub is gone.
  */
 int collect(int kind, const char *name, const uint32_t *ranks, size_t n_ranks, const char *bytes, size_t n, on_answer answer,
 	void *data);
@@ -105,7 +108,7 @@ _Noreturn void serve_hub(void (*on_question)(uint32_t asker, uint32_t request));
 
 /* --- upcalls.c --- */
 
-/* What the library has this process do. */
+/* The functions by which the library has this process carry out requests. */
 const struct abi_module *upcalls_for(const struct task *t);
 
 /* Another rank asks for the keys of this task. */

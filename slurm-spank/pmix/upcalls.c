@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What the library asks of this process: each request goes to the hub, and its answer to the library. */
+/*
+ * The requests of the library to this process: each request goes to the hub, and its answer to the
+ * library.
+ */
 #define _GNU_SOURCE
 #include "pmix.h"
 
@@ -11,7 +14,7 @@
 
 static const struct task *task;
 
-/* What the library wants called when a request is answered. */
+/* The function that the library wants to be called with the answer to a request. */
 struct waiting {
 	union {
 		abi_modex_done modex;
@@ -135,7 +138,7 @@ abi_status take_part(int kind, const char *name, const struct abi_proc *procs, s
 
 	if (rv != ABI_SUCCESS)
 		return (rv);
-	if (task->size == 1) /* without a hub: what the task has contributed is the answer */
+	if (task->size == 1) /* without a hub: the task's own contribution is the answer */
 		answer(data, STATUS_DONE, ++contexts, bytes, n);
 	else
 		rv = collect(kind, name, m.ranks, m.n, bytes, n, answer, data) ? ABI_ERR_LOST_CONNECTION : ABI_SUCCESS;
@@ -158,7 +161,7 @@ static abi_status on_fence(const struct abi_proc *procs, size_t n_procs, const s
 	}
 	if (rv != ABI_SUCCESS)
 		free(w);
-	free(data); /* the library has handed it over */
+	free(data); /* the library leaves it to this function to free data */
 
 	return (rv);
 }

@@ -20,7 +20,7 @@ static int read_number(const char *s, int max)
 	return (*end || n > max ? -1 : (int)n);
 }
 
-/* A line. What a later proxyd may write besides is passed over. */
+/* Read a line. Lines that only a later proxyd writes are ignored. */
 static void read_line(struct answer *a)
 {
 	const char *s = a->line;

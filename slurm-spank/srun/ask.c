@@ -18,8 +18,7 @@
 enum { MAX_FDS = 5, MAX_PACKET = 256 };
 
 /*
- * Connect without ever waiting: a process that waits here, with a socket, can be
- * captured only after all.
+ * Connect without ever waiting: while a process waits here, with a socket, it cannot be captured.
  */
 static int connect_proxyd(void)
 {
@@ -76,7 +75,10 @@ static int send_packet(const char *packet, size_t len, const int *fds, size_t n)
 	return (sent == (ssize_t)len ? 0 : -1);
 }
 
-/* A packet: the verb, then key=value strings, each with its NUL. Returns its length. */
+/*
+ * Make a packet: the verb, then key=value strings, each with its NUL. Returns its
+ * length.
+ */
 static size_t packet_of(char packet[MAX_PACKET], const char *verb, const char *key, int sig)
 {
 	int n;

@@ -64,7 +64,7 @@ int describe_call(int argc, char **argv, char **envp)
 	bad = ferror(f) | fclose(f);
 	f = NULL;
 	/*
-	 * Sealed: proxyd, which is root, reads what no process can change or take away
+	 * Sealed: proxyd, which is root, reads the file, and no process may change or shorten it
 	 * meanwhile.
 	 */
 	if (bad || fcntl(fd, F_ADD_SEALS, SEALS))

@@ -17,8 +17,9 @@
  *
  *	standard input ─► this process ─pipe─► srun ─TCP─► slurmstepd ─pipe─► warden ─pipe─► task
  *
- * At a checkpoint this process stops, and what is on its way comes into the tasks' pipes, which are captured. Both ends of
- * the pipe to srun are this process's, so that what srun has not read is captured with this process.
+ * At a checkpoint this process passes no more bytes on, and the bytes on their way reach the tasks' pipes, which are
+ * captured. This process has both ends of the pipe to srun, so that bytes that srun has not read are captured with this
+ * process.
  *
  * Like srun, this process reads ahead of the tasks; but only where srun does (--input), and once srun runs.
  */
@@ -59,7 +60,7 @@ void begin_feeding(void)
 	if (input.kind == NOT_FED)
 		return;
 	if (pipe2(ends, O_CLOEXEC) || fcntl(ends[1], F_SETFL, O_NONBLOCK)) {
-		input.kind = NOT_FED; /* srun reads itself: a checkpoint says if that is in its way */
+		input.kind = NOT_FED; /* srun reads the input itself: a checkpoint reports it if need be */
 		return;
 	}
 	input.theirs = ends[0];
@@ -95,8 +96,8 @@ static bool is_ready(int fd, short events)
 }
 
 /*
- * Pass on a piece, which is there, and for which there is room. Other processes may read from the same pipe or socket, and
- * be faster: then this returns -1 with EAGAIN. Returns 0 at the end.
+ * Pass on a piece of input. Called when bytes can be read and the pipe has room. Other processes may read from the same
+ * pipe or socket, and be faster: then this returns -1 with EAGAIN. Returns 0 at the end.
  */
 static ssize_t pass_piece(void)
 {
@@ -109,7 +110,10 @@ static ssize_t pass_piece(void)
 	if (n <= 0)
 		return (n);
 
-	/* A pipe that can be written to has room for a page: it takes all or, if srun's end was changed, nothing. */
+	/*
+	 * A pipe that can be written to has room for a page: it takes all bytes, or none if srun has made its end
+	 * smaller.
+	 */
 	for (ssize_t at = 0; at < n;) {
 		const ssize_t wrote = write(input.to, bytes + at, (size_t)(n - at));
 		struct pollfd p = { .fd = input.to, .events = POLLOUT };
@@ -127,7 +131,7 @@ static ssize_t pass_piece(void)
 
 void feed_srun(void)
 {
-	/* A few pieces, for proxyd wants to be heard. */
+	/* Only a few pieces, so that this process reads proxyd's messages in time. */
 	for (int pieces = 0; pieces < 16 && feeds_input(); ++pieces) {
 		ssize_t n;
 
@@ -138,7 +142,7 @@ void feed_srun(void)
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return;
 		if (n <= 0) {
-			close(input.to); /* srun sees the end, and in any later run */
+			close(input.to); /* srun sees the end of the input, also in any later run */
 			input.to = -1;
 		}
 	}

@@ -13,10 +13,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How long proxyd may be away before that is an error: longer than an upgrade takes. */
+/*
+ * How long proxyd may be absent before that is an error, in milliseconds: longer than an upgrade
+ * takes.
+ */
 enum { PATIENCE = 120 * 1000, FIRST_PAUSE = 20, LONGEST_PAUSE = 1000 };
 
-/* Descriptors that are closed would be taken by the next that is opened. */
+/*
+ * Open /dev/null for closed standard descriptors: the next file that is opened would get their
+ * numbers.
+ */
 static void fill_stdio(void)
 {
 	int fd;
@@ -73,13 +79,13 @@ static int ask_patiently(const char *key, int argc, char **argv, char **envp)
 	}
 }
 
-/* Send on what has come. Returns whether something is left for later. */
+/* Send signals that have come to srun. Returns whether a signal is left for later. */
 static bool pass_on(const struct answer *a)
 {
 	int sig;
 
 	if (!a->started)
-		return (false); /* srun does not run yet; its key wakes us */
+		return (false); /* srun does not run yet; the arrival of its key ends the wait */
 	while ((sig = take_signal())) {
 		if (ask_signal(a->key, sig)) {
 			if (!try_again(errno))
@@ -88,7 +94,7 @@ static bool pass_on(const struct answer *a)
 			return (true);
 		}
 		if (sig == SIGTSTP)
-			raise(SIGSTOP); /* the process that has stopped us wants to see the stop */
+			raise(SIGSTOP); /* the process that has sent the signal expects this process to stop */
 	}
 
 	return (false);
@@ -152,8 +158,8 @@ int main(int argc, char **argv)
 			return (CODE_REFUSED);
 		}
 		/*
-		 * Restored, or proxyd died before it had started srun: proxyd might do so
-		 * each time.
+		 * End of file: this process was restored, or proxyd died before it had started
+		 * srun, which it might do each time.
 		 */
 		if (a.started)
 			pause = FIRST_PAUSE;

@@ -3,7 +3,7 @@
 
 /*
  * The hub of a step of MPI (../pmi/pmi.h): a child of this process, which is captured together with this process and ends
- * with it. The hub is started wherever the step may want PMI. Whether the step wants PMI, proxyd decides, which reads the
+ * with it. The hub is started wherever the step may want PMI. proxyd decides whether the step wants PMI: it reads the
  * command line as srun does, and knows the site's default.
  */
 #define _GNU_SOURCE
@@ -43,15 +43,16 @@ static bool may_ask(int argc, char **argv, const char *kind)
 }
 
 /*
- * Whether sing-pmix can load PMIx's library here. If not, sing-pmix says why, where the user may have asked for PMIx.
- * Without the library the step is not offered PMIx: proxyd refuses a step that asks for PMIx, and other steps run as ever.
+ * Whether sing-pmix can load PMIx's library here. If not, and the user may have asked for PMIx, sing-pmix prints the
+ * reason. Without the library the step is not offered PMIx: proxyd refuses a step that asks for PMIx, and other steps
+ * run as ever.
  */
 static bool can_serve_pmix(bool asked)
 {
 	int status = -1;
 	pid_t pid;
 
-	signal(SIGCHLD, SIG_DFL); /* ignored, there would be no status */
+	signal(SIGCHLD, SIG_DFL); /* if SIGCHLD were ignored, there would be no status */
 	pid = fork();
 	if (pid == 0) {
 		if (!asked)
@@ -69,7 +70,10 @@ static bool can_serve_pmix(bool asked)
 	return (status == 0);
 }
 
-/* The child, with no descriptor but the hub's: readers of pipes that the child held open would see no end of file. */
+/*
+ * Become the hub, in the child, with no descriptor but the hub's: readers of pipes that the child held open would see
+ * no end of file.
+ */
 static _Noreturn void become_hub(int listener, int parent, const struct hub_place *p)
 {
 	const int low = listener < parent ? listener : parent;
@@ -107,7 +111,10 @@ static int start_hub(struct hub_place *p)
 		goto out;
 	if (pid == 0)
 		become_hub(listener, life[0], p);
-	/* The writing end stays open until this process ends: by its end of file the hub learns of that end. */
+	/*
+	 * The writing end stays open until this process ends: the end of file tells the hub that this process has
+	 * ended.
+	 */
 	life[1] = -1;
 
 	rv = 0;
@@ -131,7 +138,7 @@ void offer_pmi(int argc, char **argv)
 	char text[128], address[INET_ADDRSTRLEN];
 	struct hub_place p;
 
-	unsetenv(PMI_VARIABLE); /* of a step within which this process was started */
+	unsetenv(PMI_VARIABLE); /* the variables are of the step in which this process was started */
 	unsetenv(PMIX_VARIABLE);
 	if (!pmi && !pmix)
 		return;

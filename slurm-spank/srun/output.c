@@ -24,16 +24,16 @@
  *	task ─pipe─► slurmstepd ─TCP─► srun ─pipe─► this process ─► standard output
  *
  * A checkpoint does not capture slurmstepd and srun, so the output in them has to leave
- * them first. What the reader does not take stays in this process's memory, which is
- * captured. Otherwise this process keeps no more than a pipe does: the tasks are held
- * back by their reader, as without this process.
+ * them first. Output that the reader does not take stays in this process's memory, which is
+ * captured. Otherwise this process keeps no more than a pipe does: the tasks are held back by their
+ * reader, as without this process.
  *
  * Standard output and error that are files or terminals are srun's own: a file takes all
  * that comes.
  */
 enum {
-	PACED = 64 * 1024,	  /* how much is kept for a reader, usually */
-	MOST = 256 * 1024 * 1024, /* and for a checkpoint */
+	PACED = 64 * 1024,	  /* bytes that are kept for a reader, usually */
+	MOST = 256 * 1024 * 1024, /* the same, during a checkpoint */
 	FIRST_SIZE = 2 * PACED,
 };
 
@@ -42,10 +42,10 @@ struct relay {
 	int from, ours; /* the pipe to read from, and its end for srun; -1 when the reader has gone */
 	int to;		/* where the reader reads */
 	bool socket;
-	bool shared; /* other processes have the description of to, so that it may be one that waits */
+	bool shared; /* other processes share the file description of to, so that a write may wait */
 	struct stat what; /* to is this file */
 	char *bytes;
-	size_t at, end, size; /* bytes[at..end] is what the reader has not taken */
+	size_t at, end, size; /* bytes[at..end] are the bytes that the reader has not taken */
 };
 
 static struct relay relays[2];
@@ -71,8 +71,8 @@ static bool can_relay(int fd, const struct stat *st)
 }
 
 /*
- * A description of our own of the pipe fd, which does not wait: how the description of fd behaves
- * is for all processes that share it. Of a pipe that another user has made there is none.
+ * Open the pipe fd once more, with O_NONBLOCK: that flag on fd itself would hold for all processes
+ * that share its file description. This fails for a pipe that another user has made.
  */
 static int open_again(int fd)
 {
@@ -126,7 +126,7 @@ void relay_output(void)
 		if (fstat(fd, &st) || !can_relay(fd, &st))
 			continue;
 		if (n_relays > 0 && relays[0].what.st_dev == st.st_dev && relays[0].what.st_ino == st.st_ino)
-			relay_of[fd] = relays; /* output and error in their order */
+			relay_of[fd] = relays; /* one pipe for both, so that output and error keep their order */
 		else if (begin_relay(&relays[n_relays], fd, &st) == 0)
 			relay_of[fd] = &relays[n_relays++];
 	}
@@ -171,8 +171,8 @@ static int make_room(struct relay *r)
 }
 
 /*
- * Take what srun has written, as far as it may be kept, and not more than a pipe holds: srun may
- * write on and on, and proxyd wants to be heard. Returns whether there was something.
+ * Take output of srun, as much as may be kept, but not more than a pipe holds: srun may write
+ * without a pause, and this process must read proxyd's messages. Returns whether there was output.
  */
 static bool take_output(struct relay *r)
 {
@@ -192,9 +192,8 @@ static bool take_output(struct relay *r)
 }
 
 /*
- * How much is written at once: whole lines, and as much as the kernel writes in one piece.
- * What other processes write to the same pipe then comes between lines, as it does when
- * srun writes.
+ * How much is written at once: whole lines, not more than the kernel writes in one piece. So output
+ * of other processes into the same pipe comes between lines, as it does when srun writes.
  */
 static size_t next_piece(const struct relay *r)
 {
@@ -204,7 +203,7 @@ static size_t next_piece(const struct relay *r)
 	return (line ? (size_t)(line + 1 - (r->bytes + r->at)) : n);
 }
 
-/* The reader has gone: srun must see that when it writes. */
+/* The reader has gone: close srun's pipe, so that srun's next write fails. */
 static void give_up(struct relay *r)
 {
 	close(r->from);
@@ -213,7 +212,7 @@ static void give_up(struct relay *r)
 	r->at = r->end = 0;
 }
 
-/* Write a piece. Returns -1 with EAGAIN when the reader takes nothing now. */
+/* Write a piece. Returns -1 with EAGAIN if the reader's pipe or socket is full. */
 static ssize_t write_piece(const struct relay *r)
 {
 	const char *bytes = r->bytes + r->at;
@@ -230,7 +229,7 @@ static ssize_t write_piece(const struct relay *r)
 	return (write(r->to, bytes, next_piece(r)));
 }
 
-/* Write what the reader takes now. */
+/* Write as much as the reader takes without waiting. */
 static void pass_output(struct relay *r)
 {
 	while (kept_bytes(r) > 0) {
@@ -259,7 +258,7 @@ static void pass_output(struct relay *r)
 	}
 }
 
-/* Whether a reader has not taken all. */
+/* Whether a reader has not taken all output yet. */
 static bool is_kept(void)
 {
 	for (size_t i = 0; i < n_relays; ++i) {
@@ -276,7 +275,7 @@ static bool serve_relays(void)
 	bool took = false;
 
 	for (size_t i = 0; i < n_relays; ++i) {
-		pass_output(&relays[i]); /* which makes room */
+		pass_output(&relays[i]); /* makes room */
 		took = take_output(&relays[i]) || took;
 		pass_output(&relays[i]);
 	}
@@ -284,7 +283,7 @@ static bool serve_relays(void)
 	return (took || is_kept());
 }
 
-/* What a wait has to look at besides. p has room for two for each relay. */
+/* Fill p with the events of the relays to wait for. p has room for two for each relay. */
 static nfds_t relay_events(struct pollfd *p)
 {
 	nfds_t n = 0;
@@ -326,7 +325,7 @@ void wait_readable(int fd, int milliseconds)
 		if (await_events(p, n, milliseconds < 0 ? -1 : (int)left) <= 0)
 			return;
 		if (p[0].revents)
-			return; /* first: proxyd may say how much is to be kept */
+			return; /* checked first: proxyd's message may say how much output is to be kept */
 		serve_relays();
 		feed_srun();
 	}
@@ -340,7 +339,7 @@ void finish_output(void)
 	while (serve_relays()) {
 		int sig;
 
-		/* Without a reader that is slow there is nothing to wait for. */
+		/* Wait only if a slow reader has not taken all output. */
 		await_events(p, relay_events(p), is_kept() ? -1 : 0);
 		while ((sig = take_signal())) {
 			if (sig != SIGPIPE && ends_by_default(sig))

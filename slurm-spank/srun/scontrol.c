@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 /*
- * What a capsule sees as scontrol is this program too. This program tells proxyd when a
- * program of the job is about to have Slurm requeue a job, and becomes the real scontrol: a
- * job that asked for its own requeue saves its state by itself, and ends by itself.
+ * This program is also the scontrol that programs of a capsule see. It tells proxyd when a program
+ * of the job is about to have Slurm requeue a job, and becomes the real scontrol: a job that asked
+ * for its own requeue saves its state by itself, and ends by itself.
  *
  *	sing-srun, as scontrol                               proxyd
  *	──────────────────────                               ──────
@@ -26,7 +26,8 @@
  */
 
 /*
- * How long to wait for proxyd: whatever proxyd does, the job's own request is carried out.
+ * How long to wait for proxyd, in milliseconds: the job's own request is carried out even
+ * if proxyd does not answer.
  */
 enum { NOTED_WITHIN = 2000 };
 

@@ -7,8 +7,9 @@
 #include <time.h>
 
 /*
- * What srun handles itself, and SIGTSTP. All other signals do to this process what they
- * would do to srun; when this process dies of a signal, its counterpart ends srun.
+ * The signals that srun handles itself, and SIGTSTP. All other signals have the effect on this
+ * process that they would have on srun; when this process dies of a signal, the runner outside ends
+ * srun.
  */
 static const int handled[] = {
 	SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGALRM, SIGTERM, SIGCONT, SIGTSTP,
@@ -39,7 +40,7 @@ void take_signals(void)
 	sigprocmask(SIG_BLOCK, &set, &while_waiting);
 	/*
 	 * Also signals that the caller ignores, as a shell does for SIGINT in the
-	 * background and nohup for SIGHUP: srun waits for them all the same.
+	 * background and nohup for SIGHUP: srun handles these as well.
 	 */
 	for (size_t i = 0; i < N_HANDLED; ++i) {
 		sigaction(handled[i], &action, NULL);
@@ -74,7 +75,8 @@ int await_events(struct pollfd *p, nfds_t n, int milliseconds)
 	struct timespec limit = { .tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000L };
 
 	/*
-	 * Signals are let in here only: no signal can come between the look and the wait.
+	 * Signals are unblocked only here: so no signal can come between the check for
+	 * signals and the wait.
 	 */
 	return (ppoll(p, n, milliseconds < 0 ? NULL : &limit, &while_waiting));
 }

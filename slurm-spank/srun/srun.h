@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * sing-srun: what a capsule sees as srun. The real srun runs outside of the capsule,
- * started by proxyd with this process's descriptors; this process waits for its end
- * and holds nothing that ties it to the node, so that it can be captured and restored
- * like any other program.
+ * sing-srun: the srun that programs of a capsule see. The real srun runs outside of the capsule,
+ * started by proxyd with this process's descriptors; this process waits for srun's end and has no
+ * descriptor that ties it to the node, so that it can be captured and restored like any other
+ * program.
  *
  *	sing-srun                                            proxyd
  *	─────────                                            ──────
@@ -35,9 +35,9 @@
 #include <stddef.h>
 
 enum {
-	KEY_SIZE = 48,	     /* as SING_NAME_SIZE, which keys become part of */
+	KEY_SIZE = 48,	     /* as SING_NAME_SIZE, of which keys become a part */
 	REASON_SIZE = 1024,
-	CODE_REFUSED = 1,    /* what srun exits with when it cannot run a step */
+	CODE_REFUSED = 1,    /* the exit code of srun when it cannot run a step */
 };
 
 /* --- call.c --- */
@@ -51,8 +51,8 @@ int describe_call(int argc, char **argv, char **envp);
 /* --- ask.c --- */
 
 /*
- * Hand the call to proxyd. Returns the end of the status pipe to read from, or -1 with
- * errno; try_again tells whether asking later makes sense. key is "" at first.
+ * Pass the call to proxyd. Returns the end of the status pipe to read from, or -1 with errno;
+ * try_again tells whether a later attempt makes sense. key is "" in the first request.
  */
 int ask(const char *key, int call);
 
@@ -63,16 +63,16 @@ bool try_again(int error);
 int ask_signal(const char *key, int sig);
 
 /*
- * Tell proxyd that this process is about to have Slurm requeue a job. Returns the end of
- * a pipe that proxyd closes when it has noted that, or -1 with errno.
+ * Tell proxyd that this process is about to have Slurm requeue a job. Returns the reading end of a
+ * pipe whose other end proxyd closes when it has noted that, or -1 with errno.
  */
 int ask_noted(void);
 
 /* --- mpi.c --- */
 
 /*
- * If the step may be one of MPI, start what serves its tasks, and put the place into the environment. Without,
- * there is no such variable.
+ * If the step may be one of MPI, start the hub for its tasks, and put the hub's place into the environment.
+ * Without a hub, the variable is removed.
  */
 void offer_pmi(int argc, char **argv);
 
@@ -92,12 +92,12 @@ struct answer {
 	bool reads_nothing;	  /* srun does not read its standard input */
 	int status;		  /* in waitpid's form; -1 until the status has come */
 	char reason[REASON_SIZE]; /* why proxyd refuses; "" if proxyd does not */
-	char line[REASON_SIZE];	  /* what has come of a line */
+	char line[REASON_SIZE];	  /* the part of a line that has come */
 	size_t n;
 	bool skipping; /* the rest of a line that is too long */
 };
 
-/* Take in what was read from the pipe. */
+/* Take in bytes that were read from the pipe. */
 void take_in(struct answer *a, const char *bytes, size_t n);
 
 /* --- signals.c --- */
@@ -108,7 +108,7 @@ void take_in(struct answer *a, const char *bytes, size_t n);
  */
 void take_signals(void);
 
-/* A signal that has come and was not taken yet, or 0; the oldest number first. */
+/* A signal that has come and was not taken yet, or 0; the lowest number first. */
 int take_signal(void);
 
 /* Put a signal back, to be taken again. */
@@ -117,7 +117,7 @@ void put_back_signal(int sig);
 /* Whether a signal ends a process without a handler for that signal. */
 bool ends_by_default(int sig);
 
-/* As poll, and with a signal it returns -1. milliseconds is -1 for ever. */
+/* As poll; returns -1 when a signal comes. milliseconds is -1 for ever. */
 int await_events(struct pollfd *p, nfds_t n, int milliseconds);
 
 /* --- input.c --- */
@@ -131,16 +131,16 @@ void begin_feeding(void);
 /* The descriptor that srun gets for descriptor 0 of this process. */
 int input_for_srun(void);
 
-/* Whether an srun runs that reads its input. */
+/* Set whether an srun runs that reads its input. */
 void want_input(bool wanted);
 
-/* Whether input is held back, which proxyd asks for at a checkpoint. */
+/* Set whether input is held back, for which proxyd asks at a checkpoint. */
 void hold_input(bool held);
 
-/* Pass on what there is, as far as srun's pipe has room. Waits only where a file does not answer. */
+/* Pass on input, as far as srun's pipe has room. Waits only where a file does not answer. */
 void feed_srun(void);
 
-/* What a wait has to look at besides. p has room for one. */
+/* Fill p with the events of the input to wait for. p has room for one. */
 nfds_t feeding_events(struct pollfd *p);
 
 /* --- output.c --- */
@@ -155,14 +155,14 @@ void relay_output(void);
 int output_for_srun(int fd);
 
 /*
- * Whether all output is taken in that comes, which proxyd asks for at a checkpoint, or only
- * as much as its reader takes.
+ * Set whether all output of srun is taken in, for which proxyd asks at a checkpoint, or only as
+ * much as the reader takes.
  */
 void take_all_output(bool all);
 
 /*
- * Wait until fd can be read, or -1 for nothing, or a signal has come, or
- * milliseconds have passed, or -1 for ever.
+ * Wait until fd can be read, a signal has come, or milliseconds have passed. fd is -1 to wait for
+ * no descriptor, and milliseconds is -1 to wait for ever.
  */
 void wait_readable(int fd, int milliseconds);
 

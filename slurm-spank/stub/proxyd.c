@@ -19,9 +19,9 @@
 
 char socket_path[108], socket_arg[128];
 
-static int requests[2]; /* a socket pair: packets stay packets */
+static int requests[2]; /* a socket pair, which keeps packets apart */
 
-/* In a child: end when parent does, also if parent has ended already. */
+/* In a child: end when the parent ends, also if the parent has ended already. */
 static void die_with(pid_t parent)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -53,12 +53,15 @@ static size_t open_namespaces(int *fds)
 		if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWTIME) ||
 		    sethostname("in-capsule", 10))
 			err(1, "unshare");
-		/* Without a first process no process can be in a PID namespace. */
+		/*
+		 * A PID namespace needs its first process before other processes can enter
+		 * it.
+		 */
 		first = fork();
 		if (first == 0) {
 			/*
-			 * The process sees no parent, but the end of what only the parent
-			 * holds.
+			 * This process cannot see its parent, but it sees the end of a pipe that
+			 * only the parent holds.
 			 */
 			close(alive[1]);
 			_exit(read(alive[0], &byte, 1) != 0);
@@ -136,7 +139,7 @@ static _Noreturn void serve_answers(int listener, const struct answer *answers, 
 	}
 	unlink(socket_path);
 	close(listener);
-	pause(); /* the namespaces live as long as this */
+	pause(); /* the namespaces live as long as this process */
 	_exit(0);
 }
 
@@ -157,7 +160,7 @@ void proxyd_start(const struct answer *answers, size_t n)
 	}
 	close(listener);
 	close(requests[1]);
-	sockets = 0; /* these descriptors were ours */
+	sockets = 0; /* these sockets were made by the stub, not by the plugin */
 }
 
 void proxyd_got(struct message *m)
@@ -169,5 +172,5 @@ void proxyd_got(struct message *m)
 	m->used = (size_t)n;
 	m->overflow = false;
 	if (!message_valid(m))
-		errx(1, "proxyd got a request that is none");
+		errx(1, "proxyd got a request that is no valid message");
 }

@@ -38,7 +38,7 @@ static char *job_env[MAX];
 static const char *epilog_options[MAX][2];
 static int n_epilog;
 
-/* --- what the plugin does besides --- */
+/* --- calls of the C library by the plugin, which are counted --- */
 
 int socket(int domain, int type, int protocol)
 {
@@ -79,7 +79,7 @@ void load(spank_context_t context, ...)
 	if (!lib)
 		errx(1, "%s", dlerror());
 	if (dlsym(lib, "config_read") || dlsym(lib, "message_add"))
-		errx(1, "the plugin exports what is only its own");
+		errx(1, "the plugin exports a function that is none of SPANK's");
 	*(void **)&plugin.init = find_symbol(lib, "slurm_spank_init");
 	*(void **)&plugin.post_opt = find_symbol(lib, "slurm_spank_init_post_opt");
 	*(void **)&plugin.as_root = find_symbol(lib, "slurm_spank_task_init_privileged");
@@ -154,7 +154,7 @@ int epilog(void)
 	return (plugin.epilog(NULL, plugin.argc, plugin.argv));
 }
 
-/* --- what Slurm offers --- */
+/* --- SPANK's functions --- */
 
 const char *spank_strerror(spank_err_t e)
 {
@@ -172,7 +172,7 @@ spank_err_t spank_option_register(spank_t sp, struct spank_option *opt)
 	if (n_options == MAX)
 		return (ESPANK_ERROR);
 	options[n_options] = *opt;
-	/* Slurm keeps copies: what opt points to may go. */
+	/* Slurm keeps copies: the plugin may free the texts of opt. */
 	options[n_options++].name = strdup(opt->name);
 
 	return (ESPANK_SUCCESS);
@@ -332,7 +332,7 @@ static void note_said(const char *format, va_list args)
 	vsnprintf(slurm.said + used, sizeof(slurm.said) - used, format, args);
 }
 
-/* Slurm knows job 812, and slurmctld is away for job 9. */
+/* Slurm knows job 812. For job 9, slurmctld does not answer. */
 static int find_job(job_info_msg_t **answer, uint32_t job)
 {
 	if (job != 812) {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A Slurm that loads the plugin and does what a test says, and a proxyd that gives the
- * answers that a test says. Each test runs in a process of its own.
+ * A Slurm that loads the plugin and makes the calls that a test asks for, and a proxyd that gives a
+ * test's answers. Each test runs in a process of its own.
  */
 #ifndef STUB_STUB_H
 #define STUB_STUB_H
@@ -19,7 +19,7 @@
 
 enum { STEP_OF_BATCH = -5, STEP_EXTERN = -4, STEP_INTERACTIVE = -6 };
 
-/* slurm is what the plugin sees, and what the plugin did. */
+/* slurm is the state of Slurm that the plugin sees, and a record of the plugin's calls. */
 struct slurm {
 	spank_context_t context;
 	int step, task, local, tasks;
@@ -38,7 +38,10 @@ extern int sockets, environment_changes;
 /* Load the plugin and initialise the plugin in a context, with arguments up to NULL. */
 void load(spank_context_t context, ...);
 
-/* Give an option as a user does; value may be NULL. Returns what the plugin's callback does. */
+/*
+ * Give an option as a user does; value may be NULL. Returns the result of the plugin's
+ * callback.
+ */
 int give(const char *name, const char *value);
 
 /* How many options are registered, and whether each has a help text and fits a terminal. */
@@ -62,9 +65,12 @@ int job_variables(void);
 
 enum { CLOSE = 1, NAMESPACES = 2, HANG = 4, FIVE_FILES = 8, NINE_FILES = 16, AFTER_TERMINATE = 32 };
 
-/* answer is an answer of proxyd's: a packet and what goes with the packet. */
+/*
+ * answer is an answer of proxyd: a packet, and flags for its descriptors and for the end of
+ * proxyd.
+ */
 struct answer {
-	const char *bytes; /* NULL: none */
+	const char *bytes; /* NULL: proxyd closes the connection without an answer */
 	size_t n;
 	int flags;
 };
@@ -82,7 +88,7 @@ void proxyd_got(struct message *m);
 
 /* --- test.c --- */
 
-/* Fail the test, unless what holds. */
+/* Fail the test, unless the expression what is true. */
 #define CHECK(what) check((what), #what, __FILE__, __LINE__)
 void check(bool holds, const char *what, const char *file, int line);
 
@@ -94,12 +100,11 @@ void contains(const char *text, const char *part, const char *file, int line);
 _Noreturn void skip(const char *why);
 
 /*
- * Run f in a child. Returns its wait status; what the child wrote to standard error is in
- * said.
+ * Run f in a child. Returns its wait status, with the text of the child's standard error in said.
  */
 int in_child(void (*f)(void), char *said, size_t size);
 
-/* Be the sbatch or srun of the command line that this process has: see test_submit.c. */
+/* Act as the sbatch or srun of this process's command line: see test_submit.c. */
 int submit(void);
 
 struct test {

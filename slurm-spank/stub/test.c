@@ -19,7 +19,7 @@ enum { SKIPPED = 77, TEST_SECONDS = 30 };
 void check(bool holds, const char *what, const char *file, int line)
 {
 	if (!holds)
-		errx(1, "%s:%d: not so: %s (said: %s)", file, line, what, slurm.said);
+		errx(1, "%s:%d: check failed: %s (the plugin said: %s)", file, line, what, slurm.said);
 }
 
 void contains(const char *text, const char *part, const char *file, int line)

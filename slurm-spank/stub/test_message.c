@@ -72,7 +72,7 @@ static void test_malformed(void)
 	CHECK(!is_valid(many, n));
 }
 
-/* Whatever comes, nothing is read beyond the end: the sanitizers would report that. */
+/* For any input, no byte beyond the end is read: the sanitizers would report that. */
 static void test_random_bytes(void)
 {
 	static const char seed[] = "ok\0mode=fresh\0name=batch\0env.A=1\0reason=x";
@@ -88,7 +88,7 @@ static void test_random_bytes(void)
 		memcpy(m.bytes, seed, m.used);
 		for (int n = rand() % 6; n > 0 && m.used > 0; --n)
 			m.bytes[(size_t)rand() % m.used] = (char)(rand() % 5 ? "=\0aok."[rand() % 6] : rand());
-		/* The bytes at the end of a block of their own. */
+		/* Copy the bytes to the end of a block of memory of their own. */
 		tight = malloc(offsetof(struct message, bytes) + (m.used ? m.used : 1));
 		memcpy(tight, &m, offsetof(struct message, bytes) + m.used);
 		if (message_valid(tight)) {

@@ -45,7 +45,7 @@ static void registered_everywhere(void)
 	for (int i = 0; i < 3; ++i) {
 		setenv("STUB_CONTEXT", (char[]){ (char)('0' + i), '\0' }, 1);
 		if (in_child(test_registered, said, sizeof(said)))
-			errx(1, "context %d: %s", i, said);
+			errx(1, "the options in context %d are wrong: %s", i, said);
 	}
 }
 
@@ -135,7 +135,7 @@ static void exact_alone(void)
 	CHECK(strcmp(asked_value(&m, "exact"), "yes") == 0);
 }
 
-/* Whatever the order, and however often. */
+/* Options are given in any order, and several times: the last value counts. */
 static void last_one_counts(void)
 {
 	static struct message m;

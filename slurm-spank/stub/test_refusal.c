@@ -27,7 +27,7 @@ static void as_user(void)
 	task_as_user();
 }
 
-/* What becomes of a task after an answer. */
+/* The wait status of a task after the answers of proxyd. */
 static int end_of_task(const struct answer *answers, size_t n, const char *argument)
 {
 	proxyd_start(answers, n);
@@ -104,14 +104,15 @@ static void test_refused(void)
 
 			wait(&status);
 			if (status)
-				errx(1, "row %zu", i);
+				errx(1, "the answer in row %zu is not refused as expected", i);
 		}
 		unlink(socket_path);
 	}
 }
 
 /*
- * No proxyd is there, or none that can be understood: the administrator decides what happens then.
+ * Without a proxyd, or with an answer that cannot be understood, the administrator's setting decides whether the
+ * task runs.
  */
 static void without_proxyd(void)
 {
@@ -146,7 +147,7 @@ static void without_proxyd(void)
 		wait(&status);
 		unlink(socket_path);
 		if (status)
-			errx(1, "row %zu, run %d", i / 2, run);
+			errx(1, "the answer in row %zu has the wrong effect with run_unprotected %d", i / 2, run);
 	}
 }
 
@@ -189,7 +190,7 @@ static void no_warden(void)
 
 /* --- while the task waits --- */
 
-/* proxyd dies at the question and is started again: the same is asked once more. */
+/* proxyd dies at the request and is started again: the plugin repeats the request. */
 static void asks_again(void)
 {
 	static const struct answer answers[] = { { .bytes = NULL }, { .bytes = NULL }, ANSWER("ok\0mode=plain") };
@@ -236,7 +237,7 @@ static void wait_in_vain(void)
 	static const struct answer hang = { .flags = HANG };
 	sigset_t blocked;
 
-	/* As in 22.05, and as later. */
+	/* With signals blocked, as in Slurm 22.05, and with handlers, as in later versions. */
 	if (getenv("STUB_BLOCKED")) {
 		sigfillset(&blocked);
 		sigprocmask(SIG_BLOCK, &blocked, NULL);
@@ -260,7 +261,7 @@ static void wait_in_vain(void)
 	task_as_root();
 }
 
-/* A task of a step. proxyd answers its question when it has heard of SIGTERM. */
+/* A task of a step. proxyd answers its request when it has got the message about SIGTERM. */
 static void wait_for_answer(const struct answer *a)
 {
 	static struct message m;
@@ -307,7 +308,7 @@ static void run_when_terminated(void)
 #endif
 }
 
-/* Without a reason for the user: Slurm says itself that the job is ended. */
+/* The task ends without a message: Slurm itself tells the user that the job was ended. */
 static void step_terminated(void)
 {
 	CHECK(in_child(end_when_terminated, said, sizeof(said)) == SIGTERM && !said[0]);
@@ -329,7 +330,10 @@ static void test_cancelled(void)
 	}
 }
 
-/* What is harmless there is harmless here, and the signals are as they were. */
+/*
+ * Signals that the process ignores have no effect while the task waits, and afterwards all dispositions are as
+ * before.
+ */
 static void other_signals(void)
 {
 	static const struct answer plain = ANSWER("ok\0mode=plain");

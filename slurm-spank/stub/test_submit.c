@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The plugin in sbatch, salloc and srun. The plugin looks at the command line of its process, so the tests
- * run this program again under theirs; submit does what Slurm's would do.
+ * The plugin in sbatch, salloc and srun. The plugin reads the command line of its process, so the tests
+ * run this program again with the command lines of Slurm's programs; submit then acts as these programs.
  */
 #define _GNU_SOURCE
 #include "stub.h"
@@ -64,7 +64,7 @@ static void print_said(void)
 	fprintf(stderr, "said=%s\n", slurm.said);
 }
 
-/* Says on standard error what the tests want to know. */
+/* Prints the facts that the tests check on standard error. */
 int submit(void)
 {
 	const bool srun = strcmp(program_invocation_short_name, "srun") == 0;
@@ -101,14 +101,14 @@ static int run_call(char said[4096])
 	const int status = in_child(become_call, said, 4096);
 
 	if (!WIFEXITED(status))
-		errx(1, "status %#x: %s", status, said);
+		errx(1, "the call ended with status %#x, want an exit code: %s", status, said);
 
 	return (WEXITSTATUS(status));
 }
 
 /*
- * The log of a job that asks for us is appended to, in any way of asking; for other jobs nothing
- * changes.
+ * The log of a job that asks for the plugin, in any way, is appended to; for other jobs the mode
+ * stays as it is.
  */
 static void open_mode(void)
 {
@@ -142,7 +142,7 @@ static void open_mode(void)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
 		call = rows[i].call;
 		if (run_call(said))
-			errx(1, "row %zu: %s", i, said);
+			errx(1, "the call in row %zu fails: %s", i, said);
 		CONTAINS(said, rows[i].mode);
 		if (!rows[i].call.variable[0] || strcmp(rows[i].call.variable[0], "SBATCH_OPEN_MODE"))
 			CONTAINS(said, "after=none");
@@ -175,7 +175,7 @@ static void emptied_log(void)
 		call = rows[i].call;
 		call.option[0] = "singularity";
 		if (run_call(said))
-			errx(1, "row %zu: %s", i, said);
+			errx(1, "the call in row %zu fails: %s", i, said);
 		CONTAINS(said, rows[i].said);
 	}
 }
@@ -275,7 +275,7 @@ static void refused_or_told(void)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
 		call = rows[i].call;
 		if (run_call(said) != rows[i].code)
-			errx(1, "row %zu: %s", i, said);
+			errx(1, "the call in row %zu has another exit code: %s", i, said);
 		CONTAINS(said, rows[i].said);
 	}
 	unlink(script_path);

@@ -31,7 +31,9 @@ static void test_untouched(void)
 	CHECK(job_variables() == 1 && slurm.n_prefix == 0);
 }
 
-/* Bad arguments are told to the administrator by slurmd, and to no other user. */
+/*
+ * slurmd reports bad arguments to the administrator; jobs that did not ask for the plugin do not report them.
+ */
 static void untouched_by_mistakes(void)
 {
 	load(S_CTX_REMOTE, "colour=red", NULL);
@@ -115,7 +117,7 @@ static void request_of_batch(void)
 	CHECK(slurm.calls == 0 && slurm.n_prefix == 0); /* the answer was: plain */
 }
 
-/* The program's arguments with what the plugin put before them, and its environment. */
+/* Check the program's arguments behind those that the plugin put before them, and its environment. */
 static void has_warden(const char *options)
 {
 	char text[512] = "";
@@ -153,7 +155,10 @@ static void in_capsule(void)
 	CHECK(fstat(700, &proc) == 0 && stat("/proc", &now) == 0);
 	CHECK(!(fcntl(700, F_GETFD) & FD_CLOEXEC));
 	CHECK(readlinkat(700, "self", link, sizeof(link)) > 0);
-	/* Its children are in the capsule's PID namespace, where few have been before them. */
+	/*
+	 * Children of the task are in the capsule's PID namespace, which has had few processes, so that their
+	 * PIDs are small.
+	 */
 	pid = fork();
 	if (pid == 0)
 		_exit(getpid() < 10 ? 0 : 1);
@@ -218,7 +223,7 @@ static void devices_from_0(void)
 	CHECK(strcmp(job_getenv("SINGULARITY_SLURM_DEVICE_NAMES"), "0,1") == 0);
 }
 
-/* A job's own choice of what computes matrix products comes before the site's. */
+/* A job's own choice of the library for matrix products counts more than the site's. */
 static void own_products(void)
 {
 	static const struct answer a = ANSWER("ok\0mode=fresh\0name=s3.5\0kit=/run/kit/devices\0env.SINGULARITY_SLURM_BLAS=vendor", NAMESPACES);
@@ -228,7 +233,7 @@ static void own_products(void)
 	CHECK(strcmp(job_getenv("SINGULARITY_SLURM_BLAS"), "native") == 0);
 }
 
-/* Without such a choice the site's holds. */
+/* Without such a choice the site's counts. */
 static void products_of_site(void)
 {
 	static const struct answer a = ANSWER("ok\0mode=fresh\0name=s3.5\0kit=/run/kit/devices\0env.SINGULARITY_SLURM_BLAS=native", NAMESPACES);
@@ -243,7 +248,7 @@ static void restored_step(void)
 
 	job_setenv("LD_PRELOAD", "/run/kit/libsingshim.so /lib/a.so");
 	join_as(&a, 3, "/run/kit/sing-warden --name=s3.5 --proc-fd=700 --all --restore --|prog arg");
-	CHECK(strcmp(job_getenv("LD_PRELOAD"), "/run/kit/libsingshim.so /lib/a.so") == 0); /* once is enough */
+	CHECK(strcmp(job_getenv("LD_PRELOAD"), "/run/kit/libsingshim.so /lib/a.so") == 0); /* not added twice */
 }
 
 /* --- a container --- */
@@ -264,7 +269,7 @@ static void request_with_container(void)
 	CHECK(slurm.calls == 0 && slurm.n_prefix == 0); /* Slurm's own runtime starts the container */
 }
 
-/* Read all that a program says. */
+/* Read all output of a program. */
 static void read_all(int fd, char *text, size_t size)
 {
 	size_t used = 0;
@@ -277,7 +282,7 @@ static void read_all(int fd, char *text, size_t size)
 
 /*
  * The program that takes the warden's place asks for the root, as the warden does. /usr is the
- * container's root here, so what was /usr/bin is /bin.
+ * container's root here, so the folder /usr/bin becomes /bin.
  */
 static void task_in_container(void)
 {
@@ -295,7 +300,7 @@ static void task_in_container(void)
 		err(1, "%s", path);
 	snprintf(arg, sizeof(arg), "warden=%s", path);
 	proxyd_start(&a, 1);
-	if (pipe(out)) /* after proxyd has begun, which would keep the other end */
+	if (pipe(out)) /* after proxyd was started, which would otherwise inherit the other end */
 		err(1, "pipe");
 	load(S_CTX_REMOTE, socket_arg, arg, "shim=/lib/shim.so", NULL);
 	give("singularity", NULL);

@@ -15,7 +15,7 @@
 #include "../devices.h"
 #include "../values.h"
 
-/* want is what proxyd gets, or begins with ! and is what the user is told. */
+/* want is the value that proxyd gets, or ! and the message that the user gets. */
 struct row {
 	const char *text, *want;
 };
@@ -146,7 +146,7 @@ static void test_arguments(void)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
 		config_read(&c, 1, (char *[]){ rows[i].arg });
 		if (strcmp(c.wrong, rows[i].wrong))
-			errx(1, "%s: %s", rows[i].arg, c.wrong);
+			errx(1, "%s: the error is \"%s\", want another", rows[i].arg, c.wrong);
 	}
 	config_read(&c, 0, NULL);
 	CHECK(!c.wrong[0] && !c.shim[0] && !c.run_unprotected && c.retry == 10);
@@ -156,7 +156,7 @@ static void test_arguments(void)
 	CHECK(strcmp(c.shim, "/s.so") == 0 && c.run_unprotected && strcmp(c.socket, "/tmp/s") == 0);
 }
 
-/* Which word is sbatch's script. */
+/* Find sbatch's script among the words of a command line. */
 static void test_script(void)
 {
 	static const struct {
@@ -213,9 +213,9 @@ static void test_devices(void)
 			errx(1, "%s among %s: got %s", rows[i].list, rows[i].names, is ? out : "nothing");
 	}
 	if (devices_renumber("1,1", "1", out, 3) || !devices_renumber("1,1", "1", out, 4))
-		errx(1, "the room is not minded");
+		errx(1, "devices_renumber does not keep to the size of out");
 	if (!devices_count("2,2,3", out, sizeof(out)) || strcmp(out, "0,1,2") != 0 || !devices_count("7", out, 2) || devices_count("1,2", out, 3))
-		errx(1, "names are not counted: %s", out);
+		errx(1, "devices_count does not count the names: %s", out);
 }
 
 const struct test value_tests[] = {

@@ -18,29 +18,29 @@
  *
  *	srun ─TCP─► slurmstepd ─pipe─► the warden ─pipe─► program
  *
- * A checkpoint captures the program and its pipe, and nothing to the left of the pipe. So whatever is on its way at a
- * checkpoint has to come here: the warden, which is told to take all, puts what does not fit into the program's pipe
- * into a queue. Usually it passes on only what the pipe has room for, and takes nothing while the queue has bytes: the
- * program paces its source as without the warden.
+ * A checkpoint captures the program and its pipe, but not the parts to the left of the pipe. So all bytes on their way
+ * at a checkpoint have to come here: proxyd tells the warden to take all input, and the warden puts the bytes that do
+ * not fit into the program's pipe into a queue. Usually it passes on only as much as the pipe has room for, and reads
+ * no input while the queue has bytes: the program paces its source as without the warden.
  *
  * A program may close its input before the end. Then slurmstepd's pipe stays open and is not read, and its source waits,
- * as without the warden: slurmstepd, which is told that its pipe has no reader, keeps what it has for that task for ever,
- * and reads no more from srun. At a checkpoint the warden reads what comes and drops it.
+ * as without the warden. If slurmstepd's pipe had no reader, slurmstepd would keep its bytes for that task for ever,
+ * and read no more from srun. At a checkpoint the warden reads the input and drops it.
  *
- * The queue is a memfd, and its file offset is where the first byte is. proxyd finds it by its name among the descriptors of
- * this process (proxyd/checkpoint/processes/input.go), saves what is in it, and at a restore puts that into the queue of
- * the new warden. This process holds no byte outside of the queue.
+ * The queue is a memfd, and its file offset is the place of the first byte. proxyd finds it by its name among the
+ * descriptors of this process (proxyd/checkpoint/processes/input.go), saves its bytes, and at a restore puts them into
+ * the queue of the new warden. This process has no bytes of input outside of the queue.
  *
- * If the input had ended by then, proxyd seals the new queue: nothing comes after it, whatever slurmstepd has. An srun that
- * reads a file itself (--input=FILE) begins it again in the new run.
+ * If the input had ended at the checkpoint, proxyd seals the new queue: it is the end of the input, even if slurmstepd
+ * sends more. An srun that reads a file itself (--input=FILE) begins it again in the new run.
  */
 #define QUEUE_NAME "sing-input"
 
 enum { PIECE = 64 * 1024 };
 
 /*
- * How much input the queue may hold. Each checkpoint moves what Slurm has on its way, some 2 MB, into the queue of a task
- * that reads nothing.
+ * How much input the queue may hold. Each checkpoint moves the bytes that Slurm has on their way, some 2 MB, into the
+ * queue of a task that does not read its input.
  */
 static const off_t MOST_QUEUED = 64 * 1024 * 1024;
 
@@ -79,7 +79,7 @@ void relay_input(struct input *in, bool held)
 	in->to = fcntl(ends[1], F_DUPFD_CLOEXEC, 3);
 	in->queue = memfd_create(QUEUE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (in->from < 0 || in->to < 0 || in->queue < 0 || fcntl(in->to, F_SETFL, O_NONBLOCK) || dup2(ends[0], 0) < 0)
-		end_input(in); /* the program reads from slurmstepd: a checkpoint says if that is in its way */
+		end_input(in); /* the program reads from slurmstepd: a checkpoint reports that if need be */
 	close(ends[0]);
 	close(ends[1]);
 }
@@ -94,7 +94,7 @@ void release_input(struct input *in)
 	if (fstat(in->queue, &st) == 0)
 		in->end = st.st_size;
 	in->over = fcntl(in->queue, F_GET_SEALS) & F_SEAL_GROW;
-	pass_input(in); /* the end, too, for which no event comes */
+	pass_input(in); /* also the end of the input, for which no event comes */
 }
 
 static off_t queued_bytes(const struct input *in)
@@ -109,8 +109,8 @@ static off_t queue_room(const struct input *in)
 }
 
 /*
- * Give back the memory of the bytes that have been passed on. Bytes are not moved: where that failed half way, the rest
- * would be lost. If the memory is not given back, the queue takes less.
+ * Give back the memory of the bytes that have been passed on. The remaining bytes are not moved to the front: if a move
+ * failed half way, bytes would be lost. If the memory cannot be given back, the queue takes less.
  */
 static void free_passed(struct input *in)
 {
@@ -137,7 +137,7 @@ nfds_t input_events(const struct input *in, struct pollfd *p)
 
 	if (in->held)
 		return (0);
-	/* Unasked for, the kernel tells when the program has closed its end. */
+	/* Even with no events asked for, poll reports when the program has closed its end. */
 	if (in->to >= 0)
 		p[n++] = (struct pollfd){ .fd = in->to, .events = in->full || queued_bytes(in) > 0 ? POLLOUT : 0 };
 	if (may_queue(in) || (in->from >= 0 && in->to >= 0 && !in->over && !in->full && queued_bytes(in) == 0))
@@ -153,7 +153,7 @@ static short events_at(int fd, short events)
 	return (poll(&p, 1, 0) > 0 ? p.revents : 0);
 }
 
-/* Read a piece from slurmstepd. Returns its size, 0 for none. */
+/* Read a piece from slurmstepd. Returns its size, 0 if there is none. */
 static size_t read_piece(struct input *in, char bytes[PIPE_BUF])
 {
 	ssize_t n;
@@ -189,7 +189,7 @@ static bool write_piece(struct input *in, const char *bytes, size_t n)
 	return (false);
 }
 
-/* Pass on the queue's first piece. Returns whether there was one. */
+/* Pass on the queue's first piece. Returns whether the queue had one. */
 static bool pass_queued(struct input *in)
 {
 	char bytes[PIPE_BUF];
@@ -207,8 +207,8 @@ static bool pass_queued(struct input *in)
 }
 
 /*
- * Pass on what comes from slurmstepd. Returns whether there was something. Bytes go from pipe to pipe: this process can be
- * killed at any moment, and none is lost.
+ * Pass on input of slurmstepd. Returns whether there was any. splice moves bytes from pipe to pipe, so that none are
+ * lost if this process is killed.
  */
 static bool pass_new(struct input *in)
 {
@@ -229,7 +229,10 @@ static bool pass_new(struct input *in)
 	return (n > 0);
 }
 
-/* Put what comes from slurmstepd into the queue, if the program reads. What the queue does not take stays in slurmstepd's pipe. */
+/*
+ * Put input of slurmstepd into the queue, or drop it if the program has closed its input. Bytes that the queue does not
+ * take stay in slurmstepd's pipe.
+ */
 static void queue_new(struct input *in)
 {
 	ssize_t n;
@@ -246,14 +249,14 @@ static void queue_new(struct input *in)
 	if (n == 0)
 		close_end(&in->from);
 	else if (n < 0 && errno != EINTR && errno != EAGAIN)
-		in->stuck = true; /* no memory, or a limit of the user's: the checkpoint fails, and names the pipe */
+		in->stuck = true; /* no memory, or a limit of the user: the checkpoint fails and names the pipe */
 }
 
 void pass_input(struct input *in)
 {
 	if (in->queue < 0 || in->held)
 		return;
-	/* A few pieces, for init wants to be heard. */
+	/* Only a few pieces, so that this process reads init's messages in time. */
 	for (int pieces = 0; pieces < 16 && in->to >= 0; ++pieces) {
 		const short events = events_at(in->to, POLLOUT);
 
@@ -266,7 +269,7 @@ void pass_input(struct input *in)
 			break;
 	}
 	queue_new(in);
-	/* The program sees the end. The queue stays, by which proxyd knows that the input has ended. */
+	/* The program sees the end of its input. The queue stays open: by it, proxyd knows that the input has ended. */
 	if ((in->from < 0 || in->over) && queued_bytes(in) == 0)
 		close_end(&in->to);
 }

@@ -33,7 +33,7 @@ enum { STOP_AFTER_SECONDS = 1 };
 struct warden {
 	int sock;    /* to the capsule's init */
 	int signals; /* signalfd: all that can be caught */
-	int stopper; /* timerfd: a SIGTSTP turns into SIGSTOP */
+	int stopper; /* timerfd: when it expires after a SIGTSTP, SIGSTOP is sent */
 	int steward; /* pidfd; -1 while there is no program */
 	bool all;
 	struct input input;
@@ -73,7 +73,7 @@ static int announce_program(struct warden *w, const char *name, struct program *
 	if (m.kind == SING_STATUS)
 		end_like(m.value); /* the program was killed before it began */
 	if (m.kind == SING_REFUSED && m.value == ESRCH)
-		end_like(SIGKILL); /* as before, and even before the program was announced */
+		end_like(SIGKILL); /* the same, before init knew the program */
 	if (m.kind != SING_GO) {
 		fprintf(stderr, "singularity: the capsule refuses %s: %s\n", name,
 			m.kind == SING_REFUSED ? strerror(m.value) : "unexpected answer");
@@ -138,7 +138,7 @@ static void signal_all(const struct warden *w, int sig)
 	struct sing_message m = message_of(SING_SIGNAL, NULL);
 
 	m.value = sig;
-	send_message(w->sock, &m, NULL, 0); /* without init there is no process to signal either */
+	send_message(w->sock, &m, NULL, 0); /* if init is gone, the program is gone as well */
 }
 
 static void arm_stopper(const struct warden *w, time_t seconds)
@@ -157,9 +157,12 @@ static bool ends_by_default(int sig)
 static void pass_on(const struct warden *w, int sig)
 {
 	if (sig == SIGCHLD)
-		return; /* of the go-between */
+		return; /* SIGCHLD of the go-between */
 	if (w->steward < 0) {
-		/* Captured and gone, or not restored yet: this process is all that there is of the task. */
+		/*
+		 * The program was captured and has ended, or is not restored yet: this process is the task's only
+		 * one.
+		 */
 		if (ends_by_default(sig))
 			end_like(sig);
 		return;
@@ -193,7 +196,7 @@ static void on_stopper(const struct warden *w)
 		signal_all(w, SIGSTOP);
 }
 
-/* What init says. Without init there is no program any more. */
+/* Read a message of init. If init is gone, the program is gone as well. */
 static void on_message(struct warden *w)
 {
 	struct sing_message m;
@@ -266,7 +269,7 @@ int main(int argc, char **argv)
 	w.signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
 	w.stopper = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (w.signals < 0 || w.stopper < 0) {
-		/* Our end kills the program. */
+		/* When this process ends, init kills the program. */
 		fprintf(stderr, "singularity: signalfd, timerfd: %s\n", strerror(errno));
 		return (CODE_OURS);
 	}

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What a warden and the first process of its capsule say to each other. The other
- * end is proxyd/capsule/message.go; a test of it reads this file.
+ * The messages between a warden and the first process of its capsule. The other end is
+ * proxyd/capsule/message.go, whose test reads this file.
  *
  * The socket is SOCK_SEQPACKET, abstract, named SING_SOCKET in the capsule's network
  * namespace. A message is a packet of exactly sizeof(struct sing_message) bytes.
@@ -23,8 +23,8 @@
  *	                                        ◄──  INPUT 1: take all standard input that comes;
  *	                                             INPUT 0: no more than the program's pipe
  *	                                             has room for. An older warden ignores both
- *	of a program that is being captured:    ◄──  CAPTURED: it is gone, stay
- *	                                        ◄──  STATUS, when the maker says so
+ *	of a program that is being captured:    ◄──  CAPTURED: it has ended; the warden stays
+ *	                                        ◄──  STATUS, when proxyd releases the warden
  *	of a program that is restored:
  *	RESTORE name, fds 0 1 2, pidfd of itself ──► keeps them for the daemon that restores
  *	                                        ◄──  GO, pidfd of the steward

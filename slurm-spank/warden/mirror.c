@@ -20,7 +20,10 @@ _Noreturn void end_like(int status)
 
 	sig = WIFSIGNALED(status) ? WTERMSIG(status) : SIGKILL;
 
-	/* The program has left its core; a second core, of us, would only take its name. */
+	/*
+	 * The program has written its core file; a core file of this process would only
+	 * take its name.
+	 */
 	setrlimit(RLIMIT_CORE, &none);
 	prctl(PR_SET_DUMPABLE, 0);
 	signal(sig, SIG_DFL);

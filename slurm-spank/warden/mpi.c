@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 /*
- * What MPI libraries are told unless the user says otherwise. By default they share memory between the
- * tasks of a node, or open network cards; neither can be captured.
+ * Settings of MPI libraries, unless the user has set the variable. By default they share memory
+ * between the tasks of a node, or open network cards; neither can be captured.
  */
 static const struct {
 	const char *name, *value;
@@ -29,7 +29,7 @@ static const struct {
 	{ "I_MPI_FABRICS", "ofi" },
 };
 
-/* What the exec of sing-pmix needs. */
+/* The arguments for the exec of sing-pmix. */
 static struct {
 	char place[128];
 	char path[PATH_MAX];
@@ -89,7 +89,7 @@ bool asks_for_pmix(void)
 
 void forget_place(void)
 {
-	unsetenv(PMI_VARIABLE); /* the secret is the steward's and sing-srun's */
+	unsetenv(PMI_VARIABLE); /* the program must not get the secret of the hub */
 	unsetenv(PMIX_VARIABLE);
 }
 
@@ -117,7 +117,7 @@ static int tell_program(const struct task *t, int end)
 	return (0);
 }
 
-/* The server, with no descriptor but its end of the socketpair. */
+/* Become the server, with no descriptor but its end of the socketpair. */
 static void become_server(const struct task *t, int end)
 {
 	setsid();
@@ -131,9 +131,9 @@ static void become_server(const struct task *t, int end)
 }
 
 /*
- * The server is forked twice, so that it falls to the steward: a program does not expect a child. It is forked
- * here and not by the steward because this process is in the program's cgroup by now, so that
- * what freezes, captures and kills the program does so with the server.
+ * The server is forked twice, so that the steward becomes its parent: a program does not expect a child. It is
+ * forked here and not by the steward because this process is in the program's cgroup by now: so the server is
+ * frozen, captured and killed with the program.
  */
 static int fork_server(const struct task *t, int end, void (*become)(const struct task *t, int end))
 {
@@ -152,12 +152,12 @@ static int fork_server(const struct task *t, int end, void (*become)(const struc
 	if (pid < 0)
 		return (-1);
 	while (waitpid(pid, &status, 0) < 0) {
-		if (errno == ECHILD) { /* SIGCHLD is ignored: there is no status */
+		if (errno == ECHILD) { /* if SIGCHLD is ignored, there is no status */
 			status = 0;
 			break;
 		}
 	}
-	/* The program has heard of no child. */
+	/* Drop the pending SIGCHLD of the fork: the program must not get it. */
 	sigemptyset(&of_children);
 	sigaddset(&of_children, SIGCHLD);
 	sigtimedwait(&of_children, NULL, &at_once);
@@ -168,8 +168,8 @@ static int fork_server(const struct task *t, int end, void (*become)(const struc
 /* --- PMIx --- */
 
 /*
- * sing-pmix, which writes the task's environment to end. It keeps standard error until then, for what libraries say. The
- * shim is for programs of the user.
+ * Become sing-pmix, which writes the task's environment to end. Until then it keeps standard error, for messages of
+ * libraries. It runs without the shim, which is for programs of the user.
  */
 static void become_pmix_server(const struct task *t, int end)
 {
@@ -183,7 +183,7 @@ static void become_pmix_server(const struct task *t, int end)
 	setsid();
 	if (setenv(PMIX_VARIABLE, pmix.place, 1) || unsetenv("LD_PRELOAD") || chdir("/") || dup2(end, PMIX_ENVIRONMENT_FD) < 0)
 		_exit(1);
-	fcntl(PMIX_ENVIRONMENT_FD, F_SETFD, 0); /* for the case that both are the same */
+	fcntl(PMIX_ENVIRONMENT_FD, F_SETFD, 0); /* clears FD_CLOEXEC if end was already this descriptor */
 	close_range(PMIX_ENVIRONMENT_FD + 1, UINT_MAX, 0);
 	execv(argv[0], argv);
 	fprintf(stderr, "singularity: srun --mpi=pmix: %s: %s\n", argv[0], strerror(errno));
@@ -198,7 +198,7 @@ static int take_environment(char *text, size_t n)
 	if (n == 0 || *last || (n > 1 && last[-1]))
 		return (-1);
 	for (; text < last; text += strlen(text) + 1) {
-		if (!strchr(text, '=') || putenv(text)) /* which keeps the text: it is never freed */
+		if (!strchr(text, '=') || putenv(text)) /* putenv keeps the pointer, so text is never freed */
 			return (-1);
 	}
 

@@ -12,8 +12,8 @@
 enum { MAX_FD = 1 << 20 };
 
 /*
- * Before 23.11 a plugin can only replace argv[0] of a task: with this program. The options
- * and the program's own argv[0] then come in these.
+ * Before 23.11 a plugin can replace only argv[0] of a task: by this program. Then these variables
+ * have the options and the program's own argv[0].
  */
 #define ENV_OPTIONS "SINGULARITY_SLURM_WARDEN"
 #define ENV_ARGV0 "SINGULARITY_SLURM_ARGV0"

@@ -17,7 +17,10 @@ int enter_container(int root_fd, const char *cwd)
 	ssize_t n;
 	int rv = -1;
 
-	/* The plugin has done this. A program with a root of the user's must never do without. */
+	/*
+	 * The plugin has set no_new_privs. A program must never have a root of the user's without
+	 * it.
+	 */
 	if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1) {
 		fprintf(stderr, "singularity: the container is refused: this process may gain privileges\n");
 		goto out;

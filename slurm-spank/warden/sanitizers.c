@@ -3,8 +3,8 @@
 
 /*
  * Only in the build with sanitizers. They read their options from /proc/self, which this
- * process does not have, and complain about that where the program's output belongs.
- * What they find ends the process with a status that no test expects.
+ * process does not have, and write a complaint about that into the program's output. An error that
+ * they find ends the process with a status that no test expects.
  */
 const char *__asan_default_options(void);
 const char *__ubsan_default_options(void);

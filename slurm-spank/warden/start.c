@@ -21,12 +21,12 @@
 /*
  *	warden ── go-between ── steward ── program
  *
- * The go-between is the first process of ours in the capsule's PID namespace; when it ends,
- * the steward falls to the capsule's init. So no process of the program has slurmstepd
- * among its ancestors, and slurmstepd signals no process of the program.
+ * The go-between is the first of these processes in the capsule's PID namespace; when it ends, the
+ * capsule's init becomes the steward's parent. So no process of the program has slurmstepd among
+ * its ancestors, and slurmstepd signals no process of the program.
  */
 
-/* launch is what the processes on the way to the program pass on. */
+/* launch has the facts of the program that each of these processes passes to the next. */
 struct launch {
 	char **argv;
 	const sigset_t *mask;	/* of the program */
@@ -34,8 +34,8 @@ struct launch {
 };
 
 /*
- * The file that name means: where PATH has it, or name itself. The rule is slurmstepd's;
- * unlike execvp, a file without an interpreter is then not given to sh.
+ * The path of the program: name as found in PATH, or name itself. The rule is slurmstepd's. Unlike
+ * execvp, this does not run a file without an interpreter by sh.
  */
 static char *find_program(char buf[PATH_MAX], char *name)
 {
@@ -58,7 +58,7 @@ static char *find_program(char buf[PATH_MAX], char *name)
 
 /*
  * The program, from the fork to execve. Signals are blocked until the last moment, so
- * that what comes early meets the program's own dispositions.
+ * that an early signal meets the program's own dispositions.
  */
 static _Noreturn void become_program(int gate, const struct launch *l)
 {
@@ -72,14 +72,14 @@ static _Noreturn void become_program(int gate, const struct launch *l)
 		n = read(gate, &byte, 1);
 	} while (n < 0 && errno == EINTR);
 	if (n != 1)
-		_exit(CODE_OURS); /* the warden is gone: never run */
+		_exit(CODE_OURS); /* the warden has ended: the program must not run */
 	if (l->mpi && start_server(l->mpi))
 		_exit(CODE_OURS);
 	l->argv[0] = find_program(buf, l->argv[0]);
 	sigprocmask(SIG_SETMASK, l->mask, NULL);
 	execv(l->argv[0], l->argv);
 
-	/* slurmstepd's words; the codes are a shell's, which tell a script more than errno does. */
+	/* The message is slurmstepd's; the exit codes are a shell's, which tell a script more than errno does. */
 	why = errno;
 	fprintf(stderr, "slurmstepd: error: execve(): %s: %s\n", l->argv[0], strerror(why));
 	_exit(why == ENOENT || why == ENOTDIR ? CODE_NOT_FOUND : CODE_NOT_EXECUTABLE);
@@ -105,7 +105,10 @@ static _Noreturn void become_steward(int sock, const struct launch *l)
 	if (m.first == 0)
 		become_program(sock, l);
 
-	/* Only now, for the program inherits dispositions and folder. An ignored SIGCHLD would lose its status. */
+	/*
+	 * Changed only after the fork, for the program inherits dispositions and folder. With SIGCHLD ignored, the
+	 * program's status would be lost.
+	 */
 	signal(SIGCHLD, SIG_DFL);
 	if (chdir("/") || send_message(sock, &m, &self, 1))
 		_exit(CODE_OURS);

@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What a new description must have in common with the old description. */
+/* The flags that a new file description must share with the old one. */
 enum { KEPT_FLAGS = O_ACCMODE | O_APPEND | O_NONBLOCK | O_DIRECT | O_SYNC | O_DSYNC };
 
 static bool same_file(const struct stat *a, const struct stat *b)
@@ -89,7 +89,10 @@ void reopen_stdio(int proc_fd)
 
 	if (proc_fd < 0)
 		return;
-	/* Which descriptors share a description is found out before anything changes. */
+	/*
+	 * Find out which descriptors share a file description before any of them is
+	 * replaced.
+	 */
 	for (fd = 0; fd < 3; ++fd)
 		for (like[fd] = 0; like[fd] < fd && !is_shared(like[fd], fd); ++like[fd])
 			;

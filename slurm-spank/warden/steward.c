@@ -13,10 +13,10 @@
 
 /*
  * A process of the capsule per program: its parent, and by PR_SET_CHILD_SUBREAPER the new
- * parent of every process of the program that loses its own. So what descends from the
- * steward is the program, daemons included: a single tree to signal, to kill and to
- * capture. Without the steward, orphans would fall to the capsule's init, where their
- * program is not known, and CRIU, which takes a single tree, would leave them behind.
+ * parent of every process of the program that loses its own parent. So all descendants of the
+ * steward are the program, daemons included: a single tree to signal, to kill and to capture.
+ * Without the steward, the capsule's init would become the parent of orphans. Their program would
+ * not be known, and CRIU, which captures a single tree, would leave them out.
  *
  * The steward holds no descriptor and its whole state is this stack, so that the steward is
  * captured and restored with the program.
@@ -26,8 +26,8 @@
 static const char children_path[] = "/proc/thread-self/children";
 
 /*
- * SIGKILL every child. Returns how many were there that this user may kill; 0 also when
- * that cannot be told.
+ * Send SIGKILL to every child. Returns the number of children that this user may kill; 0 also when
+ * the list of children cannot be read.
  */
 static int kill_children(void)
 {
@@ -48,13 +48,16 @@ static int kill_children(void)
 }
 
 /*
- * The program has ended; nothing that the program left behind outlives it, as when Slurm
- * ends a step. Children of a killed child come to us, hence the loop.
+ * The program has ended: kill all processes that it has left behind, as Slurm does at the end of a
+ * step. Children of a killed child become children of this process, hence the loop.
  */
 static void end_leftovers(void)
 {
 	while (waitpid(-1, NULL, WNOHANG) >= 0) {
-		/* Of another user (sudo): only the capsule's end can end such a process. */
+		/*
+		 * The rest belong to another user (sudo): only the end of the capsule ends
+		 * such processes.
+		 */
 		if (kill_children() == 0)
 			return;
 		while (waitpid(-1, NULL, 0) < 0 && errno == EINTR)

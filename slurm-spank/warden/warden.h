@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Sockets, descriptors and dying: what the parts of the warden share. */
+/*
+ * The functions that the files of the warden share: options, descriptors, input, messages, and the end of the process.
+ */
 #ifndef SING_WARDEN_WARDEN_H
 #define SING_WARDEN_WARDEN_H
 
@@ -16,7 +18,7 @@
 struct task; /* ../pmi/pmi.h */
 
 enum {
-	CODE_OURS = 125,	/* the program was not started, and that is not its fault */
+	CODE_OURS = 125,	/* the program was not started, for a reason that is not in the program */
 	CODE_NOT_EXECUTABLE = 126,
 	CODE_NOT_FOUND = 127,
 };
@@ -26,10 +28,10 @@ struct options {
 	const char *name; /* names the program within the capsule */
 	int proc_fd;	  /* O_PATH descriptor of the host's /proc, or -1 */
 	int root_fd;	  /* socket of the root changer (root_changer.h), or -1 */
-	const char *root_cwd; /* the program's folder then */
+	const char *root_cwd; /* with root_fd: the program's folder */
 	bool all;	  /* every signal goes to every process of the program */
 	bool restore;	  /* the program is not started: proxyd restores it */
-	bool terminated;  /* SIGTERM has come before this process was the warden */
+	bool terminated;  /* SIGTERM came before this process became the warden */
 	char **argv;
 };
 
@@ -45,14 +47,14 @@ int parse_options(struct options *o, int argc, char **argv);
 
 /*
  * Open standard input, output and error again by their paths, where they are files or
- * character devices, so that they belong to this mount namespace. What cannot be
- * opened again, or would be another file, stays as it is. proc_fd is closed.
+ * character devices, so that they belong to this mount namespace. A descriptor stays as it is if
+ * its path cannot be opened, or leads to another file now. proc_fd is closed.
  */
 void reopen_stdio(int proc_fd);
 
 /*
- * Let go of every inherited descriptor: as long as this process held the ends of the
- * program's pipes, no reader would see them close. /dev/null takes the places of 0, 1 and
+ * Close every inherited descriptor: as long as this process held the ends of the program's pipes,
+ * no reader would see an end of file. /dev/null takes the places of 0, 1 and
  * 2. keep is in rising order, and may begin with -1s.
  */
 void drop_descriptors(const int *keep, size_t n);
@@ -63,39 +65,39 @@ void drop_descriptors(const int *keep, size_t n);
 struct input {
 	int from;    /* slurmstepd's pipe; -1 after its end */
 	int to;	     /* the program's pipe; -1 when the program has closed it */
-	int queue;   /* a file with what the program's pipe had no room for: bytes at..end are to come next; -1: nothing is passed on */
+	int queue;   /* a file: input for which the pipe had no room, bytes at..end; -1: input is not relayed */
 	off_t at, end;
 	off_t freed; /* the file has no memory before this place */
 	bool held;   /* the program is not there yet */
-	bool all;    /* take all that comes */
-	bool full;   /* the program's pipe is, and there may be more to come */
+	bool all;    /* take all input, for a checkpoint */
+	bool full;   /* the program's pipe is full, and there may be more input */
 	bool stuck;  /* the queue takes no more */
-	bool over;   /* the input had ended before a restore: what comes from slurmstepd is none of it */
+	bool over;   /* the input had ended before a restore: bytes from slurmstepd are not passed on */
 };
 
 /*
- * Where descriptor 0 is a pipe of slurmstepd, make descriptor 0 a pipe of the program's own. held: nothing is
- * written into that pipe before release_input.
+ * Where descriptor 0 is a pipe of slurmstepd, make descriptor 0 a pipe of the program's own. held: no bytes
+ * are written into that pipe before release_input.
  */
 void relay_input(struct input *in, bool held);
 
-/* The program has been restored, with its pipe; what the queue's file has by now comes next. */
+/* The program has been restored, with its pipe; the bytes in the queue's file come next. */
 void release_input(struct input *in);
 
-/* Whether all that comes is to be taken, for a checkpoint, or only as much as the program's pipe has room for. */
+/* Set whether all input is taken, for a checkpoint, or only as much as the program's pipe has room for. */
 void take_all_input(struct input *in, bool all);
 
-/* What a wait has to look at. p has room for two. */
+/* Fill p with the events of the input to wait for. p has room for two. */
 nfds_t input_events(const struct input *in, struct pollfd *p);
 
-/* Pass on what there is, as far as there is room. Never waits. */
+/* Pass on input, as far as there is room. Never waits. */
 void pass_input(struct input *in);
 
 /* --- root.c --- */
 
 /*
- * Take the root that the container of the task has, and go to its folder cwd, or to / if the
- * container has no such folder. Closes root_fd. On error the reason has been printed.
+ * Take the root of the task's container, and go to its folder cwd, or to / if the container has no
+ * such folder. Closes root_fd. On error the reason has been printed.
  */
 int enter_container(int root_fd, const char *cwd);
 
@@ -103,15 +105,15 @@ int enter_container(int root_fd, const char *cwd);
 
 /* program is a started program, which waits to be let go. */
 struct program {
-	pid_t first; /* the program itself, as the capsule counts */
-	int pidfd;   /* of its steward; -1 when handed over */
+	pid_t first; /* the PID of the program itself, in the capsule */
+	int pidfd;   /* of its steward; -1 once it was sent to init */
 	int gate;    /* a byte lets the program go, closing makes it exit; -1 when used */
 };
 
 /*
  * Fork the program and its steward, and the program's server of PMI unless mpi is NULL. All signals
- * must be blocked; mask is what the program will have. On error the reason has been printed and
- * nothing runs.
+ * must be blocked; mask is the signal mask of the program. On error the reason has been printed,
+ * and no process is left.
  */
 int start_program(struct program *p, char **argv, const sigset_t *mask, const struct task *mpi);
 
@@ -120,7 +122,7 @@ int release_program(struct program *p);
 
 /* --- mpi.c --- */
 
-/* Whether the environment makes this process a task that uses PMI, and which. name is the program's. */
+/* Whether the environment says that this process is a task that uses PMI; then fills t. name is the program's. */
 bool find_task(struct task *t, const char *name);
 
 /* Whether the environment says that the task is to be served by PMIx. */
@@ -137,7 +139,7 @@ int start_server(const struct task *t);
 
 /* --- steward.c --- */
 
-/* The life of a program's steward. All signals must be blocked. */
+/* The code of a program's steward. All signals must be blocked. */
 _Noreturn void steward(pid_t first);
 
 /* --- init.c --- */
@@ -153,7 +155,8 @@ int send_message(int sock, const struct sing_message *m, const int *fds, size_t 
 
 /*
  * Receive a message and at most a single descriptor; *fd is -1 without a descriptor, else
- * the caller's. Returns -1 with errno, EPIPE at the end and EPROTO for what is no message.
+ * the caller's. Returns -1 with errno, EPIPE at the end of file, EPROTO if the packet is no
+ * message.
  */
 int receive_message(int sock, struct sing_message *m, int *fd);
 
@@ -162,7 +165,7 @@ struct sing_message message_of(enum sing_kind kind, const char *name);
 
 /* --- mirror.c --- */
 
-/* End as a process did of which waitpid said status; without a core of our own. */
+/* End as the process did whose status waitpid returned, but without a core file of this process. */
 _Noreturn void end_like(int status);
 
 #endif

@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What the plugin takes of Slurm's library, as declared in the header of each release. */
+/*
+ * The functions and types of Slurm's library that the plugin uses, as the header of each
+ * release declares them.
+ */
 #ifndef STUB_SLURM_SLURM_H
 #define STUB_SLURM_SLURM_H
 
