@@ -4,8 +4,8 @@
 /*
  * Images on the standard input, each as a length (4 bytes) and so many bytes; for each, on the
  * standard output, the result (4 bytes), a length (8 bytes) and the image that was found. The last
- * byte of the input is the last byte that can be read, and nothing is before the page of the first
- * byte.
+ * byte of the input is the last byte that can be read, and no memory is mapped before the page of
+ * the first byte.
  */
 #include "image.h"
 

@@ -57,7 +57,7 @@ int main(void)
 		HOLDS(strcmp(info, "used 3 register") == 0 && values[0] == (void *)15);
 	}
 	/*
-	 * A number is 32 bits, whatever is beside the number; of two options with the same name, the last
+	 * A number is the lower 32 bits of its pointer; of two options with the same name, the last
 	 * counts. All outputs come back.
 	 */
 	{
@@ -74,7 +74,7 @@ int main(void)
 		memcpy(&time, &values[1], sizeof(time));
 		HOLDS(strcmp(errors, "bad") == 0 && values[3] == (void *)3 && time == 2.5f);
 	}
-	/* A buffer without a size, a size of nothing, a size without a buffer. */
+	/* A buffer without a size, and a size without a buffer. */
 	{
 		int names[] = { CU_JIT_INFO_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
 		void *values[] = { info, (void *)8 };
@@ -86,7 +86,7 @@ int main(void)
 		sing_jit_tell(&j, 0);
 		HOLDS(info[0] == 'x' && values[1] == NULL);
 	}
-	/* No buffer is written further than what is said, however large the buffer claims to be. */
+	/* A buffer is written only up to the length of the text, even if its size is given as larger. */
 	{
 		int names[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
 		void *values[] = { errors, (void *)0xffffffff };
@@ -97,7 +97,7 @@ int main(void)
 		write_log(&j.errors, "no");
 		HOLDS(j.errors.used == 2);
 	}
-	/* What is refused. */
+	/* Options that are refused. */
 	{
 		int name = CU_JIT_NUM_OPTIONS, symbols = CU_JIT_GLOBAL_SYMBOL_NAMES, below = -1;
 		void *value = NULL;

@@ -27,7 +27,10 @@ void sing_missed(const char *symbol, const char *why)
 
 _Thread_local struct sing_context *sing_current __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* What the server has: functions 10 (two parameters), 11 (none), 12 (many), 13 (an exact block); 20 is a kernel, of which 10 is the function. */
+/*
+ * The functions of the server: 10 (two parameters), 11 (none), 12 (many), 13 (an exact block); 20 is a kernel, of which
+ * 10 is the function.
+ */
 enum { MANY = 1100 };
 static sing_facts facts = {
 	.threads = 512,
@@ -212,7 +215,7 @@ int main(void)
 	params[1] = second;
 	sing_current = &context;
 
-	/* The block, with zeros where nothing lies. A kernel is its function. */
+	/* The block of parameters, with zeros in the gaps. A kernel is launched as its function. */
 	for (int i = 0; i < 2; ++i) {
 		memset(&sent, 0xee, sizeof(sent));
 		sent.n = 0;
@@ -239,7 +242,7 @@ int main(void)
 	HOLDS(sing_cuLaunchKernel((CUfunction)13, 1, 1, 1, 64, 2, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS);
 	HOLDS(sing_cuLaunchKernel((CUfunction)13, 1, 1, 1, 128, 1, 1, 0, NULL, NULL, NULL) == CUDA_ERROR_INVALID_VALUE);
 
-	/* The other form. */
+	/* The parameters in the other form, as a block. */
 	{
 		unsigned char block[24] = "abcdefghijklmnopqrstuvw";
 		size_t n = sizeof(block), small = 18;
@@ -264,7 +267,7 @@ int main(void)
 		HOLDS(sing_cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL) == CUDA_ERROR_INVALID_VALUE);
 		params[1] = second;
 	}
-	/* More parameters than are guessed, and a block too long for the stack. */
+	/* More parameters than the first request has room for, and a block too long for the stack. */
 	for (unsigned int i = 0; i < MANY; ++i) {
 		many[i] = i;
 		pointers[i] = &many[i];

@@ -48,7 +48,7 @@ CUresult sing_send_tensor_map_at(uint32_t per_thread, sing_tensor_map *changed, 
 	if (answer == CUDA_SUCCESS)
 		memcpy(changed, &address, sizeof(address));
 	else
-		memset(changed, 9, sizeof(*changed)); /* of a failure, the program sees nothing */
+		memset(changed, 9, sizeof(*changed)); /* after a failure, the program's map must not change */
 	return answer;
 }
 
@@ -96,7 +96,7 @@ int main(void)
 	HOLDS(sing_cuTensorMapReplaceAddress(map, 0x0102030405060708) == CUDA_SUCCESS && map[0] == 8 && map[7] == 1 && map[8] == 7);
 	HOLDS(sing_cuTensorMapReplaceAddress(NULL, 5) == CUDA_ERROR_INVALID_VALUE);
 
-	/* What the server has not is said once, of each call. */
+	/* A call that the server does not support is reported once. */
 	answer = CUDA_ERROR_NOT_SUPPORTED;
 	for (int i = 0; i < 2; ++i)
 		HOLDS(encode_tiled(5, dim) == answer && encode_im2col(3, lower) == answer && encode_wide() == answer && missed == 3);

@@ -99,7 +99,7 @@ static int count_fds(void)
 	return (n);
 }
 
-/* No descriptor is ours, none is lost, and closing all of them does no harm. */
+/* The shim keeps no descriptor open, loses none, and goes on if a program closes all of them. */
 static void check_descriptors(void)
 {
 	const int before = count_fds();
@@ -193,7 +193,10 @@ static void run_storm(void)
 	printf("%d\n", (int)ticks);
 }
 
-/* The file that a process opens all the time, and which is another when it was removed, or in another folder. */
+/*
+ * A file that a process opens again and again. After its removal, or in another folder, the same name is another
+ * file.
+ */
 static void check_repeated(void)
 {
 	int status;
@@ -226,7 +229,10 @@ static void write_file(const char *path, int flags)
 	close(fd);
 }
 
-/* Files with names that differ by as much as the ways in which they are opened, or as the directory has moved. */
+/*
+ * Files whose names differ only as much as the acts upon them, or as the counts of moves of the directory: their
+ * keys must differ.
+ */
 static void check_alike(void)
 {
 	for (int i = 0; i < 3; i++)
@@ -296,7 +302,7 @@ static void check_ends(void)
 	kill(getpid(), SIGKILL);
 }
 
-/* What the kernel has and cannot be captured. */
+/* Features of the kernel that cannot be captured are refused. */
 static void check_refused(void)
 {
 	int ends[2];
@@ -305,7 +311,7 @@ static void check_refused(void)
 	FAILS(syscall(SYS_pipe2, ends, O_DIRECT), EINVAL);
 	FAILS(syscall(SYS_io_uring_setup, 4, NULL), ENOSYS);
 	static const char *const rings[] = { "io_uring_setup", "io_uring_queue_init", "io_uring_queue_init_params", "io_uring_queue_init_mem" };
-	for (size_t i = 0; i < sizeof(rings) / sizeof(rings[0]); ++i) { /* of liburing, which is not here */
+	for (size_t i = 0; i < sizeof(rings) / sizeof(rings[0]); ++i) { /* of liburing; the program is not linked with it */
 		int (*make)(unsigned, void *, void *, void *, size_t) = (int (*)(unsigned, void *, void *, void *, size_t))dlsym(RTLD_DEFAULT, rings[i]);
 		CHECK(make && make(4, NULL, NULL, NULL, 0) == -ENOSYS);
 	}
@@ -323,7 +329,7 @@ int __lxstat64(int version, const char *path, struct stat64 *st);
 int __fxstatat(int version, int dirfd, const char *path, struct stat *st, int flags);
 int __fxstatat64(int version, int dirfd, const char *path, struct stat64 *st, int flags);
 
-/* The inodes of a socket and of a file, by every function of the C library that tells of a path. */
+/* The inodes of a socket and of a file, by every function of the stat family that takes a path. */
 static void show_inodes(void)
 {
 #ifdef __x86_64__

@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* A libnvrtc that behaves as NVRTC 12.4 does with options, and "compiles" to the name of what the caller asked for. */
+/*
+ * A libnvrtc that treats options as NVRTC 12.4 does, and whose "compiled" code is the name of the architecture that
+ * the caller asked for.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

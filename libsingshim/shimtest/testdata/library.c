@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A program that uses no device, and looks for libraries: prints what was found, and what is open.
+ * A program that uses no device, and looks for libraries: prints the libraries that were found,
+ * and the descriptors that are open.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Loaded before a program, with the shim's next_library.c: says which functions next_find finds elsewhere than dlsym, and how many there are. */
+/*
+ * Loaded before a program, with the shim's next_library.c: prints the functions for which next_find and dlsym differ,
+ * and the number of all functions.
+ */
 #define _GNU_SOURCE
 #include "../../shim/next_library.h"
 

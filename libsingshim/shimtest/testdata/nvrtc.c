@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A program that compiles by NVRTC for what its arguments name, and prints what NVRTC gives for machine code. With
- * OPENED the program opens a library that does so, which is linked with NVRTC; with FOUND the program looks NVRTC's
- * calls up, as PyTorch does.
+ * A program that compiles by NVRTC for the architectures in its arguments, and prints the code that NVRTC returns
+ * as machine code. With OPENED the program opens a library that does so, which is linked with NVRTC; with FOUND the
+ * program looks NVRTC's calls up, as PyTorch does.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

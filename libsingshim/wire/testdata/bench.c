@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * bench WHAT BYTES ROUNDS: what the process's end costs. Prints figures of the rounds, the
- * best first, as "name value": the machine may do other things too.
+ * bench WHAT BYTES ROUNDS: the costs of the process's end of the ring. Prints the figures of the
+ * rounds, the best first, as "name value", because the machine may be busy with other work.
  *
  *	post   nanoseconds for each of 4096 posts with BYTES of arguments, into an empty ring
  *	call   nanoseconds for a call with BYTES of arguments and of answer, of 2000 in a row
@@ -103,7 +103,7 @@ static void copy_from(char *to, uint32_t n)
 	}
 }
 
-/* The server copies, from or to this process. */
+/* Have the server copy from or to this process. */
 static void copy_there(uint32_t op, const char *at, uint64_t n)
 {
 	const uint64_t args[2] = { (uintptr_t)at, n };
@@ -178,7 +178,7 @@ int main(int argc, char **argv)
 	double here = 0;
 	bool most;
 
-	alarm(300); /* nothing stays behind a test that died */
+	alarm(300); /* the process does not outlive a test that died */
 	if (rounds < 1 || ring_attach(3, NULL))
 		return (1);
 	memory = mmap(NULL, 2UL * COPY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);

@@ -3,7 +3,7 @@
 
 /*
  * load WHAT THREADS MESSAGES SEED: a process that uses the ring of descriptor 3, as the tests of
- * package wire expect. The tests say what they must see.
+ * package wire expect. The tests check the messages.
  */
 #define _GNU_SOURCE
 #include "load.h"
@@ -44,7 +44,7 @@ int main(int argc, char **argv)
 	int rv = 0;
 
 	CHECK(argc == 5);
-	alarm(300); /* nothing stays behind a test that died */
+	alarm(300); /* the process does not outlive a test that died */
 	threads = (unsigned int)atoi(argv[2]);
 	messages = (unsigned int)atoi(argv[3]);
 	seed = strtoull(argv[4], NULL, 10);

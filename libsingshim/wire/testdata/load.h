@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What the parts of load.c share. */
+/* The declarations that the parts of load.c share. */
 #ifndef SING_LOAD_H
 #define SING_LOAD_H
 
@@ -17,10 +17,10 @@
 /* Operations that the other end knows. */
 enum {
 	OP_CHECK = 1, /* arguments: header and random bytes; the bulk goes on with them */
-	OP_ECHO = 2,  /* a call: the same, and they come back, backwards */
+	OP_ECHO = 2,  /* a call: the same, and the answer has the bytes in reverse order */
 	OP_STAMP = 3, /* arguments: a number that grows from message to message */
 	OP_COUNT = 4,
-	OP_HOLD = 5, /* a call that is answered when the other end likes */
+	OP_HOLD = 5, /* a call that the other end answers at any later time */
 	OP_PING = 6, /* a call that is answered at once */
 	OP_SINK = 7,
 };
@@ -42,7 +42,7 @@ extern pthread_barrier_t all; /* several begins, together ends */
 uint64_t next(uint64_t *state);
 enum ring_result say(uint32_t op, bool call, uint64_t value);
 
-/* What a thread does: load_say.c. */
+/* The bodies of threads, in load_say.c. */
 void *burst(void *arg);
 void *brief(void *arg);
 void *counted(void *arg);
@@ -52,7 +52,7 @@ void *late(void *arg);
 void *several(void *arg);
 void *together(void *arg);
 
-/* What goes wrong: load_odd.c. */
+/* Threads that are interrupted, cancelled or write nonsense, in load_odd.c. */
 extern _Atomic uint64_t interrupted; /* how many handlers ran */
 void interrupt(int signal);
 void *burst_aside(void *arg);

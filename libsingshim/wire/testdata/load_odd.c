@@ -44,7 +44,7 @@ void *scribbler(void *arg)
 	return (NULL);
 }
 
-/* In a handler: a message in the middle of another. */
+/* The handler sends a message in the middle of another one. */
 _Atomic uint64_t interrupted;
 
 void interrupt(int signal)
@@ -122,7 +122,7 @@ void abandon(void)
 	}
 }
 
-/* Cancelled anywhere. */
+/* A thread that is cancelled at any instruction. */
 void *victim(void *arg)
 {
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
@@ -146,7 +146,10 @@ void forks(void)
 		pid_t pid;
 
 		CHECK(say(OP_SINK, false, i) == RING_OK);
-		/* By the bare system call, too: no handler of pthread_atfork runs then. */
+		/*
+		 * Every other fork is the bare system call, for which no handler of
+		 * pthread_atfork runs.
+		 */
 		pid = i % 2 ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
 		if (!pid) {
 			uint32_t fault = ring_fault();

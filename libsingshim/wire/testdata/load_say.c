@@ -111,7 +111,9 @@ static enum ring_result say_stamp(void)
 
 _Atomic bool enough;
 
-/* Each thread has its own numbers; now and then a number that all threads have. */
+/*
+ * Each thread has its own numbers; sometimes it takes a number that all threads share.
+ */
 void *burst(void *arg)
 {
 	const uint64_t thread = (uint64_t)(uintptr_t)arg;

@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A transformer in small: words and places embedded, blocks of causal attention and a perceptron with layer normalisation before each, and
- * a prediction of the next word. It learns sequences in which each word follows from the one before it by one of two maps, whichever the
- * sequence is of. Each rank has its own sequences. Inputs go through pinned memory.
+ * A small transformer: words and places embedded, blocks of causal attention and a perceptron with layer normalisation
+ * before each, and a prediction of the next word. It learns sequences in which each word follows from the word before
+ * by one of two maps, which is drawn for each sequence. Each rank has its own sequences. Inputs go through pinned
+ * memory.
  *
- * With --recompute, what a block's forward pass leaves for its gradients is freed when the block ends. The backward pass begins with the
- * block's forward pass once more, as torch.utils.checkpoint does.
+ * With --recompute, the activations that a block's forward pass keeps for its gradients are freed when the block ends.
+ * The backward pass of a block begins with its forward pass once more, as torch.utils.checkpoint does.
  */
 #include <string.h>
 
@@ -18,14 +19,14 @@
 enum { BATCH = 4, LENGTH = 32, WIDTH = 32, HEADS = 2, BLOCKS = 2, WORDS = 64 };
 enum { TOKENS = BATCH * LENGTH, HEAD = WIDTH / HEADS, WIDE = 4 * WIDTH };
 
-/* What a block computes from x, with so many numbers for each token. */
+/* The activations that a block computes from x, and how many numbers each has for a token. */
 #define ACTIVATIONS(X)                                                                                            \
 	X(n1, WIDTH) X(mean1, 1) X(spread1, 1) X(qkv, 3 * WIDTH) X(att, HEADS * LENGTH) X(heads, WIDTH) X(mid, WIDTH) \
 	X(n2, WIDTH) X(mean2, 1) X(spread2, 1) X(up, WIDE) X(act, WIDE)
 
 struct block {
 	unsigned gain1, shift1, w_qkv, b_qkv, w_out, b_out, gain2, shift2, w_up, b_up, w_down, b_down;
-	/* What the gradients need: x comes in, mid lies between the two halves. */
+	/* The activations that the gradients need: x is the block's input, mid lies between its two halves. */
 	CUdeviceptr x;
 #define X(name, n) CUdeviceptr name;
 	ACTIVATIONS(X)
@@ -38,7 +39,7 @@ struct gpt {
 	unsigned words, places, gain, shift, w, b;
 	struct block block[BLOCKS];
 	CUdeviceptr ids, targets, out, n, mean, spread, logits, each;
-	CUdeviceptr half, dx, dn, dqkv, datt, dheads, dup, dlogits; /* passing */
+	CUdeviceptr half, dx, dn, dqkv, datt, dheads, dup, dlogits; /* used by all blocks in turn */
 	uint32_t *host; /* ids, then targets */
 };
 
@@ -178,7 +179,7 @@ static CUdeviceptr third_of(CUdeviceptr qkv, unsigned i)
 	return (qkv + 4 * (CUdeviceptr)(i * WIDTH));
 }
 
-/* out is what the block makes, or 0: then only what its gradients need is computed. */
+/* Computes the block's output into out. If out is 0, computes only the activations that the gradients need. */
 static void forward_block(struct gpt *g, struct block *b, CUdeviceptr out)
 {
 	struct rank *r = g->r;
@@ -207,7 +208,7 @@ static void forward_block(struct gpt *g, struct block *b, CUdeviceptr out)
 	sum_of(r, out, b->mid, g->half, TOKENS * WIDTH);
 }
 
-/* dx comes in as the gradient of what the block makes, and goes out as that of x. */
+/* Turns dx from the gradient of the block's output into that of x. */
 static void backward_block(struct gpt *g, struct block *b)
 {
 	struct rank *r = g->r;
@@ -247,7 +248,7 @@ static struct linear last_layer(struct gpt *g)
 	return (linear_of(g, g->n, g->logits, WIDTH, WORDS, g->w, g->b));
 }
 
-/* The loss of the sequences that are there, and what its gradients need. */
+/* Computes the loss of the loaded sequences, and the activations that its gradients need. */
 static void run_forward(void *user)
 {
 	struct gpt *g = user;
@@ -300,13 +301,13 @@ static void run_backward(void *user)
 	over(r, K_sum_rows, line, (void *[]){ &dplaces, &g->dx, &batch, &line, &none });
 }
 
-/* Each sequence has a map from words to words, of two. */
+/* Each sequence follows one of two maps from words to words. */
 static void load_sequences(struct gpt *g, int step)
 {
 	struct rank *r = g->r;
 	uint32_t seed = r->o->seed * 7919 + (uint32_t)(step * r->ranks + r->rank);
 
-	/* The copies of the step before have been waited for with its hash. */
+	/* The host buffer is free: the wait for the last step's hash was a wait for its copies, too. */
 	for (unsigned b = 0; b < BATCH; ++b) {
 		uint32_t map = random_word(seed, 2 * b) % 2, word = random_word(seed, 2 * b + 1) % WORDS;
 

@@ -24,7 +24,7 @@
 
 enum { GRID = 4, SMALL = 4, ROWS = 16, WIDTH = 32, WIDE = 128, HALF = WIDE / 2, CLASSES = 8 };
 
-/* What a small batch leaves for its way back. */
+/* The activations of a small batch that its backward pass needs. */
 struct small {
 	CUdeviceptr x, n, mean, spread, up, act, y, logits, target;
 };
@@ -50,7 +50,7 @@ static void make_model_of_stage(struct grid *g)
 	g->b_up = add_part(m, HALF, 0, 0);
 	g->w_down = add_part(m, HALF * WIDTH, 0.12f, 0);
 	g->b_down = add_part(m, WIDTH, 0, 0);
-	/* What is divided begins differently on each side, the rest is the same. */
+	/* The divided parameters begin differently on each side, all others are the same. */
 	m->seed[g->w_up] += own + 1000 * (unsigned)g->half;
 	m->seed[g->w_down] += own + 1000 * (unsigned)g->half;
 	if (g->stage == 1) {
@@ -141,7 +141,7 @@ static void run_forward(struct grid *g, int i)
 	}
 }
 
-/* dy comes in as the gradient of y, but in the last stage, and goes out as that of x. */
+/* Turns dy from the gradient of y into that of x; the last stage computes the gradient of y itself. */
 static void run_backward(struct grid *g, int i)
 {
 	struct rank *r = g->r;
@@ -166,7 +166,7 @@ static void run_backward(struct grid *g, int i)
 	normalise_gradient(r, &n, g->dn, g->dy, 1, gradient(m, g->gain), gradient(m, g->shift), keep);
 }
 
-/* To and from the other stage, together if both. */
+/* Sends to and receives from the other stage, in one group if both are asked for. */
 static void exchange_stages(struct grid *g, CUdeviceptr send, CUdeviceptr receive)
 {
 	int peer = 1 - g->stage;
@@ -179,7 +179,10 @@ static void exchange_stages(struct grid *g, CUdeviceptr send, CUdeviceptr receiv
 	NCCL(GroupEnd());
 }
 
-/* What arrives must not be written over before its use: gradients that arrive and leave have a single buffer, in this order. */
+/*
+ * Received gradients must not be overwritten before their use: dy holds both the received and the sent gradients, so
+ * the order of these calls counts.
+ */
 static void first_stage(struct grid *g)
 {
 	for (int i = 0; i < SMALL; ++i) {
@@ -235,7 +238,7 @@ static void load_points(struct grid *g, int step)
 	}
 }
 
-/* All ranks' hashes in a single hash, and the mean of the losses, which the last stages know. */
+/* Prints a hash of all ranks' hashes, and the mean of the losses, which only the last stages have. */
 static void report_step(struct grid *g, int step)
 {
 	struct rank *r = g->r;
@@ -254,7 +257,7 @@ static void report_step(struct grid *g, int step)
 			sum += loss;
 		}
 	}
-	/* With copies, each loss is the sum of all already. */
+	/* With copies, each loss is already the sum of all grids' losses. */
 	sum /= (float)(r->ranks / GRID);
 	if (g->copies != NULL)
 		sum /= (float)(r->ranks / GRID);

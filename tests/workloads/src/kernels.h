@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* The kernels in ptx/, by name. What each does is said there. */
+/* The names of the kernels in ptx/, where each is described. */
 #ifndef KERNELS_H
 #define KERNELS_H
 

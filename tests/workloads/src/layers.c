@@ -22,7 +22,10 @@ CUdeviceptr floats(unsigned n)
 
 	CU(cuMemAlloc(&p, 4 * (size_t)n));
 	CU(cuMemsetD32(p, 0, n));
-	/* The copy returns before its end, and no other stream waits for the copy. */
+	/*
+	 * cuMemcpy can return before the copy has ended, and no other stream waits
+	 * for the copy.
+	 */
 	CU(cuStreamSynchronize(NULL));
 	return (p);
 }

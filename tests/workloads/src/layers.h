@@ -1,13 +1,15 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* The kernels as functions, and what is made of several. All put their work into the rank's stream and return. */
+/*
+ * Functions that launch a kernel, or several for one layer. All put their work into the rank's stream and return.
+ */
 #ifndef LAYERS_H
 #define LAYERS_H
 
 #include "ranks.h"
 
-/* Launches a single thread for each of n. */
+/* Launches a thread for each of n elements. */
 void over(struct rank *r, enum kernel k, unsigned n, void **params);
 
 /* Launches a single warp for each row. */

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A perceptron of three layers learns what a fixed random matrix says is the class of a random point. Each rank has its own points. With
- * --zero, the ranks divide the model: they compute the same numbers.
+ * A perceptron of three layers learns to classify random points, whose classes come from a fixed random matrix. Each
+ * rank has its own points. With --zero, the model is divided over the ranks, with the same results.
  */
 #include <stdio.h>
 
@@ -20,16 +20,19 @@ struct mlp {
 	struct rank *r;
 	struct model m;
 	unsigned w[LAYERS], b[LAYERS];
-	CUdeviceptr x[LAYERS + 1]; /* x[0] the input, x[i + 1] what layer i makes of x[i] */
+	CUdeviceptr x[LAYERS + 1]; /* x[0] is the input, x[i + 1] the output of layer i */
 	CUdeviceptr h[LAYERS];     /* before the activation; the last is the logits */
 	CUdeviceptr dh, dx, each, target;
 	struct shares shares; /* with --zero; in stage 3, each layer is a unit */
-	unsigned batch;   /* of the step's, from 0: the gradients of later ones are added to what is there */
+	unsigned batch;   /* number in the step, from 0: gradients of later batches are added to earlier ones */
 	CUdeviceptr loss; /* of the batch */
-	CUdeviceptr sums; /* with --statistics, running sums of what layers make of this rank's points: no other rank has the same */
+	CUdeviceptr sums; /* with --statistics, running sums of the layers' outputs, different on each rank */
 };
 
-/* Makes the model's buffers, or this rank's share of them. What no layer uses is a unit of its own. */
+/*
+ * Makes the model's buffers, or this rank's share of them. The extra parameters, which no layer uses, are a unit of
+ * their own.
+ */
 static void make_parameters(struct mlp *p)
 {
 	struct rank *r = p->r;
@@ -73,7 +76,7 @@ static struct linear linear_of(const struct mlp *p, int i)
 	});
 }
 
-/* Takes a layer's output into the running sums, as batch normalisation does for its means. */
+/* Adds a layer's output to the running sums, as batch normalisation does for its means. */
 static void add_to_sums(struct mlp *p, int i)
 {
 	CUdeviceptr sums = p->sums + 4 * (CUdeviceptr)i * HIDDEN, h = p->h[i];
@@ -83,7 +86,7 @@ static void add_to_sums(struct mlp *p, int i)
 	over(p->r, K_sum_rows, columns, (void *[]){ &sums, &h, &rows, &columns, &keep });
 }
 
-/* The sums of all ranks, as a line of rank 0. */
+/* Prints the sums of all ranks, in a line of rank 0. */
 static void print_sums(struct mlp *p)
 {
 	float sums[LAYERS * HIDDEN];
@@ -97,7 +100,7 @@ static void print_sums(struct mlp *p)
 		printf("statistics hash %016llx\n", (unsigned long long)hash_bytes(HASH_BEGIN, all, sizeof(all)));
 }
 
-/* The loss of the points that are there, and what its gradients need. */
+/* Computes the loss of the loaded points, and the activations that its gradients need. */
 static void run_forward(void *user)
 {
 	struct mlp *p = user;
@@ -180,7 +183,7 @@ static void load_points(struct mlp *p, int step)
 	CU(cuMemcpyHtoDAsync(p->target, target, sizeof(target), p->r->stream));
 }
 
-/* The end of a step: all ranks' gradients and losses are added, and the parameters changed. Returns their hash. */
+/* Ends a step: adds up all ranks' gradients and losses, and changes the parameters. Returns the parameters' hash. */
 static uint64_t improve_parameters(struct mlp *p, float share)
 {
 	struct rank *r = p->r;

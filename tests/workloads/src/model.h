@@ -30,7 +30,7 @@ unsigned add_part(struct model *m, unsigned n, float scale, float shift);
 void make_model(struct rank *r, struct model *m, uint32_t seed);
 void free_model(struct model *m);
 
-/* Puts a part's first numbers there, as make_model does for all parts. */
+/* Fills a part with its first numbers, as make_model does for all parts. */
 void begin_part(struct rank *r, struct model *m, unsigned i, uint32_t seed);
 
 /* Where a part and its gradient are. */
@@ -40,7 +40,10 @@ CUdeviceptr gradient(const struct model *m, unsigned i);
 /* Adam, once, after multiplying the gradients with share. */
 void improve(struct rank *r, struct model *m, float rate, float share);
 
-/* The same for some numbers of the model, and what belongs to them. begin_improvement comes before, once for a step. */
+/*
+ * The same for some numbers of the model, with their gradients and means. begin_improvement is called before, once for
+ * each step.
+ */
 struct numbers {
 	unsigned n;
 	CUdeviceptr p, g, m, v;
@@ -51,13 +54,16 @@ void improve_numbers(struct rank *r, const struct model *m, struct numbers x, fl
 /* The hash of all parameters, when all work before is done. */
 uint64_t hash_model(struct rank *r, struct model *m);
 
-/* The loss that was computed last, likewise. */
+/* The loss that was computed last, when all work before is done. */
 float read_loss(struct rank *r, struct model *m);
 
 /* All ranks' gradients and losses are added, in place. */
 void reduce_gradients(struct rank *r, struct model *m, ncclComm_t comm);
 
-/* Changes parameters a little, each in its turn, and compares what forward makes of the loss with the gradient; prints what is worst. */
+/*
+ * Changes parameters a little, one by one, and compares the change of the loss that forward computes with the gradient;
+ * prints the largest difference.
+ */
 void check_gradients(struct rank *r, struct model *m, void (*forward)(void *), void (*backward)(void *), void *user);
 
 /* Fails unless all ranks' parameters have the hash h; returns h. */

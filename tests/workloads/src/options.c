@@ -31,7 +31,7 @@ static const char usage[] =
 	"                  descriptor OUT and waits for a byte from IN: between, the ranks do nothing, so what they did can be counted\n"
 	"  --socket PATH   serve: answer there, not on stdin\n";
 
-/* The environment's number, or -1. */
+/* Returns the number in a variable of the environment, or -1. */
 static int from_env(const char *name)
 {
 	const char *s = getenv(name);
@@ -39,7 +39,10 @@ static int from_env(const char *name)
 	return (s != NULL && *s != '\0' ? atoi(s) : -1);
 }
 
-/* A single rank that srun or a launcher like torchrun starts. */
+/*
+ * Reads the rank of this process, if srun or a launcher like torchrun has
+ * started it.
+ */
 static void read_environment(struct options *o)
 {
 	static char path[256];

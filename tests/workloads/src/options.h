@@ -7,8 +7,8 @@
 struct options;
 
 /*
- * Fills in what the environment and the arguments say; o has the defaults. Returns -1, or the exit status with which the
- * program is to end now: after --help, or because they make no sense, which is said.
+ * Fills in the options of the environment and of the arguments; o has the defaults. Returns -1, or the exit status with
+ * which the program must end now: after --help, or after an error in the options, which was printed.
  */
 int read_options(struct options *o, int argc, char **argv);
 

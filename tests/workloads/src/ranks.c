@@ -31,7 +31,7 @@ void fail(const char *format, ...)
 	vfprintf(stderr, format, args);
 	va_end(args);
 	fputc('\n', stderr);
-	/* Other ranks may be threads that wait for this rank: no handlers, no joining. */
+	/* Other ranks may be threads that wait for this rank, so exit handlers and joins could hang. */
 	_exit(1);
 }
 
@@ -66,7 +66,7 @@ static void open_nccl(void)
 #undef X
 }
 
-/* Leaves the id for the other ranks, at once or not at all. */
+/* Writes the id to a file for the other ranks; the file appears only when it is complete. */
 static void write_id(const char *path, const ncclUniqueId *id)
 {
 	char tmp[4096];
@@ -93,7 +93,7 @@ static void read_id(const char *path, ncclUniqueId *id)
 	close(fd);
 }
 
-/* What the ranks of a single process share. */
+/* The state that the ranks of a single process share. */
 struct here {
 	const struct options *o;
 	void (*body)(struct rank *r);
@@ -101,7 +101,7 @@ struct here {
 	bool has_id;
 };
 
-/* From here to its end, a single rank. */
+/* Runs a rank from its start to its end. */
 static void be_rank(struct here *h, int number, int local)
 {
 	static const char *const names[KERNELS] = {
@@ -138,7 +138,10 @@ static void be_rank(struct here *h, int number, int local)
 		if (!h->has_id && number == 0)
 			unlink(h->o->id_file);
 	}
-	/* Not step by step: cuMemFree waits for all work of the device, that of another rank too, which may wait for ours. */
+	/*
+	 * Allocated once, not for each step: cuMemFree waits for all work of the device, also for work of another rank,
+	 * which may wait for this rank's.
+	 */
 	CU(cuMemAlloc(&r.hashes, sizeof(uint64_t) * (size_t)r.ranks));
 	h->body(&r);
 	CU(cuStreamSynchronize(r.stream));

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What all workloads share: options, ranks, their devices and communicators. Ranks are threads of a single process (--ranks 4), processes
- * that it forks (--ranks 4 --processes), or processes that a launcher starts, one each: by RANK and WORLD_SIZE, or by
- * Slurm's srun. In the last case all of them see --id-file, a path that only this run uses, where the communicator's id is left.
+ * The parts that all workloads share: options, ranks, their devices and communicators. Ranks are threads of a single
+ * process (--ranks 4), processes that it forks (--ranks 4 --processes), or processes that a launcher starts, one each:
+ * by RANK and WORLD_SIZE, or by Slurm's srun. In the last case all of them see --id-file, a path that only this run
+ * uses, for the communicator's id.
  */
 #ifndef RANKS_H
 #define RANKS_H
@@ -23,38 +24,38 @@ struct options {
 	bool processes;
 	bool own_device; /* each process sees only its own device */
 	int steps;
-	const char *until; /* a training ends when this file is there, NULL: after its steps */
+	const char *until; /* a training ends when this file exists, NULL: after its steps */
 	uint32_t seed;
 	int devices; /* how many are used, 0: all */
 	const char *id_file;
 	bool gradients; /* compare gradients with differences, and end */
 	unsigned extra; /* mlp: so many parameters besides, which no layer uses */
 	unsigned accumulate; /* mlp: so many batches are in a step of a rank */
-	int zero;        /* mlp: what is divided over the ranks, 0: nothing, see shares.h */
+	int zero;        /* mlp: the stage of ZeRO by which the model is divided, see shares.h; 0: not divided */
 	bool recompute;  /* gpt: activations are computed again for the gradients */
 	bool statistics; /* mlp: each rank keeps running sums of its own activations */
 	const char *socket;
-	bool marks; /* stand still after the first step and after the last, see wait_at_mark */
+	bool marks; /* wait after the first step and after the last, see wait_at_mark */
 	int mark_out, mark_in;
 };
 
-/* A single rank. All is its own but the options. */
+/* A rank. Only the options are shared with other ranks. */
 struct rank {
 	const struct options *o;
 	int rank, ranks;
 	CUdevice dev;
 	CUcontext ctx;
-	CUstream stream; /* where its work goes unless said otherwise */
+	CUstream stream; /* the stream of its work, except where another is named */
 	CUmodule module;
 	CUfunction kernels[KERNELS];
 	ncclComm_t world; /* NULL if the rank is alone */
-	CUdeviceptr hashes; /* where they are gathered */
+	CUdeviceptr hashes; /* a buffer in which all ranks' hashes are gathered */
 };
 
 /* Reads the options, starts the ranks and calls body in each, with its context current. Returns the program's exit status. */
 int run_ranks(int argc, char **argv, int steps, void (*body)(struct rank *r));
 
-/* Prints what went wrong, with the rank of this thread, and ends the process. */
+/* Prints an error, with the rank of this thread, and ends the process. */
 void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 void check_driver(CUresult result, const char *call, const char *file, int line);
@@ -77,14 +78,15 @@ void gather_hashes(struct rank *r, uint64_t mine, uint64_t *all);
 
 /*
  * Reports whether a training ends with this step: the step was the last, or a rank has found the file of --until. All
- * ranks call the function after each step, and get the same answer: what each has found is gathered, for they look at different
- * moments.
+ * ranks call the function after each step, and get the same answer: they gather their results, because they look for
+ * the file at different moments.
  */
 bool is_last_step(struct rank *r, int step);
 
 /*
- * With --marks: says that this rank has come to the end of the first step or of the last one, with nothing left to do, and
- * waits until it may go on. All ranks call the function after each step, when their work of the step has been waited for.
+ * With --marks: reports that this rank has come to the end of the first step or of the last one, with no work left, and
+ * waits until it may go on. All ranks call the function after each step, after they have waited for their work of the
+ * step.
  */
 void wait_at_mark(struct rank *r, int step, bool last);
 

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A server that goes on writing what a client sends: each line is a request, the answer are 16 letters and a hash. What it
- * remembers, the state of a recurrent net, is on the device and changes with each letter, so an answer depends on all requests
- * before. Requests come on stdin, or with --socket PATH on connections in turn. A line "quit" ends the server.
+ * A server that continues a client's text: each line is a request, and the answer is 16 letters and a hash. The state
+ * of its recurrent net is on the device and changes with each letter, so an answer depends on all requests before.
+ * Requests come on stdin, or with --socket PATH on connections in turn. A line "quit" ends the server.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ struct server {
 	struct rank *r;
 	struct model m;
 	unsigned table, place, w, w_out, b_out;
-	CUdeviceptr h, u, hw, logits, id; /* the state, and what passes */
+	CUdeviceptr h, u, hw, logits, id; /* the state, and buffers for the letter in work */
 	uint32_t *letter;                 /* pinned: to the device, and back */
 	float *state;
 	CUstream copies;
@@ -68,7 +68,10 @@ static void advance_letter(struct server *s)
 	over(r, K_tanh_of_sum, n, (void *[]){ &s->h, &s->u, &s->hw, &n });
 }
 
-/* A letter that was sent goes up by the stream of copies, which waits for the net to be done with the last letter. */
+/*
+ * Copies a letter of the client to the device by the stream of copies, which waits until the net has used the last
+ * letter.
+ */
 static void read_letter(struct server *s, char c)
 {
 	const char *at = c == '\0' ? NULL : strchr(letters, c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
@@ -83,7 +86,7 @@ static void read_letter(struct server *s, char c)
 	CU(cuEventRecord(s->used, s->r->stream));
 }
 
-/* The likeliest letter, which is also read. */
+/* Returns the likeliest letter, which the net then reads. */
 static char write_letter(struct server *s)
 {
 	struct rank *r = s->r;
@@ -175,7 +178,7 @@ static void serve_requests(struct rank *r)
 	if (r->ranks != 1)
 		fail("a server has one rank");
 	make_server(&s, r);
-	/* So that there is something to wait for. */
+	/* Recorded, so that the first letter can wait for these events. */
 	CU(cuEventRecord(s.ready, s.copies));
 	CU(cuEventRecord(s.used, r->stream));
 	if (r->o->socket != NULL)

@@ -9,13 +9,16 @@
 #include "data.h"
 #include "layers.h"
 
-/* So many numbers, of all ranks' shares. */
+/* The number of elements in all ranks' shares together. */
 static unsigned whole_of(const struct shares *s, const struct unit *u)
 {
 	return (u->per * (unsigned)s->r->ranks);
 }
 
-/* Memory for all of a unit, for as long as the work that is put into the stream until it is freed. What is behind the unit is zero. */
+/*
+ * Allocates memory for a whole unit in the stream's order: it can be used until it is freed in the stream. The elements
+ * behind the unit are zero.
+ */
 static CUdeviceptr allocate_whole(const struct shares *s, const struct unit *u)
 {
 	CUdeviceptr p;
@@ -27,7 +30,7 @@ static CUdeviceptr allocate_whole(const struct shares *s, const struct unit *u)
 	return (p);
 }
 
-/* The model's parts are where the unit's parameters and gradients are. */
+/* Points the model's parts to the unit's parameters and gradients. */
 static void point_to_unit(struct shares *s, const struct unit *u)
 {
 	s->m->p = u->parameters - 4 * (CUdeviceptr)u->at;

@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A model that is divided over the ranks, as ZeRO and FSDP do. Its parts are in units, and of each unit a rank has a share: parameters,
- * the gradients' sum, and Adam's two means. Before a unit is used, its parameters are gathered from all ranks. When a rank has computed the
- * unit's gradients, each rank gets the sum of its share. Adam changes the share alone.
+ * A model that is divided over the ranks, as ZeRO and FSDP do. Its parts are grouped into units, and each rank has a
+ * share of each unit: parameters, the gradients' sum, and Adam's two means. Before a unit is used, its parameters are
+ * gathered from all ranks. When a rank has computed the unit's gradients, each rank gets the sum of its share. Adam
+ * changes the share alone.
  *
- *	stage 1   a single unit, whose parameters and gradients are there all the time, too
+ *	stage 1   a single unit, whose parameters and gradients stay allocated all the time
  *	stage 3   units whose parameters and gradients are allocated for each use, and freed after it
  *
  * part() and gradient() of the model are right for the unit that was gathered last.
@@ -38,11 +39,14 @@ struct shares {
 void make_shares(struct shares *s, struct rank *r, struct model *m, int stage, const unsigned *first, unsigned units, uint32_t seed);
 void free_shares(struct shares *s);
 
-/* Makes all parameters of a unit there; drop_unit ends that, but in stage 1. */
+/* Gathers all parameters of a unit; drop_unit frees them, except in stage 1. */
 void gather_unit(struct shares *s, unsigned i);
 void drop_unit(struct shares *s, unsigned i);
 
-/* Allocates memory for the gradients of a unit; give_gradients adds up all ranks' gradients, and frees the memory, but in stage 1. */
+/*
+ * Allocates memory for the gradients of a unit; give_gradients adds up all ranks' gradients, and frees the memory,
+ * except in stage 1.
+ */
 void take_gradients(struct shares *s, unsigned i);
 void give_gradients(struct shares *s, unsigned i);
 

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * An iteration as people write it: all sweeps of a step are queued, and the host looks at the result once, at the end of the step. A step
- * is SWEEPS sweeps of four kernels each,
+ * An iteration as usual in numerical programs: all sweeps of a step are queued, and the host looks at the result once,
+ * at the end of the step. A step is SWEEPS sweeps of four kernels each,
  *
  *	x += tanh(0.2 a x + noise) / 64
  *
- * and each fiftieth x is copied by another stream, which an event orders that is destroyed at once. Each sweep changes all that
- * follow, so the hash tells whether a sweep was left out, was done twice, or came in another order.
+ * and each fiftieth x is copied by another stream, ordered by an event that is destroyed at once. Each sweep changes
+ * all that follow, so the hash tells whether a sweep was left out, was done twice, or came in another order.
  */
 #include <stdlib.h>
 
@@ -21,7 +21,7 @@ struct solver {
 	struct rank *r;
 	CUdeviceptr a, x, noise, product, change, kept;
 	CUstream side;
-	float *host; /* x, and what was kept */
+	float *host; /* x, and the kept copy of x */
 };
 
 static void fill_floats(struct solver *s, CUdeviceptr p, uint32_t seed)

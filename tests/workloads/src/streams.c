@@ -35,7 +35,7 @@ struct worker {
 
 struct all {
 	struct rank *r;
-	CUdeviceptr p; /* WORKERS squares: what is hashed */
+	CUdeviceptr p; /* WORKERS squares, which are hashed */
 	CUdeviceptr noise, product, sum, ones, flag;
 	float *host;
 	struct rank side; /* the rank, with another stream */
@@ -46,8 +46,8 @@ struct all {
 	pthread_barrier_t barrier;
 	int step;
 	unsigned long long called; /* a number that count_step makes of the steps at which it was called */
-	CUdeviceptr plain;         /* what p must be */
-	unsigned long long plainly_called; /* what called must be */
+	CUdeviceptr plain;         /* the values that p must have */
+	unsigned long long plainly_called; /* the value that called must have */
 };
 
 static CUdeviceptr square_at(const struct all *s, int i)
@@ -331,7 +331,7 @@ static void make_all(struct all *s, struct rank *r)
 	}
 	graph = capture_step(s);
 	s->fill = find_fill(s, graph);
-	/* The graph stays: its node names the node in the executable graph. */
+	/* The graph is not destroyed: its node names the node in the executable graph. */
 	CU(cuGraphInstantiate(&s->captured, graph, 0));
 	graph = build_step(s);
 	CU(cuGraphInstantiate(&s->built, graph, 0));
