@@ -20,7 +20,7 @@ static void set_bundle(char bundle[PATH_MAX], const char *path)
 	snprintf(bundle, PATH_MAX, "%s", path);
 }
 
-/* Read --container among words; the last one counts. */
+/* Read --container among words; the last counts. */
 static void read_words(char bundle[PATH_MAX], char *const *words, int n)
 {
 	static const char option[] = "--container";

@@ -18,8 +18,8 @@
 const char *bundle_refusal_of_srun(const struct cmdline *c, int words);
 
 /*
- * As above, for sbatch, whose words are followed by the script: lines with #SBATCH and the variable
- * SBATCH_CONTAINER count as well.
+ * As above, for sbatch, where the script follows sbatch's words: lines with #SBATCH and the
+ * variable SBATCH_CONTAINER count as well.
  */
 const char *bundle_refusal_of_sbatch(const struct cmdline *c, int words);
 

@@ -25,7 +25,7 @@ void message_add_number(struct message *m, const char *key, unsigned long value)
 
 /*
  * Whether the bytes of m are a message. For bytes that another process has sent, the functions
- * below must not be called before this one has returned true.
+ * below must not be called before message_valid has returned true.
  */
 bool message_valid(const struct message *m);
 

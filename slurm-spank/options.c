@@ -268,7 +268,7 @@ static int take_full(const struct row *row, const char *text)
 
 /*
  * Slurm calls this function with an option's value, maybe more than once: the last value counts,
- * for Slurm forwards only that one.
+ * for Slurm forwards only that value.
  */
 static int take_option(int val, const char *text, int remote)
 {

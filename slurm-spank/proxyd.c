@@ -65,7 +65,7 @@ static void keep_fds(struct reply *reply, struct msghdr *msg)
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
 		/*
-		 * The kernel puts all descriptors of a single sendmsg into one header, and the
+		 * The kernel puts all descriptors of a single sendmsg into a single header, and the
 		 * buffer has room for it.
 		 */
 		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);

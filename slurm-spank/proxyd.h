@@ -24,7 +24,7 @@ struct reply {
  * request twice. When sigterm, a descriptor of signals.h or -1, becomes readable, proxyd is told
  * that this task was sent SIGTERM.
  *
- * Returns 0 with a valid message whose verb is ok or no, and with descriptors that the caller must
+ * Returns 0 with a valid message with the verb ok or no, and with descriptors that the caller must
  * close; or -1 with why set: no proxyd answers in a form that can be understood.
  */
 int proxyd_ask(const char *path, int retry, int seconds, int sigterm, const struct message *request,

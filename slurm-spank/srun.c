@@ -39,8 +39,8 @@ struct found {
 };
 
 /*
- * Look for these options among srun's own words. srun has just parsed them with getopt_long, whose
- * variable optind, which the process has once, is the index of the program to run.
+ * Look for these options among srun's own words. srun has just parsed them with getopt_long, so
+ * that optind, a variable of the whole process, is the index of the program to run.
  */
 static struct found find_options(void)
 {

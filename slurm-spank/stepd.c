@@ -35,7 +35,10 @@
  */
 #define VISIBLE "CUDA_VISIBLE_DEVICES"
 #define DEVICE_NAMES "SINGULARITY_SLURM_DEVICE_NAMES"
-/* A value of the user, or one that a batch script got before the site changed its own, counts more than the site's. */
+/*
+ * A value of the user, or the value that a batch script got before the site changed its own, counts more than the
+ * site's.
+ */
 #define BLAS "SINGULARITY_SLURM_BLAS"
 
 enum { MAX_WARDEN_OPTIONS = 8 };
@@ -43,8 +46,8 @@ enum { MAX_WARDEN_OPTIONS = 8 };
 enum { EXIT_REFUSED = 125 }; /* the same as the warden's: the program was not started */
 
 /*
- * State that one hook of a task leaves for the next. From the fork on, the process belongs to the
- * task alone, so there is a single task.
+ * State that a hook of a task leaves for the next hook. From the fork on, the process belongs to
+ * the task alone, so there is a single task.
  */
 static struct {
 	struct config config;

@@ -15,9 +15,9 @@
 
 /*
  * Buffers for paths that have to be put together. They are not on the stack, because a signal
- * handler's stack may be smaller than a path, and no thread has one of its own, because a handler
- * may interrupt the thread while it uses the buffer. So there are a few buffers, which are taken
- * without waiting; when all are taken, the change to the file is counted as lost.
+ * handler's stack may be smaller than a path, and no thread has a buffer of its own, because a
+ * handler may interrupt the thread's own use of the buffer. So there are a few buffers, which are
+ * taken without waiting; when all are taken, the change to the file is counted as lost.
  *
  * Each buffer begins with the working directory as getcwd last returned it: the call costs as much
  * as all the rest. The directory is valid while of == moves. A child of vfork shares this memory

@@ -41,7 +41,7 @@ uint64_t directory_moves(void);
 /* The working directory is changing or has changed. */
 void directory_moved(void);
 
-/* In the child of a fork: there is no other thread. */
+/* Free all buffers in the child of a fork, where the threads that used them do not exist. */
 void absolute_path_reset(void);
 
 #endif

@@ -120,7 +120,7 @@ static enum sing_kind kind_of_rename(const struct note *n, int dirfd, const char
 	return (kind);
 }
 
-/* As finish_change. The renamed folder may be the working directory, or one above. */
+/* As finish_change. The renamed folder may be the working directory, or a folder above. */
 static int finish_rename(struct note *n, int result, enum sing_kind kind)
 {
 	if (n->on && !result)

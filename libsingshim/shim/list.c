@@ -15,8 +15,8 @@
 static struct sing_list *_Atomic list;
 
 /*
- * The mapping of the start, whose header was not checked yet: to read it costs a page fault, and most processes record
- * no change.
+ * The mapping of the start, with a header that was not checked yet: reading costs a page fault, and most processes
+ * record no change.
  */
 static struct sing_list *_Atomic unchecked;
 
@@ -161,8 +161,8 @@ static void fill_record(struct sing_record *r, struct span path, struct span oth
 
 /*
  * Append a record to the second file: the list is full. A record is a single write(2) in append
- * mode, so that records of several processes do not mix; the record names the change before it is
- * made, and not whether the call succeeded.
+ * mode, so that records of several processes do not mix; the record names the change before the
+ * call, and does not say whether the call succeeded.
  */
 static void append_more(enum sing_kind kind, struct span path, struct span other)
 {

@@ -145,7 +145,7 @@ static const struct link_map *find_ourselves(void)
 /*
  * The function that dlsym(RTLD_NEXT, name) finds, or NULL if only dlsym can tell. The loader's list
  * begins with the libraries that the program started with, in the order of the search, and libc is
- * one of them. The search ends at libc: it does not reach a library that was loaded later, and can
+ * among them. The search ends at libc: it does not reach a library that was loaded later, and can
  * be unloaded during the search.
  */
 static void *find_behind(const char *name)
@@ -159,7 +159,7 @@ static void *find_behind(const char *name)
 		if (!t.symbols || !t.strings || !t.hash)
 			return (NULL);
 		s = find_symbol(&t, name);
-		if (s) /* a symbol of another type is no function, or must be called to get one (STT_GNU_IFUNC) */
+		if (s) /* a symbol of another type is no function, or must be called to get it (STT_GNU_IFUNC) */
 			return ((s->st_info & 0xf) == STT_FUNC ? (char *)l->l_addr + s->st_value : NULL);
 		if (t.soname && strcmp(t.soname, "libc.so.6") == 0)
 			return (NULL);

@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* The functions of the library behind us, which may be another interposer. */
+/*
+ * The functions that a program would call without the shim: those of libc, or of another
+ * interposer behind the shim.
+ */
 #ifndef SING_SHIM_NEXT_LIBRARY_H
 #define SING_SHIM_NEXT_LIBRARY_H
 
@@ -11,7 +14,7 @@
 struct stat;
 struct statx;
 
-/* name, result, parameters: each has a row, and the table cannot disagree with a call. */
+/* name, result, parameters of each function: calls take their types from this table. */
 #define SING_NEXT(X) \
 	X(open, int, (const char *, int, ...)) \
 	X(open64, int, (const char *, int, ...)) \

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * System calls without libc: ours must not come back to our own interceptors, nor show
+ * System calls without libc: a call of libc would enter the shim's own interceptors, and would show
  * other interposers files that the program did not ask for. errno is set as libc does.
  */
 #ifndef SING_SHIM_RAW_H

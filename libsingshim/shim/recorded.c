@@ -22,7 +22,7 @@ enum { PLACES = 4096, SHORTCUTS = 256 };
  */
 struct shortcut {
 	_Atomic uint64_t given;
-	_Atomic uint64_t key; /* exclusive or given */
+	_Atomic uint64_t key; /* the key, exclusive or given */
 };
 
 struct memory {
@@ -94,7 +94,7 @@ void recorded_drop(uint64_t key)
 uint64_t recorded_given(enum act act, uint64_t moves, const char *path)
 {
 	/*
-	 * Each number is mixed in before the next one: else different bytes of the path could cancel a different
+	 * Each number is mixed in before the next: else different bytes of the path could cancel a different
 	 * number.
 	 */
 	const uint64_t h = mix_word(mix_word(list_epoch() << 8 | act, 0x4757u), moves);

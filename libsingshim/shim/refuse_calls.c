@@ -13,8 +13,8 @@
  * packet cannot be seen from outside. Linux has had such pipes since 3.4.
  *
  * Landlock's scopes (Linux 6.12), by which xz forbids itself to connect to abstract unix
- * sockets: a process that CRIU captures must connect to one. Programs ask first for the kernel's
- * version of Landlock, and use no scopes if the version is below 6.
+ * sockets: a process that CRIU captures must connect to such a socket. Programs ask first for the
+ * kernel's version of Landlock, and use no scopes if the version is below 6.
  */
 #define _GNU_SOURCE
 #include "next_library.h"

@@ -39,7 +39,7 @@ struct thread_lane {
 	uint32_t unit;		/* of the lane's first byte */
 	uint32_t tail, head;	/* positions: where the next message goes, and head as it was last seen */
 	uint32_t thread;
-	const char *frame;	/* from stage to done the stack of the sender, else NULL */
+	const char *frame;	/* the sender's stack frame from ring_stage to ring_done, else NULL */
 	uint32_t asked;		/* how many calls the thread has asked and does not wait for yet */
 	bool nested;		/* in the middle of another message of the thread */
 	uint32_t patience;	/* how long to look for an answer before sleeping */
@@ -64,7 +64,7 @@ struct ring_need {
 	uint32_t op;
 	bool call;
 	uint32_t size;	       /* bytes of arguments, at most SING_SIZE_MAX */
-	uint32_t bulk;	       /* bytes behind them that the server takes straight to where they belong */
+	uint32_t bulk;	       /* bytes behind the arguments that the server copies straight to their destination */
 	uint32_t room;	       /* bytes of the answer; 0 if the message is posted */
 	uint32_t counts;       /* how many keys the message is counted for */
 	const struct sing_count *count;
@@ -103,7 +103,7 @@ void ring_done(struct ring_draft *d);
 enum ring_result ring_ask(struct ring_draft *d);
 enum ring_result ring_await(struct ring_draft *d);
 
-/* Give up a message that was staged. */
+/* Drop a message that was staged. */
 void ring_drop(struct ring_draft *d);
 
 /* The error of an execution fault, which every call must return from now on, or 0. */

@@ -131,7 +131,7 @@ static bool has_many(uint32_t thread)
 
 /*
  * Whether the thread has left its message by siglongjmp: the sender of the message cannot have
- * called a function whose frame is above its own, or at the same place, except by a handler on a
+ * called a function with a frame above its own, or at the same place, except by a handler on a
  * stack of its own, or as the next call of several that were asked. If this frame is below the
  * sender's, this test cannot tell; then the lane is lost, until the thread has lost many.
  */

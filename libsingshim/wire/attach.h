@@ -16,7 +16,7 @@
  * the process keeps is the write end of the pipe, close-on-exec. The pipe's end of file tells the
  * server that the process has ended, has executed another program, or has merely closed the pipe.
  * sing_ring.pipe names the pipe, because a process that was restored, or that has a new server, has
- * another one. If the pipe has no reader, the process knows that the server has ended.
+ * another pipe. If the pipe has no reader, the process knows that the server has ended.
  *
  * A server that has stopped its job attaches no process, and does not let a process wait: a waiting
  * process has a socket open, and cannot be dumped.
@@ -44,7 +44,7 @@ _Static_assert(sizeof(struct sing_ask) == 24, "layout");
 
 /*
  * The variables with the devices that the process is to see, and with Slurm's names of the job's
- * devices. Both texts are behind sing_ask, the first one first.
+ * devices. Both texts are behind sing_ask, in this order.
  */
 #define SING_VISIBLE_ENV "CUDA_VISIBLE_DEVICES"
 #define SING_NAMES_ENV "SINGULARITY_SLURM_DEVICE_NAMES"

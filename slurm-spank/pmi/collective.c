@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* The hub's part for PMIx: collectives of some or all ranks, and questions of one rank to another. */
+/* The hub's part for PMIx: collectives of some or all ranks, and questions of a rank to another rank. */
 #define _GNU_SOURCE
 #include "hub.h"
 

@@ -21,7 +21,7 @@ struct exchange {
 	bool good;
 };
 
-/* Take in the messages of all tasks. Returns -1 if there is not one message of each task. */
+/* Take in the messages of all tasks. Returns -1 unless each task has sent a single message. */
 static int take_hosts(struct layout *l, const char *bytes, size_t n)
 {
 	int known = 0;

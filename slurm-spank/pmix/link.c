@@ -313,7 +313,7 @@ int wait_until(const bool *done)
 
 _Noreturn void serve_hub(void (*on_question)(uint32_t asker, uint32_t request))
 {
-	if (uplink.hub >= 0 && obey_frames(on_question, NULL)) /* frames behind the one that ended wait_until */
+	if (uplink.hub >= 0 && obey_frames(on_question, NULL)) /* frames behind the answer that ended wait_until */
 		leave_hub();
 	for (;;) {
 		struct pollfd fds[] = {

@@ -126,7 +126,7 @@ void relay_output(void)
 		if (fstat(fd, &st) || !can_relay(fd, &st))
 			continue;
 		if (n_relays > 0 && relays[0].what.st_dev == st.st_dev && relays[0].what.st_ino == st.st_ino)
-			relay_of[fd] = relays; /* one pipe for both, so that output and error keep their order */
+			relay_of[fd] = relays; /* the same pipe, so that output and error keep their order */
 		else if (begin_relay(&relays[n_relays], fd, &st) == 0)
 			relay_of[fd] = &relays[n_relays++];
 	}
@@ -192,8 +192,8 @@ static bool take_output(struct relay *r)
 }
 
 /*
- * How much is written at once: whole lines, not more than the kernel writes in one piece. So output
- * of other processes into the same pipe comes between lines, as it does when srun writes.
+ * How much is written at once: whole lines, not more than the kernel writes as a unit. So output of
+ * other processes into the same pipe comes between lines, as it does when srun writes.
  */
 static size_t next_piece(const struct relay *r)
 {

@@ -64,7 +64,7 @@ int ask_signal(const char *key, int sig);
 
 /*
  * Tell proxyd that this process is about to have Slurm requeue a job. Returns the reading end of a
- * pipe whose other end proxyd closes when it has noted that, or -1 with errno.
+ * pipe that proxyd closes at the other end when it has noted that, or -1 with errno.
  */
 int ask_noted(void);
 

@@ -189,7 +189,7 @@ static bool write_piece(struct input *in, const char *bytes, size_t n)
 	return (false);
 }
 
-/* Pass on the queue's first piece. Returns whether the queue had one. */
+/* Pass on the queue's first piece. Returns whether the queue had a piece. */
 static bool pass_queued(struct input *in)
 {
 	char bytes[PIPE_BUF];

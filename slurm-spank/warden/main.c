@@ -160,8 +160,8 @@ static void pass_on(const struct warden *w, int sig)
 		return; /* SIGCHLD of the go-between */
 	if (w->steward < 0) {
 		/*
-		 * The program was captured and has ended, or is not restored yet: this process is the task's only
-		 * one.
+		 * The program was captured and has ended, or is not restored yet: this is the task's only
+		 * process.
 		 */
 		if (ends_by_default(sig))
 			end_like(sig);

@@ -3,7 +3,7 @@
 
 /*
  * The messages between a warden and the first process of its capsule. The other end is
- * proxyd/capsule/message.go, whose test reads this file.
+ * proxyd/capsule/message.go; a test of that package reads this file.
  *
  * The socket is SOCK_SEQPACKET, abstract, named SING_SOCKET in the capsule's network
  * namespace. A message is a packet of exactly sizeof(struct sing_message) bytes.

@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The flags that a new file description must share with the old one. */
+/* The flags that a new file description must share with the old description. */
 enum { KEPT_FLAGS = O_ACCMODE | O_APPEND | O_NONBLOCK | O_DIRECT | O_SYNC | O_DSYNC };
 
 static bool same_file(const struct stat *a, const struct stat *b)

@@ -165,7 +165,7 @@ struct sing_message message_of(enum sing_kind kind, const char *name);
 
 /* --- mirror.c --- */
 
-/* End as the process did whose status waitpid returned, but without a core file of this process. */
+/* End in the way that a status of waitpid describes, but without a core file of this process. */
 _Noreturn void end_like(int status);
 
 #endif

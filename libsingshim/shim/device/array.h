@@ -39,7 +39,7 @@ bool sing_array_holds(const struct sing_array *a, const size_t at[3], const size
 /* The size in bytes of a channel of that format, 0 if no array or texture has the format. */
 size_t sing_format_bytes(int format);
 
-/* Describe the array as a texture or surface that has all of it. */
+/* Describe the whole array as a texture or surface. */
 void sing_array_describe(const struct sing_array *a, sing_texture_shape *shape);
 
 /*

@@ -120,8 +120,8 @@ bool sing_is_forked(void)
 
 /*
  * Whether the server is alive; called each second of a wait. Only the server has the other end of the pipe. A
- * process that was restored has another pipe in its place, and while the process waits for its server, it
- * does not know that pipe.
+ * process that was restored has another pipe in its place, which the process does not know while it waits for
+ * its server.
  */
 static bool is_alive(void)
 {
@@ -185,7 +185,7 @@ static uint32_t read_variable(const char *name, struct iovec *v)
 	return (uint32_t)v->iov_len;
 }
 
-/* Each of the two returns an errno. */
+/* Send sing_ask to the server, with the end of the pipe. Returns an errno. */
 static int ask_server(int fd, int end)
 {
 	static uint32_t probe = SING_ATTACH_MAGIC;
@@ -256,7 +256,7 @@ static int attach_to(const char *path)
 	return rv;
 }
 
-/* Whether the result rv of the last attempt says that a new server may be about to replace this one. */
+/* Whether the result rv of the last attempt says that a new server may be about to replace this server. */
 static bool is_between(int rv, bool was)
 {
 	static const int lost[] = { ECONNRESET, EPIPE, ECONNREFUSED };

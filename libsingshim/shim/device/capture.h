@@ -21,7 +21,7 @@
  *
  * A capture is joined if each of its last nodes, the nodes that no later node depends on, is among the nodes of
  * the stream that began the capture. A call that cannot be captured makes a capture invalid; then each call on
- * its streams is told an error, until the capture has ended.
+ * its streams returns an error, until the capture has ended.
  *
  * capture.c knows no messages. capture_watch.c looks at each message that leaves while a stream captures,
  * capture_calls.c has the calls of the program.
@@ -40,8 +40,8 @@
 
 
 /*
- * The number of captures under way and of events last recorded in a capture. While the number is 0, messages need
- * not be looked at.
+ * The number of captures under way and of events last recorded in a capture. While the number is 0, no message
+ * needs the check of sing_capture_watch.
  */
 extern _Atomic unsigned int sing_capture_count;
 
@@ -64,7 +64,7 @@ struct sing_message {
 };
 
 /*
- * Look at a message before it goes out. Returns whether the message was dealt with here; then *result is the
+ * Check a message before it is sent. Returns whether the message was dealt with here; then *result is the
  * call's result, and out and *got are as sing_call leaves them. Called for every message while
  * sing_captures().
  */

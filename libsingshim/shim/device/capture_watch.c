@@ -299,7 +299,7 @@ bool sing_capture_watch(const struct sing_message *m, int *result)
 		done = is != NULL ? watch_stream_call(m, is, &r) : watch_other_call(m, &r);
 		sing_capture_unlock();
 	} else {
-		return false; /* the messages that are sent from here, with the lock held, are of this kind */
+		return false; /* these need no lock; so this file can send such messages with the lock held */
 	}
 	if (r > 0)
 		r = library_error(m->op, r);

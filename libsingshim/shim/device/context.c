@@ -16,7 +16,7 @@
 
 _Thread_local struct sing_context *sing_current __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* The contexts below the current one on this thread's stack; freed when the thread ends. */
+/* The contexts below the current context on this thread's stack; freed when the thread ends. */
 struct below {
 	unsigned depth, room;
 	struct sing_context *contexts[];
@@ -176,7 +176,7 @@ CUresult sing_cuCtxCreate_v4(CUcontext *ctx, void *params, unsigned int flags, C
 }
 SING_PUBLIC(cuCtxCreate_v4);
 
-/* The context stays current in other threads, which get an error when they use it. */
+/* The context stays current in other threads, which get an error at their next call. */
 CUresult sing_cuCtxDestroy_v2(CUcontext ctx)
 {
 	struct sing_context *c;
@@ -221,7 +221,7 @@ CUresult sing_cuCtxPopCurrent_v2(CUcontext *ctx)
 }
 SING_PUBLIC(cuCtxPopCurrent_v2);
 
-/* The context replaces the one on top of the stack; NULL pops that one. */
+/* The context replaces the context on top of the stack; NULL pops that context. */
 CUresult sing_cuCtxSetCurrent(CUcontext ctx)
 {
 	struct sing_context *c = NULL;

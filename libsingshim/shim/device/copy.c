@@ -184,7 +184,7 @@ static CUresult by_pieces(bool in, CUdeviceptr device, char *host, size_t n, CUs
 	return r;
 }
 
-/* A copy that may be waited for: the copy is over when this returns. */
+/* A copy for which the caller may wait: the copy is over when this returns. */
 CUresult sing_copy_in(CUdeviceptr dst, const void *src, size_t n, CUstream stream)
 {
 	struct ring_draft d;
@@ -291,7 +291,7 @@ static CUresult out_async(void *dst, CUdeviceptr src, size_t n, CUstream stream)
 	return sing_copy_out(dst, src, n, stream);
 }
 
-/* Each is defined together with its variant for callers whose default stream is their thread's. */
+/* Each is defined together with its variant for callers with a default stream of their thread. */
 #define SYNC(name, does, to, from)                                                                     \
 	CUresult sing_##name(to dst, from src, size_t n) { return does(dst, src, n, NULL); }           \
 	SING_PUBLIC(name);                                                                             \
@@ -320,8 +320,8 @@ static bool is_device(CUdeviceptr at)
 }
 
 /*
- * The addresses tell whose memory each side is, and the server knows as well: the copy is sent as a call, so
- * that it is over on return if a side is the program's memory.
+ * The addresses tell which memory each side is in, and the server knows as well: the copy is sent as a call,
+ * so that it is over on return if a side is the program's memory.
  */
 static CUresult any_sync(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
 {

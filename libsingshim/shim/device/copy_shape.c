@@ -106,7 +106,7 @@ static struct shape shape_of_3d(const CUDA_MEMCPY3D *c)
 	};
 }
 
-/* The address of row y of slice z. The server refuses a copy whose addresses overflow. */
+/* The address of row y of slice z. The server refuses a copy with addresses that overflow. */
 static uint64_t row_address(const struct side *s, const struct shape *of, uint64_t y, uint64_t z)
 {
 	const uint64_t pitch = s->pitch == 0 ? of->width : s->pitch, rows = s->rows == 0 ? of->height : s->rows;
@@ -127,7 +127,7 @@ static bool is_sound(const struct side *s, const struct shape *of)
 	       (s->rows == 0 || (s->y <= s->rows && of->height <= s->rows - s->y));
 }
 
-/* Whether the call need not wait for this side: a device's, or pinned. */
+/* Whether the call need not wait for this side: memory of a device, or pinned memory. */
 static bool is_ready(const struct side *s, const struct shape *of)
 {
 	uint64_t begin, end;

@@ -13,7 +13,7 @@
 /* The number of devices; 0 before cuInit. */
 int sing_devices(void);
 
-/* An attribute of a device that exists, without a message but for the first; a CUresult. */
+/* An attribute of a device that exists. Only the first call sends a message. Returns a CUresult. */
 int sing_device_attribute(int dev, int attribute, int *value);
 
 /*

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 /*
- * A context is destroyed: remove the values that were kept with the context, and call the functions of those
- * who kept them. Called without a lock.
+ * A context is destroyed: remove the values that were kept with the context, and call the functions that
+ * were given with them. Called without a lock.
  */
 void sing_context_ended(uint64_t handle);
 

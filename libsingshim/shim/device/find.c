@@ -50,8 +50,8 @@ void *sing_find(const char *name, int version, bool per_thread, bool *known)
 	bool any = false;
 
 	/*
-	 * Of several suitable keys the last one is taken: keys are sorted by
-	 * by_thread first, then by version.
+	 * Of several suitable keys the last is taken: keys are sorted by by_thread first, then by
+	 * version.
 	 */
 	for (unsigned i = first_key(name); i < sing_key_count; ++i) {
 		const struct sing_key *k = &sing_keys[i];

@@ -13,8 +13,8 @@ void *sing_find_symbol(const char *symbol);
 
 /*
  * The driver's function of that name in the newest version up to this version; if the caller wants that, the
- * variant for default streams that are per thread, where the function has one. *known, if known is not NULL,
- * says whether any version has the name. NULL if no function is found.
+ * variant for default streams that are per thread, where the function has that variant. *known, if known is
+ * not NULL, says whether any version has the name. NULL if no function is found.
  */
 void *sing_find(const char *name, int version, bool per_thread, bool *known);
 

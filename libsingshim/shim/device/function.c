@@ -12,8 +12,8 @@
 /*
  * The facts of functions, found by handle. A kernel is a different function in each context: the entry of a
  * kernel is found by handle and context, and names the function. Entries are put in front and never taken out,
- * so that a launch needs no lock to find one; handles count from 1 and are never used a second time, so that
- * they fill the table evenly.
+ * so that a launch needs no lock to find an entry; handles count from 1 and are never used a second time, so
+ * that they fill the table evenly.
  */
 enum { PLACES = 4096 };
 
@@ -124,7 +124,7 @@ static struct known *new_function(CUfunction function, const struct described *d
 	return add_known(k);
 }
 
-/* Ask the server about a function. *known is the function's entry so far, or NULL, and becomes the new one. */
+/* Ask the server about a function. *known is the function's entry so far, or NULL, and becomes the new entry. */
 static CUresult learn_facts(CUfunction function, struct known **known)
 {
 	const uint32_t when = atomic_load_explicit(&doubts, memory_order_relaxed);
@@ -147,10 +147,7 @@ static CUresult learn_facts(CUfunction function, struct known **known)
 	return CUDA_SUCCESS;
 }
 
-/*
- * The same for a kernel. The server makes the kernel's function in the context if the context does not have it
- * yet.
- */
+/* The same for a kernel. The server makes the kernel's function in a context at the first question. */
 static CUresult learn_kernel(uint64_t handle, uint64_t context, struct known **known)
 {
 	const uint32_t when = atomic_load_explicit(&doubts, memory_order_relaxed);
@@ -239,7 +236,7 @@ CUresult sing_function_check(struct sing_function *f, const struct sing_shape *s
 	const sing_facts *const k = &f->facts;
 	uint64_t threads;
 
-	/* 0 - 1u is more than any limit. */
+	/* For 0, 0 - 1u is above any limit. */
 	for (int i = 0; i < 3; ++i)
 		if (s->grid[i] - 1u >= k->grid[i] || s->block[i] - 1u >= k->block[i])
 			return CUDA_ERROR_INVALID_VALUE;

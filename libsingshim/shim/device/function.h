@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A parameter in the block of them. */
+/* A parameter in the block of parameters. */
 struct sing_param {
 	uint32_t offset, size;
 };
@@ -72,7 +72,7 @@ CUresult sing_function_check(struct sing_function *f, const struct sing_shape *s
  */
 CUresult sing_function_params(const struct sing_function *f, void **params, void **extra, unsigned char *room);
 
-/* A launch of the function may ask for so much dynamic shared memory from now on. */
+/* From now on, a launch of the function may ask for so many bytes of dynamic shared memory. */
 void sing_function_shares(CUfunction function, uint32_t bytes);
 
 /* Libraries may have been unloaded: ask the server again for the attributes of kernels. */

@@ -34,7 +34,9 @@ CUresult sing_cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned int
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	got = n;
 	r = sing_send_graph_dot(0, graph, flags, text, &got);
-	/* The text may have grown since its length was asked for: then it is cut off. */
+	/*
+	 * The text may have grown since its length was asked for: then the end is cut off.
+	 */
 	if (r == CUDA_SUCCESS)
 		r = save_text(path, text, got < n ? got : n);
 	free(text);

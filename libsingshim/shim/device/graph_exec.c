@@ -85,7 +85,7 @@ static CUresult ask_counts(CUgraphExec exec)
 	return keep_counts(exec, counts, n);
 }
 
-/* Instantiate, by the same message for all ways. */
+/* Instantiate a graph. All calls that do so send the same message. */
 static CUresult instantiate_graph(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params, char *log, size_t n)
 {
 	CUgraphExec made;
@@ -129,7 +129,7 @@ CUresult sing_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsi
 	CUDA_GRAPH_INSTANTIATE_PARAMS params = { .flags = flags };
 
 	if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
-		return CUDA_ERROR_INVALID_VALUE; /* to which stream? */
+		return CUDA_ERROR_INVALID_VALUE; /* the call does not name the stream for the upload */
 	return instantiate_graph(exec, graph, &params, NULL, 0);
 }
 SING_PUBLIC(cuGraphInstantiateWithFlags);

@@ -11,7 +11,7 @@
 
 /*
  * The facts of the kernel that the parameters name, in the context that they name, or else in the
- * current one.
+ * current context.
  */
 static CUresult find_kernel(const struct sing_kernel_params *p, struct sing_function **f)
 {
@@ -138,7 +138,10 @@ CUresult sing_cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode no
 }
 SING_PUBLIC(cuGraphExecKernelNodeSetParams_v2);
 
-/* The parameters' values, and an array that points to each: they belong to the node. */
+/*
+ * Give the program the parameters' values, and an array of pointers to them. Both belong to the
+ * node.
+ */
 static CUresult hand_out(CUgraphNode node, struct sing_kernel_params *p, const unsigned char *block, unsigned int n)
 {
 	struct sing_function *f;
@@ -162,7 +165,7 @@ static CUresult hand_out(CUgraphNode node, struct sing_kernel_params *p, const u
 
 static CUresult get_params(CUgraphNode node, struct sing_kernel_params *p)
 {
-	/* No kernel's parameters are longer; a launch with longer ones would be refused. */
+	/* No kernel's parameters are longer; a launch with longer parameters would be refused. */
 	unsigned char block[1 << 15];
 	unsigned int n = sizeof(block), *const g = p->grid, *const b = p->block;
 	const CUresult r = sing_send_graph_get_kernel(0, node, &p->function, &p->kernel, &p->context, &g[0], &g[1], &g[2], &b[0], &b[1],

@@ -51,7 +51,7 @@ struct own {
 
 static _Thread_local struct {
 	int depth;
-	ncclResult_t error; /* the first */
+	ncclResult_t error; /* the first error of a call in the group */
 	bool blocking, nonblocking; /* the group has communicators of that kind */
 	sing_nccl_op *ops;
 	size_t op_count, op_room;
@@ -96,7 +96,7 @@ static void note_kind(const struct sing_comm *c)
 	*(c->blocking ? &group.blocking : &group.nonblocking) = true;
 }
 
-/* Wait for a communicator, and drop it if it cannot be made. */
+/* Wait for a communicator, and drop a communicator that cannot be made. */
 static ncclResult_t await_comm(const struct made *m)
 {
 	const ncclResult_t r = sing_comm_ask(m->c, true);

@@ -12,8 +12,8 @@
  * The server knows a function by a ticket, because the address of a function is only valid in the program. The
  * ticket of a graph's node is kept until the program ends, for graphs made of that graph have it too.
  *
- * A child of fork has no such thread, and does not need one: a child has no device. At the program's end the
- * thread ends with the other threads, even if functions are still to be called, as CUDA's thread does.
+ * A child of fork has no such thread, because a child has no device. At the program's end the thread ends with
+ * the other threads, even if functions are still to be called, as CUDA's thread does.
  */
 #ifndef SING_DEVICE_HOSTFUNC_H
 #define SING_DEVICE_HOSTFUNC_H
@@ -39,7 +39,7 @@ CUresult sing_host_ticket(const struct sing_host_func *f, uint64_t *ticket);
 bool sing_host_find(uint64_t ticket, struct sing_host_func *f);
 void sing_host_forget(uint64_t ticket);
 
-/* Whether the calling thread is in such a function; and mark that the thread is or is not. */
+/* Whether the calling thread is in such a function, and the mark for that. */
 bool sing_in_host_func(void);
 void sing_host_func_enters(bool in);
 

@@ -189,8 +189,8 @@ static CUresult allocate_pinned(void **p, size_t n, unsigned int flags, bool man
 }
 
 /*
- * Wait for the work that may still use the memory, if captures allow that it is freed. If the server is gone, there is
- * no such work.
+ * Wait for the work that may still use the memory, if captures allow a call that frees. An error of the wait, as from
+ * a server that is gone, is ignored.
  */
 static CUresult wait_for_use(const struct sing_pinned *p)
 {

@@ -131,8 +131,8 @@ static CUresult find_bundle(uint64_t at, struct sing_image *i)
 }
 
 /*
- * One of the two tables of an ELF file, segments and sections: the table's place, and the offsets of the two fields of
- * an element that have a part's place and size.
+ * A table of an ELF file, of segments or of sections: the table's place, and the offsets of the two fields of an
+ * element that have a part's place and size.
  */
 struct elf_table {
 	uint64_t at;
@@ -186,7 +186,7 @@ static CUresult find_elf(uint64_t at, struct sing_image *i)
 	return set_image(i, at, end);
 }
 
-/* A text ends with a NUL. No page is looked at beyond the page that has the NUL. */
+/* A text ends with a NUL. No page beyond the page of the NUL is read. */
 static CUresult find_text(uint64_t at, struct sing_image *i)
 {
 	uint64_t next = at;
@@ -264,7 +264,7 @@ static CUresult list_parts(uint64_t list, struct bundle *b, unsigned char *to, s
 
 /*
  * Find the image in the wrapper that nvcc puts around a fatbin. In version 2 the fatbin may be linked machine code,
- * beside a list of the fatbins that it was linked from, which may still have PTX.
+ * beside a list of the fatbins of which it was made, which may still have PTX.
  */
 static CUresult find_wrapped(uint64_t at, struct sing_image *i)
 {
@@ -287,7 +287,7 @@ static CUresult find_wrapped(uint64_t at, struct sing_image *i)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	r = list_parts(w.list, &again, own, b.size);
 	if (r == CUDA_SUCCESS && (again.size != b.size || again.parts != b.parts))
-		r = CUDA_ERROR_INVALID_IMAGE; /* the program writes there */
+		r = CUDA_ERROR_INVALID_IMAGE; /* the program has changed the list meanwhile */
 	if (r != CUDA_SUCCESS) {
 		free(own);
 		return r;

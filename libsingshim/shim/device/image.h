@@ -3,7 +3,7 @@
 
 /*
  * Code that a program passes to the driver by its address, without a length: the length is written in the
- * code. The forms are those of proxyd/device/image, which takes them apart.
+ * code. proxyd/device/image parses the same forms.
  */
 #ifndef SING_DEVICE_IMAGE_H
 #define SING_DEVICE_IMAGE_H

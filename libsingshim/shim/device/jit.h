@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Options of the just-in-time compiler. A program hands two arrays: which options, and for each a value in the place
- * of a pointer. Values that the compiler brings back are put into the second array.
+ * Options of the just-in-time compiler. A program passes two arrays: the options, and for each option a value in the
+ * place of a pointer. Values that the compiler returns are put into the second array.
  */
 #ifndef SING_DEVICE_JIT_H
 #define SING_DEVICE_JIT_H
@@ -33,9 +33,9 @@ struct sing_jit {
 };
 
 /*
- * Take options apart. An option that the driver does not know is CUDA_ERROR_INVALID_VALUE; one that only the
- * driver could carry out is CUDA_ERROR_NOT_SUPPORTED. A log begins as an empty text. values must stay as long
- * as the struct is used.
+ * Take options apart. An option that the driver does not know is CUDA_ERROR_INVALID_VALUE; an option that
+ * only the driver could carry out is CUDA_ERROR_NOT_SUPPORTED. A log begins as an empty text. values must
+ * stay as long as the struct is used.
  */
 CUresult sing_jit_read(struct sing_jit *j, unsigned int n, const int *options, void **values);
 

@@ -3,10 +3,10 @@
 
 /*
  * Calls of nvJitLink, CUDA's linker at run time. A program that links its kernels' intermediate code (-lto) asks
- * nvJitLink for machine code of the architecture that its device has. A software GPU can have a newer one than nvJitLink
- * knows, and runs PTX alone. So nvJitLink is asked for PTX (-ptx), of an architecture that nvJitLink knows, and the program
- * gets PTX in the place of machine code: the driver's calls that load machine code load PTX as well. All other calls of
- * nvJitLink are left alone, and on a real GPU all calls are.
+ * nvJitLink for machine code of the architecture that its device has. A software GPU can have a newer architecture than
+ * nvJitLink knows, and runs PTX alone. So nvJitLink is asked for PTX (-ptx), of an architecture that nvJitLink knows,
+ * and the program gets PTX in the place of machine code: the driver's calls that load machine code load PTX as well.
+ * All other calls of nvJitLink are left alone, and on a real GPU all calls are.
  *
  * The header of each release of CUDA has its own names for the calls, as __nvJitLinkCreate_12_4; the library has the
  * names of older releases, too.
@@ -58,8 +58,8 @@ static int parse_architecture(const char *option)
 }
 
 /*
- * Create with -ptx, for the architecture that is asked for, or for one that each nvJitLink knows: nvJitLink reports an
- * unknown one only at the end of the link.
+ * Create with -ptx, for the architecture that is asked for, or for an architecture that each nvJitLink knows:
+ * nvJitLink reports an unknown architecture only at the end of the link.
  */
 static int create_for_ptx(create_call *next, nvJitLinkHandle *handle, uint32_t n, const char **options)
 {

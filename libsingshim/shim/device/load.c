@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * dlopen: a program that opens a library by one of these names, in whatever folder, gets this library, if there
- * is a device server. dlsym: a program that looks up a call of NVRTC in NVRTC's handle, as PyTorch does, gets the call
- * of nvrtc.c; for nvJitLink's calls it gets those of jitlink.c, and for cuBLAS's those of blas.c. Without a device
- * server none of this has an effect.
+ * dlopen: a program that opens a library by one of these names, in any folder, gets this library, if there is a device
+ * server. dlsym: a program that looks up a call of NVRTC in NVRTC's handle, as PyTorch does, gets the call of nvrtc.c;
+ * the calls of nvJitLink are in jitlink.c, and cuBLAS's in blas.c. Without a device server, both lead to the real
+ * libraries.
  */
 #define _GNU_SOURCE
 #include "load.h"
@@ -55,8 +55,9 @@ static void *open_nothing(const char *name, int mode)
 }
 
 /*
- * nvJitLink links by the driver where there is one, through a table without a public description, and fails if the driver
- * has no such table. Without a driver nvJitLink links by itself.
+ * Whether caller is in nvJitLink, which must not find a driver. nvJitLink links by the driver if it finds one, through
+ * a table without a public description, and fails if the driver has no such table. Without a driver nvJitLink links by
+ * itself.
  */
 static int is_in_jitlink(const void *caller)
 {
@@ -69,7 +70,7 @@ static int is_in_jitlink(const void *caller)
 	return strncmp(slash != NULL ? slash + 1 : of.dli_fname, JITLINK, strlen(JITLINK)) == 0;
 }
 
-/* Called by the dlopen below: the place where dlopen goes on. */
+/* Called by the dlopen below: returns the function to jump to. */
 __attribute__((used)) static opener *sing_dlopen_way(const char *name, int mode, const void *caller)
 {
 	const char *slash, *server;
@@ -118,7 +119,10 @@ static int is_named(const char *file, const char *library)
 	return strncmp(file, library, n) == 0 && (file[n] == '.' || file[n] == '-');
 }
 
-/* Called for each library in the process: takes the path of the wanted one, which some packages give a longer name. */
+/*
+ * Called for each library in the process: takes the path of the wanted library, to which some packages give a longer
+ * name.
+ */
 static int take_path(struct dl_phdr_info *library, size_t size, void *to)
 {
 	struct wanted *const wanted = to;
@@ -134,8 +138,8 @@ static int take_path(struct dl_phdr_info *library, size_t size, void *to)
 }
 
 /*
- * RTLD_NEXT does not see a library that another one, which was opened with RTLD_LOCAL, has brought in, as PyTorch's
- * libcaffe2_nvrtc brings NVRTC.
+ * RTLD_NEXT does not see a library that was loaded with another library by RTLD_LOCAL, as PyTorch's libcaffe2_nvrtc
+ * brings NVRTC.
  */
 void *sing_find_call(const char *name, const char *symbol)
 {
@@ -168,7 +172,7 @@ static int is_ours(const void *address)
  * The function that the caller would have called without this library: the first in the caller's own library and in the
  * libraries that it needs. So if several libraries have a libcublas each, perhaps of different releases, each calls its
  * own. NULL if the caller is the program itself, for which the next function is right, if its library needs no library
- * with the function, and if that library needs this one first.
+ * with the function, and if that library needs this library first.
  */
 void *sing_find_of_caller(const void *caller, const char *symbol)
 {
@@ -207,14 +211,14 @@ static void *find_library_call(void *library, const char *name)
 	return f == NULL ? NULL : library_call(name);
 }
 
-/* Called by the dlsym below: the place where dlsym goes on. */
+/* Called by the dlsym below: returns the function to jump to. */
 __attribute__((used)) static finder *sing_dlsym_way(void *library, const char *name)
 {
 	const char *server;
 
 	/*
-	 * RTLD_NEXT goes to the real dlsym: a library that stands before NVRTC looks for NVRTC's call so, as this one
-	 * does.
+	 * RTLD_NEXT goes to the real dlsym: a library that stands before NVRTC looks for NVRTC's call so, as this
+	 * library does.
 	 */
 	if (library == RTLD_NEXT || name == NULL || library_call(name) == NULL)
 		return next_dlsym();

@@ -11,8 +11,8 @@ void *sing_jitlink_call(const char *name);
 void *sing_blas_call(const char *name);
 
 /*
- * Find a function of one of these libraries of CUDA, behind the function of the same name here. The library's name begins
- * with this. NULL if there is no such function; dlerror does not report that failure.
+ * Find a function of one of these libraries of CUDA, behind the function of the same name here. library is the
+ * beginning of the library's name. NULL if there is no such function; dlerror does not report that failure.
  */
 void *sing_find_call(const char *library, const char *symbol);
 

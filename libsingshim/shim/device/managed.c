@@ -3,8 +3,8 @@
 
 /*
  * Managed memory: pinned memory that all devices of the program have mapped, so that each access of either side is seen by the
- * other, as with a device that has concurrent managed access. The pages have no place of their own that could change:
- * advice and prefetches are checked, and have no effect. Only software GPUs say that they have managed memory.
+ * other, as with a device that has concurrent managed access. Programs cannot choose where the pages are: advice and
+ * prefetches are checked, and have no effect. Only software GPUs say that they have managed memory.
  */
 #include "attach.h"
 #include "capture.h"

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 /*
- * The last error of the process. A caller that asks for the error gets this very memory, as NCCL's, and may
- * read the text while another thread writes the next error.
+ * The last error of the process. A caller that asks for the error gets the address of this memory, as with
+ * NCCL, and may read the text while another thread writes the next error.
  */
 enum { TEXT = 1024 };
 static char last[TEXT];

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The shim's knowledge of NCCL's communicators, so that a wrong call is refused at once and a right one costs a
- * single posted message. The communicators themselves are the device server's.
+ * The shim's knowledge of NCCL's communicators, so that a wrong call is refused at once, and a right call costs
+ * a single posted message. The communicators themselves are the device server's.
  *
  *	nccl.c        communicators: find one, ask how it is; the last error's text
  *	nccl_init.c   making and ending them
@@ -60,7 +60,7 @@ struct sing_comm *sing_comm_find(ncclComm_t handle);
 
 /*
  * Ask the server for the state: ncclInProgress while the communicator is being made or finalized. With wait,
- * it returns when that is over. When the communicator is made, its rank and size are known.
+ * the call returns when that is over. When the communicator is made, its rank and size are known.
  */
 ncclResult_t sing_comm_ask(struct sing_comm *c, bool wait);
 
@@ -91,7 +91,7 @@ ncclResult_t sing_group_made(struct sing_comm *c, ncclComm_t *handle);
  */
 ncclResult_t sing_group_redop_gone(ncclRedOp_t op, ncclComm_t comm);
 
-/* Issue an operation that was checked: it goes into the group, or out at once if no group is open. */
+/* Issue an operation that was checked: into the group, or at once if no group is open. */
 ncclResult_t sing_group_op(const struct sing_comm *c, const sing_nccl_op *op);
 
 #endif

@@ -133,7 +133,7 @@ int nvrtcCompileProgram(nvrtcProgram program, int n, const char *const *options)
 	return r;
 }
 
-/* The name of the device is the one that proxyd/softgpu gives. */
+/* By the name of the devices of proxyd/softgpu. */
 int sing_is_software(void)
 {
 	char name[64] = "";

@@ -33,7 +33,7 @@ CUresult sing_cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, C
 	top = least_of(f->facts.anyThreads, f->facts.threads);
 	if (limit > 0)
 		top = least_of(top, (unsigned int)limit);
-	/* From the largest downwards in whole warps, the first of them cut to what is allowed. */
+	/* Sizes from the largest downwards, in whole warps; the first size is cut to the limit. */
 	for (unsigned int up = (top + warp - 1) / warp * warp; up > 0 && most < f->facts.perMultiprocessor; up -= warp) {
 		const unsigned int size = least_of(up, top);
 		const size_t bytes = needs != NULL ? needs((int)size) : shared;

@@ -13,8 +13,8 @@ enum { NO_DEVICE = -2 };
 
 struct facts {
 	unsigned int type; /* 0: not allocated */
-	bool mapped;	   /* kernels may follow it */
-	bool managed;	   /* the program may, too */
+	bool mapped;	   /* kernels may follow the address */
+	bool managed;	   /* the program may follow the address, too */
 	CUcontext context;
 	int device;
 	unsigned long long begin, id;
@@ -67,7 +67,7 @@ static CUresult put_bool(void *data, bool is)
 	return put_value(data, &value, sizeof(value));
 }
 
-/* The ids of pinned memory and of a device's memory never meet. */
+/* The ids of pinned memory and of a device's memory are never the same. */
 static unsigned long long id_of(const struct facts *f)
 {
 	return f->type == CU_MEMORYTYPE_HOST || f->managed ? f->id << 1 | 1 : f->id << 1;

@@ -43,7 +43,7 @@ ncclResult_t sing_ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, int ty
 	o = malloc(sizeof(*o));
 	if (o == NULL)
 		return sing_nccl_fail(ncclSystemError, "no memory");
-	/* A scalar in the device's memory is read at its use. */
+	/* A scalar in the device's memory is read when the reduction is used. */
 	if (residence == ncclScalarHostImmediate)
 		memcpy(value, scalar, size);
 	r = residence == ncclScalarHostImmediate ? sing_send_redop_create(0, op, value, size, 0, type, residence, comm) :

@@ -19,7 +19,7 @@
  */
 int sing_stage(struct ring_draft *d, struct ring_need need, size_t n, unsigned char **at);
 
-/* The result of a call whose message the ring did not take, as an error of the call's library. */
+/* The result of a call if the ring did not take its message, as an error of the call's library. */
 int sing_refusal(uint32_t op, enum ring_result r);
 
 #endif

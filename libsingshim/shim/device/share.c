@@ -14,9 +14,9 @@
 #include <string.h>
 
 /*
- * Events that this process has exported, and events that it has imported. A posted call takes effect when the server
- * comes to the call. This process may tell the other process at once that it has recorded such an event, and the server
- * may come to the other process's call first. So calls with such an event are waited for: see sing_post.
+ * Events that this process has exported or imported. A posted call takes effect when the server comes to the call. This
+ * process may tell the other process at once that it has recorded such an event, and the server may come to the other
+ * process's call first. So calls with such an event are waited for: see sing_post.
  */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t *events;

@@ -10,7 +10,7 @@
 
 /*
  * The handle of a stream's context, or 0, by the number in the stream's handle. A stream
- * whose number is too large has no place here.
+ * with a larger number is not in the table.
  */
 enum { CHUNK = 1024, CHUNKS = 4096 };
 static _Atomic(_Atomic uint64_t *) chunks[CHUNKS];

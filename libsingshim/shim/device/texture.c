@@ -281,7 +281,7 @@ CUresult sing_cuSurfObjectDestroy(CUsurfObject object)
 }
 SING_PUBLIC(cuSurfObjectDestroy);
 
-/* Copy a description that an object was made of: of its resource, or else of how it is read. */
+/* Copy a description that an object was made of: of its resource, or else of its sampling. */
 static CUresult get_description(void *desc, CUdeviceptr at, bool surface, bool resource)
 {
 	const struct object *o;

@@ -230,8 +230,8 @@ static void write_file(const char *path, int flags)
 }
 
 /*
- * Files whose names differ only as much as the acts upon them, or as the counts of moves of the directory: their
- * keys must differ.
+ * Files with names that differ only as much as the acts upon them, or as the counts of moves of the directory:
+ * their keys must differ.
  */
 static void check_alike(void)
 {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A libnvrtc that treats options as NVRTC 12.4 does, and whose "compiled" code is the name of the architecture that
- * the caller asked for.
+ * A libnvrtc that treats options as NVRTC 12.4 does, and "compiles" to the name of the architecture that the caller
+ * asked for.
  */
 #include <stdio.h>
 #include <stdlib.h>

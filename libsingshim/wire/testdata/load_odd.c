@@ -44,7 +44,7 @@ void *scribbler(void *arg)
 	return (NULL);
 }
 
-/* The handler sends a message in the middle of another one. */
+/* The handler sends a message in the middle of another message. */
 _Atomic uint64_t interrupted;
 
 void interrupt(int signal)

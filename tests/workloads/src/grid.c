@@ -166,7 +166,7 @@ static void run_backward(struct grid *g, int i)
 	normalise_gradient(r, &n, g->dn, g->dy, 1, gradient(m, g->gain), gradient(m, g->shift), keep);
 }
 
-/* Sends to and receives from the other stage, in one group if both are asked for. */
+/* Sends to and receives from the other stage, in a group if both are asked for. */
 static void exchange_stages(struct grid *g, CUdeviceptr send, CUdeviceptr receive)
 {
 	int peer = 1 - g->stage;

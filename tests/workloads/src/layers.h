@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Functions that launch a kernel, or several for one layer. All put their work into the rank's stream and return.
+ * Functions that launch a kernel, or several for a layer. All put their work into the rank's stream and return.
  */
 #ifndef LAYERS_H
 #define LAYERS_H

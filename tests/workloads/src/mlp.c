@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A perceptron of three layers learns to classify random points, whose classes come from a fixed random matrix. Each
- * rank has its own points. With --zero, the model is divided over the ranks, with the same results.
+ * A perceptron of three layers learns the classes that a fixed random matrix gives to random points. Each rank has
+ * its own points. With --zero, the model is divided over the ranks, with the same results.
  */
 #include <stdio.h>
 

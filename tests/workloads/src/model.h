@@ -61,8 +61,8 @@ float read_loss(struct rank *r, struct model *m);
 void reduce_gradients(struct rank *r, struct model *m, ncclComm_t comm);
 
 /*
- * Changes parameters a little, one by one, and compares the change of the loss that forward computes with the gradient;
- * prints the largest difference.
+ * Changes each parameter a little, in turn, and compares the change of the loss that forward computes with the
+ * gradient; prints the largest difference.
  */
 void check_gradients(struct rank *r, struct model *m, void (*forward)(void *), void (*backward)(void *), void *user);
 

@@ -7,8 +7,8 @@
  * gathered from all ranks. When a rank has computed the unit's gradients, each rank gets the sum of its share. Adam
  * changes the share alone.
  *
- *	stage 1   a single unit, whose parameters and gradients stay allocated all the time
- *	stage 3   units whose parameters and gradients are allocated for each use, and freed after it
+ *	stage 1   a single unit, with parameters and gradients that stay allocated
+ *	stage 3   units with parameters and gradients that are allocated for each use, and freed after it
  *
  * part() and gradient() of the model are right for the unit that was gathered last.
  */
