@@ -73,8 +73,8 @@ void alloc_init(spank_t sp, int argc, char **argv)
 }
 
 /*
- * Whether the user asks for a log that Slurm empties whenever the job starts. A line with #SBATCH does
- * not: the variable counts more.
+ * Whether the user asks for a log that Slurm empties whenever the job starts. The mode in a line with
+ * #SBATCH is not read: the variable counts more.
  */
 static bool asks_for_truncation(const struct cmdline *c, int words)
 {

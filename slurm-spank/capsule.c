@@ -64,7 +64,7 @@ static int open_proc(void)
 	return (high);
 }
 
-/* Join the namespaces in the order in which they came: mount first, PID last. */
+/* Join the namespaces in the order in which proxyd sent them: mount first, PID last. */
 static void join_namespaces(struct fate *fate)
 {
 	const struct reply *reply = &fate->reply;

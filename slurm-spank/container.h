@@ -10,8 +10,8 @@
 /*
  * Replace this process by the warden, with options and with the task's program. Otherwise
  * slurmstepd would start the task by the site's OCI runtime after this hook, even with other
- * arguments (container_run in slurmd/slurmstepd/container.c). The step of slurmstepd between the
- * hook and that is done here: it sets the limits of the job. The prolog of the task is not run.
+ * arguments (container_run in slurmd/slurmstepd/container.c). This function also does the work of
+ * slurmstepd in between: the limits of the job. The prolog of the task is not run.
  *
  * script, if not NULL or "", takes the place of the program's first word. Returns only after a
  * failure, which was reported to the user.

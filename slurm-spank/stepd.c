@@ -27,7 +27,7 @@
 
 /* Slurm's steps that are no srun's, as S_JOB_STEPID numbers them. */
 #define STEP_BATCH ((uint32_t)-5)
-#define STEP_LAST_OF_SRUN ((uint32_t)-16) /* above it only such steps */
+#define STEP_LAST_OF_SRUN ((uint32_t)-16) /* all steps with higher numbers are without an srun */
 
 /*
  * Which devices a program of CUDA sees, and Slurm's names of the job's devices
@@ -36,8 +36,7 @@
 #define VISIBLE "CUDA_VISIBLE_DEVICES"
 #define DEVICE_NAMES "SINGULARITY_SLURM_DEVICE_NAMES"
 /*
- * A value of the user, or the value that a batch script got before the site changed its own, counts more than the
- * site's.
+ * A value of the user, or of a batch script that began with the site's older value, counts more than the site's.
  */
 #define BLAS "SINGULARITY_SLURM_BLAS"
 
@@ -297,7 +296,7 @@ static void set_variables(spank_t sp)
 		add_path(sp, "LD_PRELOAD", task.config.shim, LAST);
 	else if (task.config.shim[0])
 		drop_path(sp, "LD_PRELOAD", task.config.shim);
-	/* An srun within this step is another srun. */
+	/* The key is of this step's srun: an srun within the step is another srun. */
 	spank_unsetenv(sp, "SINGULARITY_SLURM_STEP");
 }
 

@@ -11,7 +11,7 @@
 
 enum {
 	SIGNATURE_HEADER = 8, /* kind, number of ranks */
-	ASKS_OF_EACH_RANK = 4, /* that a rank may have open; PMIx's library has one for the keys of a rank */
+	ASKS_OF_EACH_RANK = 4, /* most open questions of a rank; PMIx's library has one for a rank's keys */
 };
 
 static struct peer *find_rank(struct hub *h, int rank)

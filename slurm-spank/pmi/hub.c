@@ -123,9 +123,7 @@ static int make_room(struct hub *h)
 	return (0);
 }
 
-/*
- * Drop a connection without HELLO if there are too many: peers that send no frame must not fill the table.
- */
+/* Drop a connection without HELLO if there are too many: silent peers must not fill the table. */
 static void bound_strangers(struct hub *h)
 {
 	size_t strangers = 0, first = h->n;

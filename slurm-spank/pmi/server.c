@@ -31,7 +31,7 @@ struct server {
 	const struct task *task;
 	int client;
 	int hub;      /* -1 while there is no connection */
-	bool lost;    /* the hub is gone, or a rank */
+	bool lost;    /* the hub or a rank has left */
 	bool aborted; /* the task has sent an abort command */
 	int version;  /* of the task's wire, from its init command on */
 	struct buffer from_client, from_hub;

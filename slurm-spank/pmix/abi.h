@@ -4,7 +4,8 @@
 /*
  * The part of PMIx's binary interface that sing-pmix uses, as the PMIx standard has it from version 4 on.
  * The library is found when sing-pmix runs, so no PMIx is needed to build sing-pmix, nor on nodes
- * where no step uses PMIx. pmixtest compares each layout and number below with the headers of an installed PMIx.
+ * where no step uses PMIx. A test of pmitest compares each layout and number below with the headers of an
+ * installed PMIx.
  */
 #ifndef SING_PMIX_ABI_H
 #define SING_PMIX_ABI_H

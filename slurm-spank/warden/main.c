@@ -32,7 +32,7 @@ enum { STOP_AFTER_SECONDS = 1 };
 
 struct warden {
 	int sock;    /* to the capsule's init */
-	int signals; /* signalfd: all that can be caught */
+	int signals; /* signalfd: all signals that can be caught */
 	int stopper; /* timerfd: when it expires after a SIGTSTP, SIGSTOP is sent */
 	int steward; /* pidfd; -1 while there is no program */
 	bool all;
@@ -90,7 +90,7 @@ static int begin_program(struct warden *w, const struct options *o, const sigset
 	const bool mpi = find_task(&task, o->name);
 
 	if (!mpi && asks_for_pmix()) {
-		/* Without a server each task of an MPI program would take itself for the only one. */
+		/* Without a server each task of an MPI program would take itself for the only task. */
 		fprintf(stderr, "singularity: srun --mpi=pmix: the environment of %s has no place in a step\n", o->name);
 		return (-1);
 	}

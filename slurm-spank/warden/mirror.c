@@ -29,7 +29,7 @@ _Noreturn void end_like(int status)
 	signal(sig, SIG_DFL);
 	sigemptyset(&set);
 	sigaddset(&set, sig);
-	raise(sig); /* pending, until now */
+	raise(sig); /* the signal is blocked, and pending until the next line */
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
 	_exit(128 + sig);
 }

@@ -167,7 +167,7 @@ static int call_long_once(struct ring_need need, const void *in, size_t n, void 
 	return rv;
 }
 
-/* A call that a cut has interrupted is made again, which waits until the cut is over. */
+/* A call that a cut has interrupted is made again, and then waits until the cut is over. */
 static int call_long(struct ring_need need, const void *in, size_t n, void *out, size_t room, size_t *got)
 {
 	int rv;
