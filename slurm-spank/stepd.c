@@ -35,9 +35,7 @@
  */
 #define VISIBLE "CUDA_VISIBLE_DEVICES"
 #define DEVICE_NAMES "SINGULARITY_SLURM_DEVICE_NAMES"
-/*
- * A value of the user, or of a batch script that began with the site's older value, counts more than the site's.
- */
+/* A value of the user, or of a script that began before the site changed its own, counts more than the site's. */
 #define BLAS "SINGULARITY_SLURM_BLAS"
 
 enum { MAX_WARDEN_OPTIONS = 8 };

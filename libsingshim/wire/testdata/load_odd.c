@@ -9,7 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Nonsense, where nonsense hurts: near the heads, in the beginnings of lanes, anywhere. */
+/*
+ * A thread that writes nonsense into the ring: near the heads, into the beginnings of
+ * lanes, anywhere.
+ */
 void *scribbler(void *arg)
 {
 	static const size_t heads[] = { 128, 132, 256, 384, 388, 512 };
@@ -112,7 +115,7 @@ static void __attribute__((noinline)) begin_hold(bool staged, unsigned int depth
 	CHECK(stack[0]); /* no answer comes in time */
 }
 
-/* With a second thread: always further down than the first time. */
+/* With a second thread: all messages after the first are begun further down the stack. */
 void abandon(void)
 {
 	for (volatile unsigned int i = 0; i < messages; i++) {

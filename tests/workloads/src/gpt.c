@@ -301,7 +301,7 @@ static void run_backward(void *user)
 	over(r, K_sum_rows, line, (void *[]){ &dplaces, &g->dx, &batch, &line, &none });
 }
 
-/* Each sequence follows its map from words to words, of two. */
+/* A sequence follows either of two maps from words to words. */
 static void load_sequences(struct gpt *g, int step)
 {
 	struct rank *r = g->r;
