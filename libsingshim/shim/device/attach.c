@@ -324,7 +324,7 @@ enum sing_attachment sing_attach(void)
 	path = getenv(SING_DEVICE_ENV);
 	rv = path == NULL || *path == 0 ? -1 : attach_in_time(path);
 	if (rv == 0)
-		sing_cache_forget(); /* a parent's */
+		sing_cache_forget(); /* the answers of a parent's server */
 	atomic_store(&o->state, rv == 0 ? ATTACHED : NOT_YET);
 	if (rv > 0)
 		sing_say("the device server %s: %s; CUDA has no devices", path, strerror(rv));

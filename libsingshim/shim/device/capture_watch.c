@@ -125,8 +125,8 @@ static bool record_dependency(const struct sing_message *m, uint64_t stream, uin
 }
 
 /*
- * A group of collectives, each for a stream of its own: either all of them become a single node, or all go out
- * uncaptured.
+ * A group of collectives, each for a stream of its own: all of them become a single node. If only some of the
+ * streams capture, the group is an error, which invalidates their captures.
  */
 static bool watch_group(const struct sing_message *m, CUresult *r)
 {

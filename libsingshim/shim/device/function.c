@@ -124,7 +124,7 @@ static struct known *new_function(CUfunction function, const struct described *d
 	return add_known(k);
 }
 
-/* Ask the server about a function. *known is the function's entry so far, or NULL, and becomes the new entry. */
+/* Ask the server about a function. *known is the function's entry, or NULL: then an entry is made. */
 static CUresult learn_facts(CUfunction function, struct known **known)
 {
 	const uint32_t when = atomic_load_explicit(&doubts, memory_order_relaxed);
@@ -205,8 +205,8 @@ void sing_function_shares(CUfunction function, uint32_t bytes)
 }
 
 /*
- * The blocks of a cooperative launch must all fit on the device at once. The last answer is kept: 16 bits threads,
- * 24 shared + 1, 24 blocks.
+ * The blocks of a cooperative launch must all fit on the device at once. The last answer is kept in a word: 16
+ * bits for the threads, 24 for shared + 1, 24 for the blocks.
  */
 static CUresult check_cooperative(struct sing_function *f, const struct sing_shape *s, uint64_t threads)
 {

@@ -104,7 +104,7 @@ static ncclResult_t enter_comm(int r, ncclComm_t *handle, bool blocking)
 	return sing_group_made(c, handle);
 }
 
-/* Make a device's primary context current, as the runtime does, of which NCCL is a library. */
+/* Make a device's primary context current, as the runtime library does, on which NCCL is built. */
 static ncclResult_t with_device(int dev)
 {
 	CUcontext context;
