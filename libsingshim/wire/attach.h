@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The agreements between a process and its job's device server beside the ring (wire.h): how the
- * process gets the ring, and the common parts of messages. attach.go and letter.go are the server's
- * half; a test compares the numbers.
+ * The protocol of a process and its job's device server beside the ring (wire.h): how the process
+ * gets the ring, and the parts of every message. attach.go and letter.go are the server's half; a
+ * test compares the numbers.
  *
  *	process                                         device server
  *	connect to $SINGULARITY_SLURM_DEVICE    ──►
@@ -12,14 +12,14 @@
  *	                                        ◄──     sing_welcome, with the ring's memfd
  *	close the socket
  *
- * The socket is SOCK_SEQPACKET, and each of the two is a single message. The only descriptor that
- * the process keeps is the write end of the pipe, close-on-exec. The pipe's end of file tells the
- * server that the process has ended, has executed another program, or has merely closed the pipe.
- * sing_ring.pipe names the pipe, because a process that was restored, or that has a new server, has
- * another pipe. If the pipe has no reader, the process knows that the server has ended.
+ * The socket is SOCK_SEQPACKET, and each of the two is a single message. The process keeps the
+ * write end of the pipe, close-on-exec, and no other descriptor: end of file of the pipe tells
+ * the server that the process is gone, has executed another program, or has merely closed the
+ * pipe. sing_ring.pipe is the inode of the pipe: a process that was restored, or that has a new
+ * server, has another pipe. A pipe without a reader tells the process that the server is gone.
  *
- * A server that has stopped its job attaches no process, and does not let a process wait: a waiting
- * process has a socket open, and cannot be dumped.
+ * A server that has stopped its job refuses every process at once (ERESTART): a process that waited
+ * would have a socket open, and could not be dumped.
  */
 #ifndef SING_ATTACH_WIRE_H
 #define SING_ATTACH_WIRE_H
@@ -38,22 +38,22 @@ enum {
 struct sing_ask {
 	uint32_t magic, version;
 	uint64_t probe; /* where SING_ATTACH_MAGIC stands in the process's memory */
-	uint32_t visible, names; /* the lengths of the two texts that follow, the values of these variables */
+	uint32_t visible, names; /* the lengths of two texts that follow: the values of the two variables below */
 };
 _Static_assert(sizeof(struct sing_ask) == 24, "layout");
 
 /*
- * The variables with the devices that the process is to see, and with Slurm's names of the job's
- * devices. Both texts are behind sing_ask, in this order.
+ * Which devices the process is to see, and Slurm's names of the job's devices, in their order,
+ * where the name comes first.
  */
 #define SING_VISIBLE_ENV "CUDA_VISIBLE_DEVICES"
 #define SING_NAMES_ENV "SINGULARITY_SLURM_DEVICE_NAMES"
 #define SING_VISIBLE_MAX 2048	      /* bytes of each */
-#define SING_VISIBLE_UNSET 0xffffffffu /* in the place of a length: the variable is not set */
+#define SING_VISIBLE_UNSET 0xffffffffu /* in the place of a length: there is no such variable */
 
 /*
- * The variable that chooses where cuBLAS's products of matrices are computed on software GPUs: SING_BLAS_NATIVE: by the
- * software GPU, SING_BLAS_VENDOR or unset: by the vendor's library. A restored process keeps the choice of its start.
+ * The library for products of matrices that a program has cuBLAS compute on software GPUs: SING_BLAS_NATIVE for the software
+ * GPU, SING_BLAS_VENDOR or an unset variable for the vendor's library. A process that is restored keeps its first choice.
  */
 #define SING_BLAS_ENV "SINGULARITY_SLURM_BLAS"
 #define SING_BLAS_NATIVE "native"
@@ -72,9 +72,9 @@ _Static_assert(sizeof(struct sing_welcome) == 16, "layout");
  */
 enum {
 	SING_OP_LONG = 1,   /* a struct sing_long: the real message is in the process's memory */
-	SING_OP_MISSED = 2, /* posted; a text: the call or option of the program that is not covered */
-	SING_OP_EXIT = 3,   /* posted; the process ends by itself: the server carries out all posted messages */
-	SING_OP_OURS = 16,  /* the numbers of the table begin here */
+	SING_OP_MISSED = 2, /* posted; a text: the call that the program wanted and that is not covered */
+	SING_OP_EXIT = 3,   /* posted; the process ends of its own will: posted messages are to be carried out */
+	SING_OP_OURS = 16,  /* operations below are not the table's */
 };
 
 /*
@@ -83,14 +83,14 @@ enum {
  */
 struct sing_long {
 	uint64_t address, length; /* of the message, without the context */
-	uint64_t answer, room;	  /* the place of the answer, and its size */
+	uint64_t answer, room;	  /* where the answer goes, and how much fits there */
 	uint32_t op, reserved;
 };
 _Static_assert(sizeof(struct sing_long) == 40, "layout");
 
 /*
- * The key for which a message is counted: a communicator's handle without its class, and the peer
- * of a send or a receive.
+ * The key that a message is counted for is a single number: a communicator's handle, without its
+ * class, and for a send or a receive the peer.
  */
 #define SING_COUNT_KIND 62 /* the two bits from here: 0 collective, 1 send, 2 receive */
 #define SING_COUNT_PEER 40 /* 22 bits from here */

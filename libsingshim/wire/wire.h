@@ -2,27 +2,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The ring, by which the shim in a process and its job's device server exchange messages. The other
- * end is package wire in this folder. Its test compares every number here with its own;
+ * The ring: how the shim in a process and its job's device server talk. The other end is
+ * package wire in this folder. Its test compares every number here with its own;
  * docs/formats.md draws the same bytes.
  *
  * A process has a single ring, a memfd that the server made and sealed. Each thread of the
  * process that calls owns a lane of the ring: a circle of bytes in which only that thread
  * writes its messages, each behind the message before. A single word, sing_ring.order, puts the
- * messages of all lanes into one order. The word names the latest message; each message names the
- * message before:
+ * messages of all lanes into a single order. The word names the latest message; each message names
+ * the message before:
  *
- *	order ──► message of lane 2 ──► message of lane 0 ──► message of lane 2 ──► nothing
+ *	order ──► message of lane 2 ──► message of lane 0 ──► message of lane 2 (the first)
  *
  * A message is written whole, then a single compare-and-swap of the word reserves its place in
  * the order and publishes the message, in the same step. So there is no moment between reserving
- * and publishing in which a thread could be descheduled, interrupted, cancelled or killed, and hold
- * up other threads: an unfinished message is not in the order, and only the rest of its lane is
- * lost until the server has settled the lane. The gates, and the number of messages that may still
- * pass, are bits of the same word: whether a message passed a gate, and where the message stands in
- * the order, cannot disagree.
+ * and publishing in which a thread could be descheduled, interrupted, cancelled or killed, and
+ * hold up other threads: a message that a thread left unfinished is not in the order, and only the
+ * rest of its lane is lost until the server has settled the lane. The gates, and the number of
+ * messages that may still pass them, are bits of the same word: whether a message passed a gate,
+ * and where the message stands in the order, cannot disagree.
  *
- * The server takes all messages with a single swap of the word, and reverses their order.
+ * The server takes all messages with a single swap of the word and reverses their order.
  */
 #ifndef SING_RING_WIRE_H
 #define SING_RING_WIRE_H
@@ -41,8 +41,8 @@ enum {
 	SING_LANES_AT = 4096,	/* where the lanes' heads are */
 	SING_FIRST_UNIT = 1024, /* and where the lanes' bytes begin */
 	SING_RECORD_UNITS = 8192, /* no message is longer */
-	SING_SIZE_MAX = 65536,	/* nor has more beside its bulk */
-	SING_COUNTS_MAX = 1024,	/* nor counts in more places */
+	SING_SIZE_MAX = 65536,	/* nor has more bytes of arguments, beside its bulk */
+	SING_COUNTS_MAX = 1024,	/* nor has more counts */
 	SING_RING_SIZE = SING_UNIT * (SING_FIRST_UNIT + SING_LANES * SING_LANE_UNITS),
 };
 
@@ -53,11 +53,13 @@ enum {
 #define SING_ASLEEP 0x1000000u	   /* the server waits for the next message: wake the server */
 #define SING_CALLS_SHUT (1ull << 32) /* no message may pass */
 #define SING_COUNTED_SHUT (1ull << 33) /* no counted message, except those that were granted */
-#define SING_CLOSED (1ull << 34)   /* for ever; no message will be answered */
-#define SING_GRANT (1ull << 40)	   /* the number of granted messages has 16 bits from here */
+#define SING_CLOSED (1ull << 34)   /* for ever: no call will be answered */
+#define SING_GRANT (1ull << 40)	   /* the number of grants: 16 bits from here */
 #define SING_GRANTS (0xffffull << 40)
 
-/* sing_lane.state is the owner's thread id, with SING_LEFT if the owner has left the lane. */
+/*
+ * sing_lane.state is the owner's thread id, with SING_LEFT when the owner will not come back.
+ */
 #define SING_LEFT 0x80000000u
 
 /* Positions in a lane count units, modulo 2^31. sing_lane.head is twice a position. */
@@ -69,7 +71,7 @@ enum {
 	SING_CALL = 1, /* a thread waits for an answer */
 };
 
-/* Abilities of the process, in sing_ring.can. */
+/* The bits of sing_ring.can, which the process sets, and a status. */
 enum {
 	SING_ASKS_AGAIN = 1, /* the process repeats a call with status SING_AGAIN: a cut interrupted the call before any effect */
 	SING_AGAIN = -2,
@@ -80,7 +82,7 @@ enum {
 	SING_AWAITED = 0,
 	SING_AWAITED_ASLEEP = 1, /* wake the caller */
 	SING_ANSWERED = 2,
-	SING_UNANSWERED = 3, /* the ring was closed: there will be no answer */
+	SING_UNANSWERED = 3, /* nor will there be an answer: the ring was closed */
 };
 
 /* The beginning of the ring. */
@@ -100,7 +102,7 @@ struct sing_ring {
 
 	/* Written by the server. */
 	_Atomic uint32_t freed; /* how many lanes the server has settled */
-	_Atomic uint32_t fault; /* 0, or the error that every call must return from now on */
+	_Atomic uint32_t fault; /* 0, or the result of every call from now on */
 	_Atomic uint64_t pipe;	/* the inode of the pipe of which the server has the read end (attach.h), 0 if not told */
 	char reserved3[240];
 };
@@ -118,7 +120,7 @@ struct sing_lane {
 	char reserved0[52];
 
 	/* Written by the server. */
-	_Atomic uint32_t head; /* units before this position may be overwritten; with SING_WAITS */
+	_Atomic uint32_t head; /* bytes before this position may be overwritten; and SING_WAITS */
 	char reserved1[60];
 };
 _Static_assert(offsetof(struct sing_lane, head) == 64, "a line of its own");
@@ -128,9 +130,9 @@ _Static_assert(SING_FIRST_UNIT + SING_LANES * SING_LANE_UNITS <= SING_LAST, "eve
 
 /*
  * A message: the record, an answer if the message is a call, and the body: counts, the
- * arguments, zeros up to a multiple of 8, the bulk. A message begins at its position; a message
- * that does not fit behind the previous message begins at the next multiple of SING_LANE_UNITS. The
- * answer's bytes replace the body.
+ * arguments, zeros up to a multiple of 8, the bulk. A message begins where its position says; a
+ * message that does not fit behind the previous message begins at the next multiple of
+ * SING_LANE_UNITS. The answer's bytes replace the body.
  */
 struct sing_record {
 	uint32_t prev; /* the unit of the message before in the order, 0 for none */
@@ -138,8 +140,8 @@ struct sing_record {
 	uint32_t op;
 	uint16_t flags;
 	uint16_t counts;
-	uint32_t size; /* bytes of arguments, which the server copies before it reads them */
-	uint32_t bulk; /* bytes that the server copies to where they belong */
+	uint32_t size; /* bytes of arguments: the server copies them, then looks */
+	uint32_t bulk; /* bytes that the server copies straight to their destination */
 	uint32_t room; /* bytes that an answer may have */
 	uint32_t thread;
 };
@@ -154,7 +156,7 @@ struct sing_answer {
 _Static_assert(sizeof(struct sing_answer) == 16, "layout");
 
 /*
- * A message counts as n operations for a key: a communicator, or a direction of a pair of ranks in
+ * A message counts as so many operations for a key: a communicator, or a direction of a pair in
  * it.
  */
 struct sing_count {
