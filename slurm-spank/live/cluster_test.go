@@ -32,7 +32,7 @@ const (
 	exeDir  = "usr/libexec/singularity-slurm"
 )
 
-// suite is a single Slurm.
+// suite is a version of Slurm that is tested.
 type suite struct {
 	name string
 	line string // in plugstack.conf: required or optional
@@ -80,7 +80,7 @@ func runCommand(t *testing.T, stdin string, cmd *exec.Cmd) result {
 func (r result) mustSucceed(t *testing.T) string {
 	t.Helper()
 	if r.code != 0 {
-		t.Fatalf("exit code %d\n%s%s", r.code, r.out, r.err)
+		t.Fatalf("a command that must succeed: exit code %d\n%s%s", r.code, r.out, r.err)
 	}
 	return r.out
 }

@@ -81,7 +81,7 @@ func cancelledWhileWaiting(t *testing.T, c *cluster) {
 		c.runScript(t, "scancel "+job).mustSucceed(t)
 		about, _ := c.waitForEnd(t, job)
 		if took := time.Since(start); took >= killWait || !strings.Contains(about, "JobState=CANCELLED") {
-			t.Errorf("%s after %s: %s", options, took, about)
+			t.Errorf("a cancelled job with %s ended after %s, want it CANCELLED within KillWait: %s", options, took, about)
 		}
 	}
 }
@@ -108,7 +108,7 @@ func logAppended(t *testing.T, c *cluster) {
 			return strings.Contains(about, "JobState=PENDING") && !strings.Contains(about, "COMPLETING"), about
 		})
 		if i == 0 {
-			time.Sleep(2 * time.Second) // a credential must be newer than the last one's end
+			time.Sleep(2 * time.Second) // a credential must be newer than the end of the last
 		}
 		c.runOn(t, "ctl", "", "scontrol", "update", "JobId="+job, "StartTime=now").mustSucceed(t)
 	}

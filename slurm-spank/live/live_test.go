@@ -96,12 +96,12 @@ func refusedAtSubmission(t *testing.T, c *cluster) {
 	} {
 		r := c.runScript(t, k.run)
 		if r.code == 0 {
-			t.Errorf("%s: accepted", k.run)
+			t.Errorf("%s: exit code 0, want an error", k.run)
 		}
 		r.checkResult(t, r.code, k.said)
 	}
 	if after := c.runScript(t, "squeue -h -a -o %i; sacct -n -X -o jobid").mustSucceed(t); after != jobs {
-		t.Errorf("jobs were made: %q, then %q", jobs, after)
+		t.Errorf("refused calls have made jobs: before %q, after %q", jobs, after)
 	}
 }
 
@@ -131,7 +131,7 @@ func checkStreams(t *testing.T, c *cluster) {
 	c.runScript(t, "seq 2000000 | srun --singularity md5sum").checkResult(t, 0, "^"+regexp.QuoteMeta(want)+"$")
 	got := c.runScript(t, `srun -Q --singularity -N2 -n4 -l bash -c 'echo out; echo err >&2; hostname' 2>&1 | sort`).mustSucceed(t)
 	if lines := strings.Split(strings.TrimSpace(got), "\n"); len(lines) != 12 || lines[0] != "0: err" || lines[1] != "0: in-n1" || lines[11] != "3: out" {
-		t.Errorf("srun -l gives %q", got)
+		t.Errorf("srun -l with 4 tasks on 2 nodes: got %q, want 12 lines with the task's number", got)
 	}
 	c.runScript(t, `rm -f file.*; srun -Q -N1 --singularity -n2 -o file.%t bash -c 'echo $SLURM_PROCID'; cat file.0 file.1`).checkResult(t, 0, "^0\n1\n$")
 }
@@ -219,7 +219,8 @@ func checkSalloc(t *testing.T, c *cluster) {
 	c.runScript(t, "SINGULARITY_SLURM=1 salloc -w n1 --singularity=off srun hostname").checkResult(t, 0, "(?m)^n1\n")
 }
 
-// innerSrun: options of the batch script hold for its steps as well, unless a step has its own.
+// innerSrun: options of the batch script reach its steps. The script's path is only in the script's own
+// request, and the key of a step only in the step's.
 func innerSrun(t *testing.T, c *cluster) {
 	job := c.submitJob(t, "-N2", `#SBATCH --singularity=exclude=/batchplain,interval=20m
 #SBATCH --singularity-exclude=/data,/cache
@@ -233,7 +234,7 @@ func innerSrun(t *testing.T, c *cluster) {
 	}
 	joins, _ := c.readHeard(t, job)
 	if len(joins) != 3 {
-		t.Fatalf("%d tasks asked: %+v", len(joins), joins)
+		t.Fatalf("proxyd got %d requests, want 3: %+v", len(joins), joins)
 	}
 	for _, j := range joins {
 		if j.Options["interval"] != "1200" || j.Options["exclude"] != "/data,/cache" || j.UID != 1001 || j.GID != 1001 || j.Dir != "/shared/live" {

@@ -10,7 +10,7 @@ import (
 )
 
 // FuzzParsers gives inputs to the parsers of commands, frames, pairs and the hub's place, in a process under sanitizers.
-// The first byte says which.
+// The first byte of an input chooses the parser.
 func FuzzParsers(f *testing.F) {
 	for _, seed := range []string{
 		"1cmd=init pmi_version=1 pmi_subversion=1\ncmd=get_maxes\n",

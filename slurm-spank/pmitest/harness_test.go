@@ -62,7 +62,7 @@ func harnessCommand(t testing.TB, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// startHub starts a hub and returns its place. The test's end ends the hub, which must not complain.
+// startHub starts a hub and returns its place. The hub ends at the test's end, with exit code 0 or the test fails.
 func startHub(t testing.TB) string {
 	t.Helper()
 	cmd := harnessCommand(t, "hub")
@@ -166,7 +166,7 @@ func (s *task) readAnswer(version int) string {
 		s.t.Fatal(err)
 	}
 	if _, err := fmt.Sscan(string(digits[:]), &n); err != nil {
-		s.t.Fatalf("length %q: %v", digits, err)
+		s.t.Fatalf("reading an answer of PMI-2: length %q: %v", digits, err)
 	}
 	body := make([]byte, n)
 	if _, err := readFull(s.in, body); err != nil {
@@ -198,6 +198,6 @@ func (s *task) initialize(version int) {
 	s.t.Helper()
 	want := fmt.Sprintf("cmd=response_to_init pmi_version=%d pmi_subversion=%d rc=0", version, 2-version)
 	if got := s.askServer(1, fmt.Sprintf("cmd=init pmi_version=%d pmi_subversion=%d", version, 2-version)); got != want {
-		s.t.Fatalf("init: %q, want %q", got, want)
+		s.t.Fatalf("answer to init = %q, want %q", got, want)
 	}
 }

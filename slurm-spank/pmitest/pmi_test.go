@@ -147,11 +147,11 @@ func TestFence(t *testing.T) {
 		}
 		for rank, s := range tasks {
 			if text := s.readAnswer(1 + rank%2); text != fenced[rank%2] {
-				t.Fatalf("rank %d: %q", rank, text)
+				t.Fatalf("rank %d: the fence ends with %q", rank, text)
 			}
 			for other := range size {
 				if text := s.askServer(1+rank%2, fmt.Sprintf(get[rank%2], round, other)); text != fmt.Sprintf(got[rank%2], clean(value(round, other))) {
-					t.Fatalf("rank %d: of rank %d: %.80q", rank, other, text)
+					t.Fatalf("rank %d: the value of rank %d is %.80q", rank, other, text)
 				}
 			}
 		}
@@ -206,7 +206,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestAbort: the programs of the other tasks are killed; that of the task as well if it does not end.
+// TestAbort: an abort kills the programs of the other tasks, and the task's own program if it does not end by itself.
 func TestAbort(t *testing.T) {
 	t.Parallel()
 	place := startHub(t)
@@ -234,7 +234,7 @@ func TestAbort(t *testing.T) {
 	for _, rank := range []int{0, 2, 1, 3} {
 		_ = programs[rank].Wait()
 		if how, ok := programs[rank].ProcessState.Sys().(syscall.WaitStatus); !ok || how.Signal() != syscall.SIGKILL {
-			t.Errorf("rank %d: %v", rank, programs[rank].ProcessState)
+			t.Errorf("rank %d: after an abort the program ended with %v, want a kill", rank, programs[rank].ProcessState)
 		}
 	}
 }
@@ -255,7 +255,7 @@ func isClosed(t *testing.T, c net.Conn) {
 	t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(patience))
 	if b, err := io.ReadAll(c); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
-		t.Errorf("the hub says %q, %v", b, err)
+		t.Errorf("reading a connection that the hub must close: got %q, %v", b, err)
 	}
 }
 

@@ -81,7 +81,7 @@ func (s pmixServer) expectFrame(kind byte, body string) {
 		slices.Sort(got[12:])
 	}
 	if header[4] != kind || string(got) != body {
-		s.t.Fatalf("got %d %q, want %d %q", header[4], got, kind, body)
+		s.t.Fatalf("frame of kind %d with %q, want kind %d with %q", header[4], got, kind, body)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestCollectiveLost(t *testing.T) {
 	s[2].expectFrame(frameCollected, encodeNumbers(8, 0, 1)+"ac")
 	s[0].sendFrame(frameAsk, encodeNumbers(3, 1))
 	s[0].expectFrame(frameTold, encodeNumbers(3, 1))
-	s[1] = startPMIx(t, place, 1, 3) // its program has called MPI again
+	s[1] = startPMIx(t, place, 1, 3) // the rank's program has called MPI again
 	s[1].contribute(9, 5, "", "", 1)
 	s[1].expectFrame(frameCollected, encodeNumbers(9, 0, 2))
 	for i := range s {
@@ -163,8 +163,8 @@ func TestQuestions(t *testing.T) {
 	b.expectFrame(frameTold, encodeNumbers(1, 1))
 }
 
-// TestManyQuestions: a rank has no more than some questions open, and a question beyond is answered at once. An answer makes
-// room for another question.
+// TestManyQuestions: the number of open questions of a rank is limited, and the hub answers a question beyond the limit
+// at once. An answer makes room for another question.
 func TestManyQuestions(t *testing.T) {
 	t.Parallel()
 	const size, most = 3, 4 * 3
