@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// answer is what surrounds the records in every answer of slurmrestd.
+// answer is the envelope of every answer of slurmrestd: all members but the records.
 type answer struct {
 	Release    string
 	Cluster    string
@@ -30,7 +30,8 @@ type complaint struct {
 	Source      string
 }
 
-// maxComplaints bounds what is kept of a server that complains without end.
+// maxComplaints limits the complaints that are kept of one answer: a broken server may send them
+// without end.
 const maxComplaints = 64
 
 // complaintFields cover all spellings of an error: errors[] of v0.0.38's jobs
@@ -97,8 +98,7 @@ func readSubmitted(s *scanner, a *answer) {
 	a.JobID = s.readNumber().Or(0)
 }
 
-// recordsField says that the answer has an array of T under a name, and what to do with
-// each.
+// recordsField is the table for an array of T under a name. yield is called with each T.
 func recordsField[T any](name string, fields table[T], yield func(*T) error) table[answer] {
 	return table[answer]{name: func(s *scanner, a *answer) {
 		readEach(s, fields, yield)
@@ -106,8 +106,8 @@ func recordsField[T any](name string, fields table[T], yield func(*T) error) tab
 	}}
 }
 
-// decodeAnswer reads a whole answer. Its error is ErrMalformed, ErrTooLarge, the body's
-// own, or what a yield returned; what the server complains of is in the answer.
+// decodeAnswer reads a whole answer. Its error is ErrMalformed, ErrTooLarge, the body's read error,
+// or the error of a yield; the server's complaints are in the answer.
 func decodeAnswer(body io.Reader, l limits, fields table[answer]) (answer, error) {
 	s := newScanner(body, l)
 	var a answer
@@ -118,8 +118,8 @@ func decodeAnswer(body io.Reader, l limits, fields table[answer]) (answer, error
 	return a, s.checkEnd()
 }
 
-// failureOf turns what the server complained of into an error, or nil. A result with number 0 is a
-// success.
+// failureOf turns the server's complaints into an error; nil if there are none. A result with
+// number 0 is a success.
 func (a *answer) failureOf(c *call, status int) error {
 	all := slices.Concat(a.Errors, complaintsOfFailure(a.Results))
 	if len(all) == 0 {
@@ -172,10 +172,10 @@ func (c *call) readRefusal(status int, body io.Reader, l limits) (err error, slu
 	return e, parseErr == nil
 }
 
-// maxRefusal bounds what is read of an answer that is not 200.
+// maxRefusal limits the bytes that are read of an answer whose status is not 200.
 const maxRefusal = 1 << 20
 
-// firstBytes remembers the head of what is read through its reader.
+// firstBytes remembers the first 512 bytes that are read through it.
 type firstBytes struct {
 	src  io.Reader
 	kept []byte

@@ -70,8 +70,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestControllerDown: 22.05 calls whatever failed "Unspecified error". When slurmdbd
-// takes the token, slurmctld is the daemon that is not there.
+// TestControllerDown: 22.05 calls every failure "Unspecified error". When slurmdbd
+// takes the token, the failure is slurmctld's.
 func TestControllerDown(t *testing.T) {
 	s := slurmresttest.Start(t, slurmresttest.Options{TCP: true, Token: "t", Versions: []string{slurmrest.V0038}})
 	c := s.Client(t)
@@ -92,11 +92,11 @@ func TestClusterInfo(t *testing.T) {
 	allVersions(t, func(t *testing.T, s *slurmresttest.Server, c *slurmrest.Client) {
 		info, err := c.Cluster(t.Context())
 		if err != nil || info.Name != "fake" || len(info.Controllers) != 1 || !info.Controllers[0].Up || !info.Controllers[0].Primary {
-			t.Errorf("%+v, %v", info, err)
+			t.Errorf("Cluster = %+v, %v; want fake with one controller, up and primary", info, err)
 		}
 		up, err := c.Ping(t.Context())
 		if err != nil || len(up) != 1 || up[0].Host != "ctl" {
-			t.Errorf("%+v, %v", up, err)
+			t.Errorf("Ping = %+v, %v; want one controller on host ctl", up, err)
 		}
 		s.Fail(slurmresttest.Fault{Path: "/slurmdb", Slurm: 7000, Times: 9})
 		if _, err := c.Cluster(t.Context()); err != nil {
@@ -123,8 +123,8 @@ func TestAsUser(t *testing.T) {
 	}
 }
 
-// TestForeignAnswers: what is not slurmrestd's is quoted, in a single line, bounded, and
-// not followed.
+// TestForeignAnswers: an answer that is not from slurmrestd (a proxy's page, a redirect) is quoted
+// in a single line of limited length, and a redirect is not followed.
 func TestForeignAnswers(t *testing.T) {
 	for _, test := range []struct {
 		name    string

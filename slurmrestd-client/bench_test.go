@@ -66,7 +66,7 @@ func recordedJobs(tb testing.TB) []map[string]any {
 	return rec.Body.Jobs
 }
 
-// makeTemplate makes a template: what differs between jobs becomes a hole.
+// makeTemplate makes a template from a job: each value that differs between jobs becomes a hole.
 func makeTemplate(tb testing.TB, job map[string]any) template {
 	job["job_id"] = "<id>"
 	job["name"] = "train-<id>"
@@ -145,7 +145,7 @@ var decoders = map[string]func(tb testing.TB, body *listBody) int{
 	"stream": decodeStream, "slice": decodeSlice, "map": decodeMap, "generate": decodeNothing,
 }
 
-// decodeStream returns what EachJob does.
+// decodeStream decodes the body job by job, as EachJob does, and returns the number of jobs.
 func decodeStream(tb testing.TB, body *listBody) int {
 	count := 0
 	_, err := decodeAnswer(body, limits{body: defaultMaxBody, record: defaultMaxRecord},
@@ -161,7 +161,7 @@ func decodeStream(tb testing.TB, body *listBody) int {
 	return count
 }
 
-// decodeSlice returns what ListJobs does.
+// decodeSlice decodes the body into a slice, as ListJobs does, and returns the number of jobs.
 func decodeSlice(tb testing.TB, body *listBody) int {
 	var all []Job
 	_, err := decodeAnswer(body, limits{body: defaultMaxBody, record: defaultMaxRecord},
@@ -194,7 +194,8 @@ func decodeMap(tb testing.TB, body *listBody) int {
 	return count
 }
 
-// decodeNothing returns what making the body costs, which all other ways pay.
+// decodeNothing only reads the body and returns its size: making the body is a cost that all other
+// ways have as well.
 func decodeNothing(tb testing.TB, body *listBody) int {
 	if _, err := io.Copy(io.Discard, body); err != nil {
 		tb.Fatal(err)

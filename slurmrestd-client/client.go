@@ -46,8 +46,8 @@ type Config struct {
 	MaxBody   int64
 	MaxRecord int64
 
-	// Scontrol is the way to do what the negotiated version cannot; nil: there is
-	// none. See ExecScontrol.
+	// Scontrol carries out requests that the negotiated version lacks; nil: such requests fail. See
+	// ExecScontrol.
 	Scontrol Scontrol
 	// RequeueExit is the site's RequeueExit= of slurm.conf, 1 to 255; 0: the site has none.
 	// RequeueSignal asks a job to exit with RequeueExit; default "USR2". See Requeue.
@@ -122,7 +122,7 @@ func (c *Client) Close() {
 	c.writes.CloseIdleConnections()
 }
 
-// fillDefaults sets defaults and checks what is simple.
+// fillDefaults sets defaults and checks the fields that can be checked without the address.
 func (cfg *Config) fillDefaults() error {
 	orDefault(&cfg.Timeout, defaultTimeout)
 	orDefault(&cfg.MaxBody, defaultMaxBody)
@@ -177,7 +177,7 @@ func parseAddress(address string) (base url.URL, socket string, err error) {
 }
 
 // httpClient returns a client that follows no redirect: a redirect would carry the
-// token elsewhere, and slurmrestd has none.
+// token elsewhere, and slurmrestd never redirects.
 func (cfg *Config) httpClient(socket string, keep bool) *http.Client {
 	transport := cfg.Transport
 	if transport == nil {

@@ -29,7 +29,8 @@ func allVersions(t *testing.T, test func(t *testing.T, s *slurmresttest.Server, 
 	}
 }
 
-// requestPaths are what the server was asked, without the pings of negotiations.
+// requestPaths returns the method and path of each request that the server got, without the pings
+// of negotiations.
 func requestPaths(s *slurmresttest.Server) []string {
 	var all []string
 	for _, r := range s.Requests() {
@@ -128,8 +129,8 @@ func TestNegotiationIsKept(t *testing.T) {
 }
 
 // TestUpgradeBeneath: the server is replaced by another release while the client
-// lives. Nothing was done when the router says 404, so even what changes something
-// is sent again, in the other dialect.
+// lives. A 404 of the router means that slurmctld was not asked, so even a request that changes
+// something is sent again, in the other dialect.
 func TestUpgradeBeneath(t *testing.T) {
 	s := slurmresttest.Start(t, slurmresttest.Options{Versions: []string{slurmrest.V0038}})
 	id := s.AddJob(slurmrest.Job{})
@@ -139,7 +140,7 @@ func TestUpgradeBeneath(t *testing.T) {
 		s.Serve(version)
 		want := fmt.Sprintf("n%d", i)
 		if err := c.Update(t.Context(), slurmrest.JobID(id), nodes(want)); err != nil {
-			t.Fatalf("%s: %v", version, err)
+			t.Fatalf("Update after the server became %s: %v", version, err)
 		}
 		if job, _ := s.Job(id); job.RequiredNodes != want {
 			t.Errorf("%s: nodes %q; want %q", version, job.RequiredNodes, want)
@@ -172,7 +173,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestRetries: only what changes nothing is sent again.
+// TestRetries: only requests that change nothing are sent again.
 func TestRetries(t *testing.T) {
 	get := func(t *testing.T, c *slurmrest.Client) error { _, err := c.Nodes(t.Context()); return err }
 	post := func(t *testing.T, c *slurmrest.Client) error { return c.Hold(t.Context(), slurmrest.JobID(2)) }
@@ -276,7 +277,8 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// TestErrorTable: a number has a single meaning, and the table has what callers count on.
+// TestErrorTable: each number has a single meaning, and the table has the numbers that callers
+// depend on.
 func TestErrorTable(t *testing.T) {
 	table := slurmrest.ErrorTable()
 	for number, want := range map[int]error{

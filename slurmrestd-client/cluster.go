@@ -21,8 +21,8 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 	return p.versionName(), nil
 }
 
-// Ping asks slurmrestd for its controllers. A controller that is down is in the
-// list, not an error, unless there is none that could say so (ErrController).
+// Ping asks slurmrestd for its controllers. A controller that is down is in the list and is no
+// error; only if no controller answers at all, the error is ErrController.
 func (c *Client) Ping(ctx context.Context) ([]Controller, error) {
 	_, controllers, err := c.pingControllers(ctx)
 	return controllers, err
@@ -112,7 +112,7 @@ func listRecords[T any](ctx context.Context, c *Client, name string, path func(d
 	return all, nil
 }
 
-// Diag returns what slurmctld says of its own health.
+// Diag returns slurmctld's counters about its own health.
 func (c *Client) Diag(ctx context.Context) (Diag, error) {
 	var d Diag
 	_, err := c.doOperation(ctx, operation{

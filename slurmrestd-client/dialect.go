@@ -24,8 +24,8 @@ var dialects = []dialect{
 	v0045{modern{V0045}}, v0042{modern{V0042}}, v0040{modern{V0040}}, v0038{},
 }
 
-// A dialect is a version of the API: what its records look like and how its requests must be
-// written. Dialects hold no state.
+// A dialect is a version of the API: the layout of its records and the form of its requests.
+// Dialects hold no state.
 type dialect interface {
 	versionName() string
 	listAbilities() abilities
@@ -56,7 +56,7 @@ type draft struct {
 	err  error
 }
 
-// abilities are what a version has and another lacks.
+// abilities are the features that some versions have and others lack.
 type abilities struct {
 	lastUpdate bool // a list has the time when the list was made, to be fed back
 	signalTo   bool // a signal may go to the batch shell or the steps only
@@ -93,7 +93,7 @@ func putCount(b body, name string, value int64) {
 	}
 }
 
-// earliestBegin is what BeginTime asks for.
+// earliestBegin returns begin, or now if begin is in the past.
 func earliestBegin(begin, now time.Time) time.Time {
 	if begin.Before(now) {
 		return now

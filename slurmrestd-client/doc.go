@@ -19,8 +19,8 @@
 // done. A 401 ends the negotiation, since a server that does not know us answers 401 to every
 // version.
 //
-// What versions disagree on is in the dialects, a file each. What a version cannot do is an
-// UnsupportedError that says what would bring the feature.
+// Where versions differ, the code is in the dialects, a file each. A feature that a version lacks
+// is an UnsupportedError that names the version that has it.
 //
 // # The user of a request
 //
@@ -34,12 +34,12 @@
 // token. If the refusal of the daemon that was asked does not say so, the client asks the other
 // daemon; either way the error is ErrAuth.
 //
-// # What goes wrong
+// # Errors
 //
 // errors.Is compares with the meanings in errors.go, which come from Slurm's error numbers by a
-// single table; errors.As with *Error has the number and Slurm's own text. The HTTP status decides
-// nothing: releases answer 200, 422, 500 or 404 to the same refusal, and an answer of 200 that
-// lists errors is an error.
+// single table; errors.As with *Error gives the number and Slurm's own text. The HTTP status is not
+// used to tell errors apart: releases answer 200, 422, 500 or 404 to the same refusal, and an
+// answer of 200 that lists errors is an error.
 //
 // A request that changes nothing is sent up to three times when its connection breaks or Slurm
 // calls the refusal transient. A request that changes something is sent a single time, on a
@@ -48,8 +48,8 @@
 //
 // # Lists by update time
 //
-// EachJob takes the time of an earlier list (ListInfo.Next) and says "nothing changed"
-// (ListInfo.Changed) if slurmctld does. If something changed, the list is whole: there are no
+// EachJob takes the time of an earlier list (ListInfo.Next) and reports "nothing changed"
+// (ListInfo.Changed) if slurmctld does. If anything changed, the list has all jobs: Slurm sends no
 // deltas. From v0.0.40 on, Next is the server's own time; over v0.0.38, Next is this host's clock
 // before the request, less Config.ClockSkew, so that a change is rather reported twice than missed.
 //

@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// What Slurm may say, by meaning. Compare with errors.Is; the text of the error is
-// Slurm's own.
+// The errors of Slurm, by meaning. Compare with errors.Is; the text of the error is Slurm's own.
 var (
 	ErrAuth             = errors.New("not authenticated")
 	ErrAccessDenied     = errors.New("access denied")
@@ -46,15 +45,15 @@ var (
 	ErrDatabase         = errors.New("slurmdbd does not answer")
 )
 
-// What happened before Slurm had a say.
+// Errors of the way to Slurm.
 var (
-	// ErrUnreachable is a server that could not be reached: nothing was done.
+	// ErrUnreachable is a server that could not be reached: the request was not sent.
 	ErrUnreachable = errors.New("slurmrestd cannot be reached")
 	// ErrUncertain is a connection that was lost, to slurmrestd or behind slurmrestd, after a
 	// request that changes something was sent: the change may have been made. Look before asking
 	// again.
 	ErrUncertain = errors.New("may have been done")
-	// ErrUnsupported is what every *UnsupportedError is.
+	// ErrUnsupported matches every *UnsupportedError in errors.Is.
 	ErrUnsupported = errors.New("unsupported")
 )
 
@@ -65,11 +64,11 @@ var meanings = []struct {
 	number    int
 	is        error
 	retryable bool
-	uncertain bool // what was asked may have been done all the same
+	uncertain bool // the request may have been carried out although it failed
 	status    int  // of HTTP, which alone has this meaning; 0: any
 	text      string
 }{
-	// A slurmctld that ends while slurmctld answers: the request failed, and what came was no
+	// A slurmctld that ends while it answers: the request failed, and the bytes that came are no
 	// answer. 22.05 gives -1 for every failure, with status 200.
 	{number: -1, status: http.StatusInternalServerError, is: ErrController, retryable: true, uncertain: true},
 	{number: 1000, is: ErrController, retryable: true, uncertain: true, text: "Unexpected message received"},
@@ -131,8 +130,8 @@ type Error struct {
 	Status       int    // of HTTP; 200 is possible, 0 is scontrol's
 	Number       int    // of Slurm; 0 when the answer had none
 	Text         string // Slurm's text for the number
-	Description  string // what Slurm was doing
-	Source       string // the function that said so
+	Description  string // Slurm's description of the failed operation
+	Source       string // the function that reported the error
 	Retryable    bool   // the same request may succeed a moment later
 
 	is      []error
@@ -140,7 +139,7 @@ type Error struct {
 	foreign bool // not Slurm's: a proxy's, or the router's
 }
 
-// Error says what was asked, what Slurm said and under which number.
+// Error names the request, Slurm's text and Slurm's error number.
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.Subject != "" {
@@ -168,7 +167,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Is reports whether target is what the error means.
+// Is reports whether target is one of the meanings of the error, as the table meanings has them.
 func (e *Error) Is(target error) bool {
 	for _, meaning := range e.is {
 		if meaning == target {
@@ -181,7 +180,7 @@ func (e *Error) Is(target error) bool {
 // Unwrap returns the further errors of the same answer.
 func (e *Error) Unwrap() []error { return e.others }
 
-// meaningOf fills in what the number and the status mean.
+// meaningOf fills in the meaning and Retryable from the number and the HTTP status, and returns e.
 func (e *Error) meaningOf() *Error {
 	for _, row := range meanings {
 		if row.number != e.Number || row.status != 0 && row.status != e.Status {

@@ -14,7 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
 )
 
-// exampleTB is what an Example, which has no testing.TB, gives to slurmresttest.
+// exampleTB stands in for the testing.TB that slurmresttest wants and that an Example does not
+// have.
 type exampleTB struct{ testing.TB }
 
 func (exampleTB) Helper()                        {}

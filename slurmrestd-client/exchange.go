@@ -11,16 +11,16 @@ import (
 // Exchange is a request and its result, for callers that count.
 type Exchange struct {
 	Method string
-	// Endpoint is what kind of thing was asked about: "jobs", "job", "slurmdb/qos". It contains no
-	// names and numbers, so there are few endpoints.
+	// Endpoint is the kind of thing that was asked about: "jobs", "job", "slurmdb/qos". It contains
+	// no names and numbers, so there are few endpoints.
 	Endpoint string
 	Took     time.Duration // until the whole answer was read
-	// Err is what the answer said, or why there is none. ErrNoChange is an answer as good
-	// as nil.
+	// Err is the error of the answer, or the reason why no answer came. ErrNoChange means a good
+	// answer, as nil does.
 	Err error
 }
 
-// endpointOf is the part of a path that does not depend on what is asked for.
+// endpointOf returns the part of a path that is the same for all jobs, nodes and so on.
 func endpointOf(path string) string {
 	parts := strings.Split(strings.Trim(path, "/"), "/") // "slurm", version, kind, …
 	if len(parts) < 3 {

@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
 )
 
-// An observer is told of every request that was sent, those that failed and those sent again
-// included, and of nothing that would make its names many.
+// An observer is told of every request that was sent, also of those that failed and those sent
+// again. Endpoints have no job ids or names in them, so their number stays small.
 func TestObserve(t *testing.T) {
 	srv := slurmresttest.Start(t, slurmresttest.Options{})
 	srv.AddQOS(slurmrest.QOS{Name: "basic"})

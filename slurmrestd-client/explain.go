@@ -15,11 +15,11 @@ const (
 	numberBadToken    = 1007 // SLURM_PROTOCOL_AUTHENTICATION_ERROR
 )
 
-// explainError finds out whether an error that says nothing of the token is the token's. slurmrestd
-// passes tokens on without a look, and what comes back depends on the daemon that was asked:
+// explainError finds out whether the token is the cause of an error that does not mention the token.
+// slurmrestd passes tokens on unread, and the answer to a bad one depends on the daemon that was asked:
 // slurmctld's refusal is "Unspecified error" over v0.0.38, and slurmdbd's is "Unable to connect to
-// database" since v0.0.40. The other daemon reports the token plainly, so explainError asks that daemon
-// a single time.
+// database" since v0.0.40. The other daemon names the token as the cause, so explainError asks that
+// daemon a single time.
 func (c *Client) explainError(ctx context.Context, p *peer, err error) error {
 	var e *Error
 	if c.cfg.Token == nil || !errors.As(err, &e) {

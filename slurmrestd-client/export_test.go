@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What tests in package slurmrest_test see of the inside.
+// Unexported parts for tests in package slurmrest_test.
 
 // FieldsRead returns the members of each kind of record that a version's tables
 // read.

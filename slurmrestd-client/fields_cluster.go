@@ -160,8 +160,8 @@ var diagFields = table[Diag]{
 	"bf_backfilled_jobs":    intField(func(d *Diag) *int64 { return &d.BackfilledJobs }),
 }
 
-// controllerFields cover what each version calls a ping: "ping":"UP" (v0.0.38),
-// "pinged":"UP" (v0.0.40), "responding":true (v0.0.42 on).
+// controllerFields cover the names that versions have for the result of a ping: "ping":"UP"
+// (v0.0.38), "pinged":"UP" (v0.0.40), "responding":true (v0.0.42 on).
 var controllerFields = table[Controller]{
 	"hostname":   textField(func(c *Controller) *string { return &c.Host }),
 	"ping":       func(s *scanner, c *Controller) { c.Up = s.readText() == "UP" },
@@ -173,7 +173,7 @@ var controllerFields = table[Controller]{
 	"status":     readProblem,
 }
 
-// readProblem reads a number (v0.0.38, 0 is none) or a text ("No error" is none).
+// readProblem reads a number (v0.0.38; 0: no problem) or a text ("No error": no problem).
 func readProblem(s *scanner, c *Controller) {
 	if text := s.readText(); text != "0" && text != "No error" {
 		c.Problem = text

@@ -78,7 +78,7 @@ func isStricter(err error) bool {
 		strings.Contains(err.Error(), "a number of more than"))
 }
 
-// FuzzRef: what parses prints as something that parses to the same.
+// FuzzRef: a text that ParseRef accepts, printed and parsed again, gives the same Ref.
 func FuzzRef(f *testing.F) {
 	for _, text := range []string{"12", "12_3", "12+1", "", "_", "1_", "0", "-1", "99999999999999999999", "1_2_3"} {
 		f.Add(text)
@@ -192,7 +192,7 @@ func TestWrongTypes(t *testing.T) {
 					t.Errorf("%s: %s: %v; a null is nothing", d.versionName(), body, err)
 				}
 				if err != nil && !errors.Is(err, ErrMalformed) {
-					t.Errorf("%s: %s: %v", d.versionName(), body, err)
+					t.Errorf("%s: %s: %v; want no error or ErrMalformed", d.versionName(), body, err)
 				}
 			}
 		}

@@ -9,10 +9,11 @@ import (
 	"strings"
 )
 
-// maxHosts bounds what an expression may stand for, as Slurm itself does.
+// maxHosts limits the names that one expression may stand for; Slurm has a limit as well.
 const maxHosts = 1 << 16
 
-// HostsOrNone returns the names that a host list stands for, as Hosts does; none if the text is not a host list.
+// HostsOrNone returns the names that a host list stands for, as Hosts does; no names if the text is not a host
+// list.
 func HostsOrNone(expression string) []string {
 	names, err := Hosts(expression)
 	if err != nil {
@@ -23,7 +24,7 @@ func HostsOrNone(expression string) []string {
 
 // Hosts returns the names that a host list expression stands for, in its order: "a,n[01-03,7]x" is
 // a, n01x, n02x, n03x, n7x. An expression with several brackets counts through the last bracket
-// first. The error says what was wrong.
+// first. The error names the faulty part.
 func Hosts(expression string) ([]string, error) {
 	var names []string
 	for _, part := range splitHosts(expression) {

@@ -21,7 +21,7 @@ func TestHosts(t *testing.T) {
 	} {
 		got, err := slurmrest.Hosts(in)
 		if err != nil || strings.Join(got, " ") != want {
-			t.Errorf("%q: %v, %v", in, got, err)
+			t.Errorf("Hosts(%q) = %v, %v", in, got, err)
 		}
 	}
 	for in, said := range map[string]string{
@@ -34,7 +34,7 @@ func TestHosts(t *testing.T) {
 		"n[1-300]m[1-300]o": "at most",
 	} {
 		if got, err := slurmrest.Hosts(in); err == nil || !strings.Contains(err.Error(), said) {
-			t.Errorf("%q: %v, %v", in, len(got), err)
+			t.Errorf("Hosts(%q): %v names, error %v; want another error", in, len(got), err)
 		}
 	}
 }

@@ -17,11 +17,11 @@ import (
 type JobSubmit struct {
 	Script string // begins with #!; of a heterogeneous job, the first component's only
 	Name   string
-	// Environment of the script. Slurm refuses an empty environment, so the client sends a PATH
-	// then. Nothing is taken from this process.
+	// Environment of the script. Slurm refuses an empty environment, so the client sends a PATH if
+	// the map is empty. The environment of this process is not used.
 	Environment map[string]string
-	// SpankEnvironment is what SPANK plugins would have set for prolog and epilog. v0.0.38 has no
-	// such field.
+	// SpankEnvironment are the variables that SPANK plugins would have set for prolog and epilog.
+	// v0.0.38 has no such field.
 	SpankEnvironment map[string]string
 	WorkDir          string
 
@@ -57,10 +57,10 @@ type JobSubmit struct {
 	StdIn      string
 	StdOut     string
 	StdErr     string
-	AppendLogs bool // keep what a first run wrote; Slurm truncates by default
+	AppendLogs bool // keep the output of earlier runs; Slurm truncates by default
 }
 
-// checkSubmit refuses what cannot be sent.
+// checkSubmit refuses a job that no version can submit.
 func (j JobSubmit) checkSubmit() error {
 	if !strings.HasPrefix(j.Script, "#!") {
 		return errors.New("submit: script does not begin with a #! line")
@@ -80,7 +80,7 @@ func (j JobSubmit) checkFields() error {
 	return j.TimeLimit.checkRange("submit: time limit")
 }
 
-// jobEnvironment returns what the script gets.
+// jobEnvironment returns the environment of the script.
 func (j JobSubmit) jobEnvironment() map[string]string {
 	if len(j.Environment) > 0 {
 		return j.Environment
@@ -107,8 +107,8 @@ func (j JobSubmit) nodeCounts() string {
 
 // JobUpdate is an edit of a job. A nil field is left as it is; a text that points to "" is cleared.
 // The fields stand in the order in which slurmctld applies them. slurmctld stops at the first field
-// that it refuses and keeps what it did before: so send a hold first and alone, then the edit, then
-// the release, and read the job again.
+// that it refuses and keeps the changes of the fields before: so send a hold first and alone, then
+// the edit, then the release, and read the job again.
 //
 // Unless its comment says otherwise, a field needs a pending job (State.Editable).
 type JobUpdate struct {
@@ -144,7 +144,7 @@ type JobUpdate struct {
 	BeginTime *time.Time
 }
 
-// checkFields refuses what no release accepts.
+// checkFields refuses edits that no release accepts.
 func (u JobUpdate) checkFields() error {
 	if u == (JobUpdate{}) {
 		return errors.New("update changes nothing")
@@ -172,7 +172,7 @@ func (u JobUpdate) checkFields() error {
 	return u.TimeLimit.checkRange("time limit")
 }
 
-// NodeUpdate is an edit of a node. A nil field changes nothing.
+// NodeUpdate is an edit of a node. A nil field is left as it is.
 type NodeUpdate struct {
 	State   *string // "DRAIN", "RESUME", "DOWN", "UNDRAIN", …
 	Reason  *string // Slurm wants a reason with DRAIN and DOWN

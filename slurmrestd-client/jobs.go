@@ -67,8 +67,8 @@ func (c *Client) submitScript(ctx context.Context, script string, components []J
 	return submitOutcome(a, err)
 }
 
-// submitOutcome reads the outcome. v0.0.38 lists as an error what made an accepted job
-// wait: a job that has an id was accepted.
+// submitOutcome reads the outcome. v0.0.38 lists the reason why an accepted job waits as an error:
+// a job that has an id was accepted.
 func submitOutcome(a answer, err error) (Submitted, error) {
 	var refused *Error
 	if err != nil && (a.JobID == 0 || !errors.As(err, &refused)) {

@@ -120,7 +120,7 @@ func TestLiveExitRouteWithoutConsent(t *testing.T) {
 	l.waitForTrapper(ref)
 	done, err := l.root.Requeue(t.Context(), ref, slurmrest.RequeueOptions{Via: slurmrest.RouteExitCode})
 	if err != nil || !done.Async {
-		t.Fatalf("%+v, %v", done, err)
+		t.Fatalf("Requeue by the exit code = %+v, %v; want Async", done, err)
 	}
 	_, err = l.waitForRequeue(ref, 0)
 	l.mustBe(err, slurmrest.ErrJobFinished)

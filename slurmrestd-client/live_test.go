@@ -72,7 +72,7 @@ func runCommand(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s %s: %s: %v", name, strings.Join(args, " "), out, err)
+		t.Fatalf("%s %s: output %s: %v", name, strings.Join(args, " "), out, err)
 	}
 	return strings.TrimSpace(string(out))
 }
@@ -128,7 +128,7 @@ func servedVersions(t *testing.T) []string {
 		if err == nil {
 			all = append(all, version)
 		} else if !errors.Is(err, slurmrest.ErrUnsupported) {
-			t.Fatalf("%s: %v", version, err)
+			t.Fatalf("negotiation of version %s: %v; want success or ErrUnsupported", version, err)
 		}
 	}
 	if len(all) == 0 {
@@ -144,7 +144,7 @@ type live struct {
 	alice *slurmrest.Client // a user
 }
 
-// waitFor looks until ok, and fails with what was last seen.
+// waitFor calls look until ok; after the patience of a test it fails with the last seen.
 func (l *live) waitFor(what string, look func(ctx context.Context) (seen string, ok bool)) {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(l.Context(), patience)

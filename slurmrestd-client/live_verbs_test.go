@@ -331,7 +331,7 @@ func testRefusals(l *live, version string) {
 	cfg.AsUser = "bob"
 	bob := newClient(l.T, cfg)
 	l.mustBe(bob.Hold(l.Context(), ref), slurmrest.ErrAccessDenied)
-	if version != slurmrest.V0040 { // which says nothing
+	if version != slurmrest.V0040 { // v0.0.40 reports no error for a signal
 		l.mustBe(bob.Signal(l.Context(), ref, "USR2", slurmrest.SignalJob), slurmrest.ErrAccessDenied)
 	}
 	nobody := slurmrest.JobID(4_000_000)
@@ -439,7 +439,7 @@ func testHet(l *live, _ string) {
 	l.waitForJob(second, "cancelled", func(j slurmrest.Job) bool { return j.State.Base == slurmrest.Cancelled })
 }
 
-// testIncremental: while nothing changes, a list says so; a change is never missed.
+// testIncremental: a list reports "no change" as long as no job changes, and never misses a change.
 func testIncremental(l *live, _ string) {
 	ref := l.submitJob(slurmrest.JobSubmit{Hold: true})
 	var since time.Time

@@ -5,9 +5,10 @@ package slurmrest
 
 import "time"
 
-// The neutral model: what a Slurm cluster is, in any version of the REST API. Times are zero where
-// Slurm has none. Texts are as Slurm has them, except that TRES requests are spelled "gres/gpu:2"
-// always (releases before 23.11 say "gres:gpu:2"). The types are plain values: copy them freely.
+// The neutral model of a Slurm cluster, the same for all versions of the REST API. A time that
+// Slurm has not set is zero. Texts are as Slurm has them, except that TRES requests are spelled
+// "gres/gpu:2" always (releases before 23.11 say "gres:gpu:2"). The types are plain values: copy
+// them freely.
 
 // Job is a job record. An array that has not started is a single record for all of its pending
 // tasks (Array.Tasks names them); each started task has its own record.
@@ -115,7 +116,7 @@ type ExitCode struct {
 	Signal int64 // 0 unless a signal ended it
 }
 
-// NodeLayout is what a job has on a node.
+// NodeLayout is a job's share of a node.
 type NodeLayout struct {
 	Node   string
 	CPUs   int64
@@ -154,7 +155,7 @@ type Node struct {
 	LastBusy        time.Time
 }
 
-// NodeState is a node's state: a base and what else is true, in Slurm's words.
+// NodeState is a node's state: a base state and flags, in Slurm's words.
 type NodeState struct {
 	Base  string   // "IDLE", "ALLOCATED", "MIXED", "DOWN", …
 	Flags []string // "DRAIN", "COMPLETING", "NOT_RESPONDING", …
@@ -238,7 +239,7 @@ type Reservation struct {
 	Flags     []string
 }
 
-// Diag is what slurmctld says of its own health.
+// Diag has slurmctld's counters about its own health.
 type Diag struct {
 	At                time.Time // when slurmctld answered
 	Since             time.Time // when the counters began

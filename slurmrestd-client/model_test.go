@@ -105,14 +105,15 @@ func TestNumbersInWords(t *testing.T) {
 		}
 	}
 	if got := (Limit{}).String(); got != "unset" {
-		t.Errorf("%q", got)
+		t.Errorf("String of the zero Limit = %q; want unset", got)
 	}
 	if Num(3).Or(9) != 3 || (Number{}).Or(9) != 9 || (Number{Set: true, Infinite: true}).Or(9) != 9 {
 		t.Error("Or")
 	}
 }
 
-// TestErrorText: a single line, what was asked, what was said, and under which number.
+// TestErrorText: an error is a single line with the request, Slurm's text, and the HTTP and Slurm
+// numbers.
 func TestErrorText(t *testing.T) {
 	c := &call{method: "POST", path: "/slurm/v0.0.45/job/12", subject: "job 12"}
 	a := answer{Errors: []complaint{

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// modern is what v0.0.40 and every later version share. They are made by Slurm's
+// modern has the common parts of v0.0.40 and all later versions. Their answers are made by Slurm's
 // data_parser plugins, which changed little since.
 type modern struct{ name string }
 
@@ -157,7 +157,7 @@ func (modern) jobSubmit(j JobSubmit) draft {
 	return draft{body: b}
 }
 
-// modernAmounts adds what is written as {"set","infinite","number"}.
+// modernAmounts adds the fields that are written as {"set","infinite","number"}.
 func modernAmounts(b body, j JobSubmit) {
 	for name, value := range map[string]int64{
 		"memory_per_node": j.MemoryPerNode, "memory_per_cpu": j.MemoryPerCPU, "priority": j.Priority,
@@ -190,7 +190,7 @@ func (modern) nodeUpdate(u NodeUpdate) draft {
 	return draft{body: b}
 }
 
-// noAbility is the error for what a version lacks.
+// noAbility returns the error for a feature that a version lacks.
 func noAbility(d dialect, feature, needs string) error {
 	return &UnsupportedError{
 		Feature: feature,

@@ -22,7 +22,7 @@ type negotiation struct {
 	probing chan struct{} // holds a single token
 }
 
-// peer is what was found.
+// peer is the result of a negotiation: the server's version, release and cluster.
 type peer struct {
 	dialect
 	release string // of Slurm, as the ping said
@@ -35,7 +35,7 @@ func newNegotiation(offers []dialect) *negotiation {
 	return n
 }
 
-// chooseDialects returns the dialects named, newest first; all when none is named.
+// chooseDialects returns the dialects named, newest first; all for nil.
 func chooseDialects(versions []string) ([]dialect, error) {
 	if versions == nil {
 		return dialects, nil
@@ -113,8 +113,8 @@ func (c *Client) probeDialects(ctx context.Context) (*peer, error) {
 	}
 }
 
-// errUnknownVersion is a 404 of the router's, as opposed to Slurm's 404 about a job. Nothing was
-// done.
+// errUnknownVersion is a 404 of the router's, as opposed to Slurm's 404 about a job. The request
+// was not carried out.
 var errUnknownVersion = errors.New("the server does not serve this path")
 
 // unknownVersion reports whether an answer is the router's: a path that the router does not know.

@@ -62,7 +62,7 @@ func (c *Client) UpdateNode(ctx context.Context, name string, edit NodeUpdate) e
 	return err
 }
 
-// DrainNode lets a node take no new job. What runs there goes on. Draining a node
+// DrainNode lets a node take no new job. Jobs that run on the node go on. Draining a node
 // twice replaces the reason.
 func (c *Client) DrainNode(ctx context.Context, name, reason string) error {
 	state := "DRAIN"
@@ -76,7 +76,8 @@ func (c *Client) ResumeNode(ctx context.Context, name string) error {
 	return c.UpdateNode(ctx, name, NodeUpdate{State: &state})
 }
 
-// checkNodeName refuses what is no name of a single node, such as a host list expression.
+// checkNodeName refuses a text that is not the name of a single node, such as a host list
+// expression.
 func checkNodeName(name string) error {
 	if name == "" || len(name) > 255 || strings.Trim(name, ".") == "" || strings.ContainsFunc(name, notHostByte) {
 		return fmt.Errorf("node %q: %w", clipText(name, 40), ErrInvalidNodeName)

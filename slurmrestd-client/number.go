@@ -71,7 +71,7 @@ func (l Limit) wholeMinutes() int64 {
 	return int64((l.Duration + time.Minute - 1) / time.Minute)
 }
 
-// checkRange refuses what no Slurm limit can be.
+// checkRange refuses a limit of 0 or less: Slurm has no such limits.
 func (l Limit) checkRange(name string) error {
 	if l.Set && !l.Infinite && l.Duration <= 0 {
 		return fmt.Errorf("%s: %s is not a limit; want more than 0", name, l.Duration)

@@ -5,7 +5,7 @@ package slurmrest
 
 import "time"
 
-// A table says which members of an object are read, and into what. Members that are not in the
+// A table has a reader for each member of an object that is read. Members that are not in the
 // table are skipped, so a newer server's fields do no harm. A dialect is, for the most part, a set
 // of tables.
 type table[T any] map[string]field[T]

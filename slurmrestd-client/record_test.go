@@ -24,8 +24,8 @@ import (
 
 var recordFlag = flag.String("record", "", "write the server's answers into this folder")
 
-// TestRecord writes what the server answers, for each version served, into
-// files below -record. They become testdata; see TestRecordings.
+// TestRecord writes the server's answers, for each version served, into files below -record. They
+// become testdata; see TestRecordings.
 func TestRecord(t *testing.T) {
 	if *recordFlag == "" {
 		t.Skip("needs -record DIR")
@@ -196,7 +196,7 @@ func (r *recorder) saveRecording(name string, req *http.Request, keep func(map[s
 	r.mustSucceed(os.WriteFile(filepath.Join(r.dir, name+".json"), append(out, '\n'), 0o644))
 }
 
-// scrubValue replaces what differs from one recording to the next.
+// scrubValue replaces values that differ from one recording to the next.
 func (r *recorder) scrubValue(key string, value any) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -30,7 +30,7 @@ var recorded = []struct{ release, version string }{
 	{"26.05", slurmrest.V0045},
 }
 
-// recording is what a file of testdata holds.
+// recording is the content of a file of testdata: an answer of a live slurmrestd.
 type recording struct {
 	Method string          `json:"method"`
 	Status int             `json:"status"`
@@ -46,13 +46,13 @@ func loadRecording(t *testing.T, release, version, name string) recording {
 	}
 	var rec recording
 	if err := json.Unmarshal(raw, &rec); err != nil {
-		t.Fatalf("%s: %v", name, err)
+		t.Fatalf("unmarshal recording %s: %v", name, err)
 	}
 	return rec
 }
 
-// player is a slurmrestd that says what was recorded, whatever is asked, except to
-// the pings of the negotiation.
+// player is a slurmrestd that answers every request with one recording, except the pings of the
+// negotiation.
 type player struct {
 	t                      *testing.T
 	release, version, name string
@@ -98,7 +98,7 @@ func eachRecorded(t *testing.T, test func(t *testing.T, release, version string)
 	}
 }
 
-// recordedAt is what TestRecord wrote for every instant.
+// recordedAt is the time that TestRecord wrote in the place of every time.
 var recordedAt = time.Unix(1700000000, 0)
 
 func TestRecordedJobs(t *testing.T) {
@@ -119,7 +119,8 @@ func TestRecordedJobs(t *testing.T) {
 			TimeLimit:  slurmrest.LimitOf(time.Hour),
 			SubmitTime: recordedAt, EligibleTime: recordedAt, StartTime: recordedAt, EndTime: recordedAt,
 			WorkDir: "/tmp",
-			// Releases differ in what they fill in, and in how they write what is not set.
+			// These fields are not compared: releases differ in which of them they fill in, and in
+			// how they write unset ones.
 			StdOut: two.StdOut, PreemptableTime: two.PreemptableTime,
 			MaxNodes: two.MaxNodes, TasksPerNode: two.TasksPerNode, CPUsPerTask: two.CPUsPerTask,
 			MemoryPerNode: two.MemoryPerNode, MemoryPerCPU: two.MemoryPerCPU, TimeMinimum: two.TimeMinimum,
@@ -294,8 +295,8 @@ func TestRecordedVerbs(t *testing.T) {
 	})
 }
 
-// TestRecordedErrors: what every release answers to a refused request, and what the
-// client makes of that answer.
+// TestRecordedErrors: the answer of every release to refused requests, and the error that the
+// client makes of it.
 func TestRecordedErrors(t *testing.T) {
 	job := slurmrest.JobID(1)
 	comment := "x"

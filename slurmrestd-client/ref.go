@@ -18,7 +18,7 @@ const (
 )
 
 // Ref names a job, a task of an array or a component of a heterogeneous job, as
-// Slurm's commands do: "12", "12_3", "12+1". The zero value names nothing.
+// Slurm's commands do: "12", "12_3", "12+1". The zero value names no job.
 type Ref struct {
 	ID    int64 // of the job, the array or the leader
 	kind  byte  // 0, '_' or '+'
@@ -34,7 +34,7 @@ func TaskOf(array, task int64) Ref { return Ref{ID: array, kind: '_', Index: tas
 // ComponentOf names a component of a heterogeneous job.
 func ComponentOf(leader, offset int64) Ref { return Ref{ID: leader, kind: '+', Index: offset} }
 
-// ParseRef reads what String writes. Its error says what was wrong.
+// ParseRef reads the text that String writes. Its error names the faulty part.
 func ParseRef(text string) (Ref, error) {
 	bad := func(err string) (Ref, error) {
 		return Ref{}, fmt.Errorf(`job %q: %s; want "12", "12_3" or "12+1"`, clipText(text, 40), err)
@@ -109,7 +109,7 @@ func SplitFederatedID(id int64) (cluster, local int64) {
 	return id >> federationBits, id & maxJobID
 }
 
-// namesJob reports whether the record is what r names.
+// namesJob reports whether the record is that of the job, task or component r.
 func (r Ref) namesJob(j *Job) bool {
 	switch r.kind {
 	case '_':
@@ -120,8 +120,8 @@ func (r Ref) namesJob(j *Job) bool {
 	return j.ID == r.ID
 }
 
-// mayName reports whether the record stands for what r names because that has no
-// record of its own yet.
+// mayName reports whether r is a task without a record of its own for which the array's record
+// stands.
 func (r Ref) mayName(j *Job) bool {
 	return r.kind == '_' && j.Array.JobID == r.ID && !j.Array.Task.Set &&
 		inRanges(j.Array.Tasks, r.Index)

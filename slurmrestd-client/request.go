@@ -25,17 +25,17 @@ type call struct {
 	method  string
 	path    string     // unescaped, from the root
 	query   url.Values // may be nil
-	body    any        // sent as JSON; nil: none
+	body    any        // sent as JSON; nil: no body
 	subject string     // of errors: "job 12"
-	safe    bool       // changes nothing, so the request may be sent again
+	safe    bool       // the request only reads, so it may be sent again
 }
 
-// getCall asks for a path below the version's root and changes nothing.
+// getCall returns a request that reads a path below the version's root.
 func getCall(d dialect, subject string, elem ...string) *call {
 	return &call{method: http.MethodGet, path: pathOf(d, elem...), subject: subject, safe: true}
 }
 
-// postCall changes something.
+// postCall returns a request that changes something.
 func postCall(d dialect, subject string, b any, elem ...string) *call {
 	return &call{method: http.MethodPost, path: pathOf(d, elem...), body: b, subject: subject}
 }
@@ -53,7 +53,7 @@ func dbPathOf(d dialect, elem ...string) string {
 // version.
 type operation struct {
 	build func(*peer) (*call, error)
-	// fields are what is read of the answer; nil: the envelope only.
+	// fields are the members of the answer that are read; nil: the envelope only.
 	fields func(*peer) table[answer]
 	// begun reports that part of an answer has been handed on, so that the request cannot be
 	// repeated; nil: never.
@@ -66,9 +66,9 @@ const (
 	lostBackoff  = 50 * time.Millisecond
 )
 
-// doOperation carries an operation out: do negotiates first, and again when the server no longer knows the
-// version. doOperation repeats safe requests on a lost connection and on what Slurm calls transient, with
-// growing pauses.
+// doOperation carries an operation out. It negotiates first, and again when the server no longer knows the
+// version. It repeats safe requests after a lost connection and after errors that Slurm calls transient,
+// with growing pauses.
 func (c *Client) doOperation(ctx context.Context, op operation) (answer, error) {
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
@@ -103,7 +103,8 @@ func (c *Client) doOperation(ctx context.Context, op operation) (answer, error) 
 	}
 }
 
-// answerFields returns what the operation wants of an answer.
+// answerFields returns the table of the members that are read of the answer: the envelope's and the
+// operation's.
 func (op operation) answerFields(p *peer) table[answer] {
 	if op.fields == nil {
 		return answerFields
@@ -159,7 +160,7 @@ func (c *Client) exchangeOnce(ctx context.Context, request *call, fields table[a
 	defer resp.Body.Close()
 	a, err := c.readResponse(request, resp, fields)
 	if late := ctx.Err(); err != nil && late != nil && !errors.Is(err, late) {
-		err = fmt.Errorf("%w: %w", err, late) // what closed the connection
+		err = fmt.Errorf("%w: %w", err, late) // the context's end closed the connection
 	}
 	return a, err
 }
@@ -219,7 +220,7 @@ func (c *Client) readResponse(request *call, resp *http.Response, fields table[a
 	case http.StatusOK:
 		a, err := decodeAnswer(resp.Body, c.limits, fields)
 		if err != nil && !request.safe {
-			err = fmt.Errorf("%w: %w", ErrUncertain, err) // the request was accepted, but as what?
+			err = fmt.Errorf("%w: %w", ErrUncertain, err) // the request was carried out, but its result is unknown
 		}
 		if err != nil {
 			return a, fmt.Errorf("%s: %w", request.describeCall(), err)
@@ -240,7 +241,7 @@ func (c *Client) readResponse(request *call, resp *http.Response, fields table[a
 // numberNoChange is SLURM_NO_CHANGE_IN_DATA, which a 304 stands for.
 const numberNoChange = 1900
 
-// transportError says what became of a request that has no answer.
+// transportError returns the error for a request without an answer.
 func (r *call) transportError(err error, sent bool) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
@@ -265,8 +266,8 @@ func (r *call) describeCall() string {
 	return name
 }
 
-// escapePath escapes all but what RFC 3986 calls unreserved: 22.05 refuses even a
-// bare '+', which "12+1" has.
+// escapePath escapes all bytes but '/' and those that RFC 3986 calls unreserved: 22.05 refuses even
+// a bare '+', which "12+1" has.
 func escapePath(path string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

@@ -48,14 +48,14 @@ func (r RouteStatus) String() string {
 	return fmt.Sprintf("%s: yes", r.Route)
 }
 
-// RequeueOptions say how to requeue. The zero value is what scontrol requeue does.
+// RequeueOptions say how to requeue. The zero value does the same as scontrol requeue.
 type RequeueOptions struct {
 	Hold       bool  // hold the job, so that the job can be edited before its next start
 	Incomplete bool  // leave a job alone that is not running; not an error then
 	Via        Route // RouteAny picks the best
 }
 
-// Requeued says what was done.
+// Requeued is the result of Requeue.
 type Requeued struct {
 	Route Route
 	// Why says why this route and not a better route.
@@ -97,8 +97,8 @@ func (c *Client) RequeueHold(ctx context.Context, ref Ref) (Requeued, error) {
 	return c.Requeue(ctx, ref, RequeueOptions{Hold: true})
 }
 
-// RequeueRoutes returns every route, best first, with whether the route can be taken here, and if
-// not, why. What is found out about this host's scontrol is kept.
+// RequeueRoutes returns every route, best first. Err is nil if the route can be taken here, and has
+// the reason if not. A certain finding about this host's scontrol is kept for later calls.
 func (c *Client) RequeueRoutes(ctx context.Context) []RouteStatus {
 	all := make([]RouteStatus, len(routes))
 	for i, route := range routes {
@@ -242,7 +242,8 @@ const waitInterval = 250 * time.Millisecond
 
 // WaitRequeued waits until the job has been restarted more often than restarts says and has left
 // its nodes, and returns the job in its state then: pending, or running again. The wait ends with
-// the context, with what the last look found, or when the job ends for good (ErrJobFinished).
+// the context (the job is returned as last seen), or when the job has ended and will not be
+// requeued (ErrJobFinished).
 func (c *Client) WaitRequeued(ctx context.Context, ref Ref, restarts int64) (Job, error) {
 	for {
 		job, err := c.Job(ctx, ref)

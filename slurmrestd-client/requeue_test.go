@@ -24,7 +24,7 @@ type scontrol struct {
 	calls []string
 	err   error  // of every call but --version
 	none  error  // of --version
-	do    func() // what the call does
+	do    func() // called by each call
 }
 
 func (s *scontrol) Run(_ context.Context, args ...string) ([]byte, error) {
@@ -225,7 +225,7 @@ func TestRequeueExit(t *testing.T) {
 		via.Hold = true
 		done, err := c.Requeue(t.Context(), slurmrest.JobID(1), via)
 		if err != nil || !done.Async {
-			t.Fatalf("%+v, %v", done, err)
+			t.Fatalf("Requeue by the exit code = %+v, %v; want Async", done, err)
 		}
 		if got := s.Signals(1); !slices.Equal(got, []string{"URG"}) {
 			t.Errorf("signals %v", got)
@@ -271,7 +271,7 @@ func TestWaitRequeued(t *testing.T) {
 		}()
 		after, err := c.WaitRequeued(t.Context(), before.Ref(), before.Restarts)
 		if err != nil || after.Restarts != 1 || after.State != (slurmrest.State{Base: slurmrest.Pending}) {
-			t.Errorf("%+v, %v", after, err)
+			t.Errorf("WaitRequeued = %+v, %v; want a pending job with 1 restart", after, err)
 		}
 		s.EndJob(1, slurmrest.Failed, slurmrest.ExitCode{Code: 1})
 		if _, err := c.WaitRequeued(t.Context(), before.Ref(), 1); !errors.Is(err, slurmrest.ErrJobFinished) {

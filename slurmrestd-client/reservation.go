@@ -20,10 +20,10 @@ type NewReservation struct {
 	Nodes    []string      // just these
 	Users    []string      // that may use the reservation
 	Flags    []string      // "IGNORE_JOBS"
-	Comment  string        // left out where reservations have none (v0.0.38)
+	Comment  string        // left out where reservations have no comment (v0.0.38)
 }
 
-// errNoName is about what neither a path nor scontrol could hold.
+// errNoName is the error for a name that fits neither into a path nor into a command of scontrol.
 var errNoName = errors.New("want letters, digits and -_.: only")
 
 func checkReservation(name string) error {
@@ -60,9 +60,9 @@ func (c *Client) CreateReservation(ctx context.Context, r NewReservation) error 
 	})
 }
 
-// DeleteReservation deletes a reservation, as an operator. The error is ErrNoReservation if there
-// is none of that name, and ErrReservationInUse if a job that has not ended is in the reservation:
-// take the job out before (JobUpdate.Reservation).
+// DeleteReservation deletes a reservation, as an operator. The error is ErrNoReservation if no
+// reservation has the name, and ErrReservationInUse if a job that has not ended is in the
+// reservation: take the job out before (JobUpdate.Reservation).
 func (c *Client) DeleteReservation(ctx context.Context, name string) error {
 	if err := checkReservation(name); err != nil {
 		return err

@@ -28,7 +28,7 @@ func TestReservationREST(t *testing.T) {
 	all, err := c.Reservations(t.Context())
 	if err != nil || len(all) != 1 || all[0].Name != night.Name || !all[0].Start.Equal(night.Start) || all[0].End.Sub(all[0].Start) != time.Hour ||
 		all[0].Nodes != "n1,n2" || all[0].Users != "root" || !slices.Equal(all[0].Flags, night.Flags) {
-		t.Errorf("%+v, %v", all, err)
+		t.Errorf("Reservations = %+v, %v; want the one that was created", all, err)
 	}
 	s.AddJob(slurmrest.Job{ID: 5, Reservation: night.Name})
 	s.StartJob(5, "n1")
@@ -49,7 +49,7 @@ func TestReservationREST(t *testing.T) {
 	}
 	for _, bad := range []string{"", "a b", "a,b", "a/b", "a=b"} {
 		if err := c.DeleteReservation(t.Context(), bad); err == nil || errors.Is(err, slurmrest.ErrNoReservation) {
-			t.Errorf("%q: %v", bad, err)
+			t.Errorf("DeleteReservation(%q): %v; want an error about the name", bad, err)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // ErrMalformed is the error for every answer that is not the expected JSON.
 var ErrMalformed = errors.New("malformed answer")
 
-// ErrTooLarge is what every answer over a limit of Config is.
+// ErrTooLarge matches every error about an answer over a limit of Config.
 var ErrTooLarge = errors.New("answer over the limit")
 
 const (
@@ -27,9 +27,9 @@ const (
 // hundred fields of a job that are not used. The scanner checks and skips such a field without an
 // allocation (docs/performance.md has figures).
 //
-// A scanner accepts what RFC 8259 accepts, except that the encoding of skipped text is not checked.
-// The first error stays (err), and every call afterwards returns a zero value and consumes nothing,
-// so that callers check a single time, at the end.
+// A scanner accepts JSON as RFC 8259 defines it, except that the encoding of skipped text is not
+// checked. The first error stays (err), and every call afterwards returns a zero value and consumes
+// no input, so that callers check a single time, at the end.
 //
 // A scanner is for a single goroutine and a single text.
 type scanner struct {
@@ -51,7 +51,7 @@ type scanner struct {
 	names   map[string]string // short texts seen before: a single allocation each
 }
 
-// limits bound what an answer may cost.
+// limits bound the size of an answer.
 type limits struct {
 	body   int64 // bytes on the wire
 	record int64 // bytes of memory for a record
@@ -225,7 +225,7 @@ func (s *scanner) readLiteral(word string) {
 	}
 }
 
-// skipValue consumes a value of any kind, checks the value and keeps nothing.
+// skipValue consumes a value of any kind, checks it and keeps no part of it.
 func (s *scanner) skipValue() {
 	switch c := s.peekToken(); c {
 	case '"':
@@ -255,7 +255,7 @@ func (s *scanner) skipKey() {
 	s.expectByte(':')
 }
 
-// checkEnd checks that nothing but white space follows, and returns the first error.
+// checkEnd checks that only white space follows, and returns the scanner's first error.
 func (s *scanner) checkEnd() error {
 	if s.err != nil {
 		return s.err

@@ -15,7 +15,7 @@ import (
 
 var roomy = limits{body: 1 << 30, record: 1 << 20}
 
-// skipAll reads a single value of any kind and what follows.
+// skipAll reads a single value of any kind up to the end of the text.
 func skipAll(src io.Reader, l limits) error {
 	s := newScanner(src, l)
 	s.skipValue()
@@ -79,7 +79,7 @@ func TestScannerAccepts(t *testing.T) {
 	} {
 		for _, src := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text))} {
 			if err := skipAll(src, roomy); err != nil {
-				t.Errorf("%.60q: %v", text, err)
+				t.Errorf("skipAll(%.60q): %v", text, err)
 			}
 		}
 	}

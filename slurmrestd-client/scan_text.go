@@ -34,8 +34,8 @@ func plainPrefix(b []byte) int {
 	return len(b)
 }
 
-// readString reads a string of at most limit bytes. The bytes are good until the next call. what names the
-// string in the error.
+// readString reads a string of at most limit bytes. The bytes are valid until the next call. The error
+// names the string by what.
 func (s *scanner) readString(limit int64, what string) []byte {
 	s.expectByte('"')
 	n := plainPrefix(s.buf[s.r:s.w])
@@ -47,7 +47,8 @@ func (s *scanner) readString(limit int64, what string) []byte {
 	return s.longStr(limit, what)
 }
 
-// longStr is str for what str cannot return in place.
+// longStr is readString for a string that cannot be returned in place: it has escapes, or its end
+// is not in the window.
 func (s *scanner) longStr(limit int64, what string) []byte {
 	s.scratch = s.scratch[:0]
 	for s.err == nil {
@@ -95,7 +96,7 @@ func (s *scanner) skipString() {
 	}
 }
 
-// readEscape reads what follows a backslash.
+// readEscape reads the rest of an escape, after its backslash.
 func (s *scanner) readEscape() rune {
 	switch c := s.nextByte(); c {
 	case '"', '\\', '/':

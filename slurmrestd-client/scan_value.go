@@ -144,7 +144,8 @@ func shortInt(b []byte) (v int64, ok bool) {
 	return v, true
 }
 
-// markedNumber turns Slurm's raw 32-bit marks into what they mean.
+// markedNumber turns a raw 32-bit number into a Number: Slurm marks "not set" and "infinite" by
+// special values.
 func markedNumber(v int64) Number {
 	switch v {
 	case noValue32:

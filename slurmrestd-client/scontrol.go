@@ -38,15 +38,15 @@ func (e *ScontrolError) Error() string {
 // value is usable.
 type ExecScontrol struct {
 	Path string   // default /usr/bin/scontrol
-	Env  []string // "NAME=value"; nothing is taken from this process
+	Env  []string // "NAME=value"; the environment of this process is not used
 }
 
-// maxScontrol bounds what is kept of scontrol's output.
+// maxScontrol limits the bytes that are read of scontrol's output.
 const maxScontrol = 1 << 20
 
-// Run implements Scontrol. scontrol is killed when the context ends. It writes into files and not into pipes: all of its
-// output is there when it has ended. A pipe also waits for whatever else has it open, and for a goroutine that reads, which
-// on a busy host may take long.
+// Run implements Scontrol. scontrol is killed when the context ends. It writes into files and not into pipes: all of
+// its output is there when it has ended. A reader of a pipe would also wait for other processes that have the pipe
+// open, and for the goroutine that reads, which on a busy host may take long.
 func (e ExecScontrol) Run(ctx context.Context, args ...string) ([]byte, error) {
 	path := e.Path
 	if path == "" {
@@ -78,7 +78,7 @@ func (e ExecScontrol) Run(ctx context.Context, args ...string) ([]byte, error) {
 	return out, read
 }
 
-// newOutput returns a file in memory, for what a command writes.
+// newOutput returns a file in memory for the output of a command.
 func newOutput() (*os.File, error) {
 	fd, err := unix.MemfdCreate("scontrol", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -87,7 +87,7 @@ func newOutput() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "scontrol"), nil
 }
 
-// readOutput returns the first maxScontrol bytes of what a command has written.
+// readOutput returns the first maxScontrol bytes of a command's output.
 func readOutput(f *os.File) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(f, 0, maxScontrol))
 }
@@ -122,7 +122,7 @@ func scontrolMeans(e *Error) error {
 	return e.meaningOf()
 }
 
-// scontrolProbe keeps what was found out about scontrol, when that is certain.
+// scontrolProbe keeps the answer of checkScontrol once it is certain.
 type scontrolProbe struct {
 	mu    sync.Mutex
 	known bool
@@ -151,7 +151,7 @@ func (c *Client) checkScontrol(ctx context.Context) error {
 	return err
 }
 
-// isMissing reports whether there is nothing to run.
+// isMissing reports whether the error means that scontrol is not installed.
 func isMissing(err error) bool {
 	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
 }

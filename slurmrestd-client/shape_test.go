@@ -51,7 +51,7 @@ func TestFakeHasTheShape(t *testing.T) {
 	})
 }
 
-// TestFakeRefusesAlike compares status and shape of what is not a list.
+// TestFakeRefusesAlike compares status and shape of answers that are not lists with recordings.
 func TestFakeRefusesAlike(t *testing.T) {
 	eachRecorded(t, func(t *testing.T, release, version string) {
 		for _, test := range []struct{ name, method, path, body, only string }{
@@ -79,8 +79,8 @@ func TestFakeRefusesAlike(t *testing.T) {
 			}
 			status, fake := sendRequest(t, newWorld(t, release, version), test.method, path, test.body)
 			live := loadRecording(t, release, version, test.name)
-			// 26.05 says 422 to most of what 24.11 says 500 to; the client looks
-			// at neither.
+			// 26.05 answers 422 to most requests that 24.11 answers with 500; the client uses
+			// neither status.
 			if status != live.Status && (status != 500 || live.Status != 422) {
 				t.Errorf("%s: status %d; recorded %d", test.name, status, live.Status)
 			}
@@ -146,7 +146,7 @@ func parseObject(t *testing.T, raw []byte) map[string]any {
 	t.Helper()
 	var o map[string]any
 	if err := json.Unmarshal(raw, &o); err != nil {
-		t.Fatalf("%v: %s", err, raw)
+		t.Fatalf("unmarshal: %v: %s", err, raw)
 	}
 	return o
 }
@@ -161,7 +161,7 @@ func firstRecord(value any) map[string]any {
 }
 
 // compareWithin reports members of the fake that a live server does not have, or has with
-// another type. A null matches everything; an empty list says nothing of members.
+// another type. A null matches any value; an empty list matches any list.
 func compareWithin(t *testing.T, path string, fake, live any) {
 	t.Helper()
 	if fake == nil || live == nil {

@@ -5,7 +5,7 @@ package slurmrest
 
 import "strings"
 
-// BaseState is what a job is doing: a constant below. The base is empty where the server hides it:
+// BaseState is the main state of a job: a constant below. It is empty where the server hides it:
 // v0.0.38 reports a completing job as "COMPLETING" only, and whether the job will be pending again
 // or is over cannot be told.
 type BaseState string
@@ -26,7 +26,7 @@ const (
 	OutOfMemory BaseState = "OUT_OF_MEMORY"
 )
 
-// StateFlags are what else is true of a job's state.
+// StateFlags are the conditions that a job has beside its base state.
 type StateFlags uint32
 
 // The flags, in the order in which String names them.

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// ListInfo is what a list says of itself.
+// ListInfo is information about a list as a whole.
 type ListInfo struct {
-	// Changed is false when nothing changed since the time asked about; then
-	// there is no record. Otherwise the list is whole: Slurm has no deltas.
+	// Changed is false when no job changed since the time asked about; then the list has no
+	// records. Otherwise it has all jobs: Slurm sends no deltas.
 	Changed bool
-	// Next is the time to ask about next. Nothing that happens after this list
-	// was made is missed; some may be reported once more.
+	// Next is the time to ask about in the next call. No change after this list is missed; some may
+	// be reported once more.
 	Next time.Time
 	// Count is the number of records.
 	Count int
@@ -59,7 +59,7 @@ func (c *Client) EachJob(ctx context.Context, since time.Time, yield func(*Job) 
 	case err != nil:
 		return info, err
 	}
-	// From v0.0.40 on, "no change" is a list of none that was made at no time.
+	// From v0.0.40 on, "no change" is an empty list without a time.
 	info.Changed = !dated || since.IsZero() || info.Count > 0 || !a.LastUpdate.IsZero()
 	info.Next = c.nextSince(a, started)
 	return info, nil
@@ -67,8 +67,8 @@ func (c *Client) EachJob(ctx context.Context, since time.Time, yield func(*Job) 
 
 // nextSince is the time to ask about next, so that no change is missed. A server that reports when its
 // list was made is asked about that time: slurmctld answers "no change" only if that is more than a
-// second after the last change. v0.0.38 does not report a time: then the time is our own clock
-// before the request, less what the clocks may differ.
+// second after the last change. v0.0.38 does not report a time: then the time is our own clock before
+// the request, less Config.ClockSkew.
 func (c *Client) nextSince(a answer, started time.Time) time.Time {
 	if !a.LastUpdate.IsZero() {
 		return a.LastUpdate
@@ -124,7 +124,7 @@ func (c *Client) jobRecords(ctx context.Context, ref Ref) ([]Job, time.Time, err
 	return all, a.LastUpdate, nil
 }
 
-// collectInto appends what is read.
+// collectInto returns a function that appends each record to all.
 func collectInto[T any](all *[]T) func(*T) error {
 	return func(t *T) error {
 		*all = append(*all, *t)

@@ -20,10 +20,10 @@ type TokenProvider func(ctx context.Context) (user, token string, err error)
 // maxTokenFile bounds a token file; real tokens have some hundred bytes.
 const maxTokenFile = 64 << 10
 
-// TokenFile returns a provider that reads the token from a file each time. The file holds what
-// "scontrol token" prints, with or without the SLURM_JWT= in front. Writing a new token to another
-// file and renaming that file to the name of the first is safe at any time. user may be empty from
-// Slurm 23.02 on; 22.05 requires a user.
+// TokenFile returns a provider that reads the token from a file each time. The file holds the
+// output of "scontrol token", with or without the SLURM_JWT= in front. Writing a new token to
+// another file and renaming that file to the name of the first is safe at any time. user may be
+// empty from Slurm 23.02 on; 22.05 requires a user.
 func TokenFile(path, user string) TokenProvider {
 	return func(context.Context) (string, string, error) {
 		token, err := readToken(path)
@@ -51,7 +51,7 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// notTokenByte reports what cannot be part of a header's value here: a token is
+// notTokenByte reports whether a token cannot contain r: a token is
 // three base64 words joined by dots.
 func notTokenByte(r rune) bool { return r <= ' ' || r > '~' }
 

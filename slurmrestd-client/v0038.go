@@ -11,8 +11,8 @@ import (
 
 // v0038 is the version of 22.05. Its answers are written by hand in Slurm's C: a number that is not
 // set is null, a state is a single word in which a flag hides the base. Its requests go through
-// sbatch's option parser: names and spellings are those of options, values may be texts, and what
-// sbatch cannot express cannot be expressed here.
+// sbatch's option parser: names and spellings are those of options, values may be texts, and a
+// request cannot express more than sbatch can.
 type v0038 struct{}
 
 func (v0038) versionName() string { return V0038 }
@@ -34,7 +34,7 @@ var v0038Jobs = jobFields.withFields(table[Job]{
 	"time_minimum": limitField(time.Minute, func(j *Job) *Limit { return &j.TimeMinimum }),
 })
 
-// nullIsUnlimited reads a limit in minutes: null means that there is none.
+// nullIsUnlimited reads a limit in minutes: null means no limit.
 func nullIsUnlimited[T any](at func(*T) *Limit) field[T] {
 	return func(s *scanner, t *T) {
 		n := s.readNumber()
@@ -213,7 +213,7 @@ func (d v0038) jobSubmit(j JobSubmit) draft {
 	return draft{b, d.putTRES(b, unlessEmpty(j.TRESPerJob), unlessEmpty(j.TRESPerNode), unlessEmpty(j.TRESPerTask))}
 }
 
-// v0038Amounts adds what has a spelling of its own.
+// v0038Amounts adds the fields that v0.0.38 spells in a way of its own.
 func v0038Amounts(b body, j JobSubmit) {
 	if j.MinNodes > 0 || j.MaxNodes > 0 {
 		b["nodes"] = j.nodeCounts()

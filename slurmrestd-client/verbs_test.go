@@ -18,7 +18,7 @@ import (
 
 var jobBegin = time.Unix(1_900_000_000, 0)
 
-// TestBodies: what is sent, in each dialect, is fixed by hand here; the live test
+// TestBodies: the expected request of each dialect is written by hand here; the live test
 // proves that Slurm accepts the same.
 func TestBodies(t *testing.T) {
 	for _, test := range []struct {
@@ -206,7 +206,7 @@ func TestSubmitRefuses(t *testing.T) {
 		if len(requestPaths(s)) != 0 {
 			t.Errorf("asked %q; want nothing", requestPaths(s))
 		}
-		// v0.0.38 lists as an error what makes an accepted job wait.
+		// v0.0.38 lists the reason why an accepted job waits as an error.
 		s.Fail(slurmresttest.Fault{
 			Path: "/submit", Status: 200,
 			Body: `{"job_id":77,"errors":[{"error_code":2016,"error":"Requested nodes are busy"}]}`,
@@ -292,7 +292,7 @@ func TestEachJobStops(t *testing.T) {
 		if !errors.Is(err, enough) || seen != 2 || info.Count != 2 {
 			t.Errorf("%d seen, %+v, %v", seen, info, err)
 		}
-		// What has been handed on is not handed on twice.
+		// Jobs that have been handed on are not handed on again.
 		cut := 12_000 // past the first job
 		if version, _ := c.Version(t.Context()); version == slurmrest.V0038 {
 			cut = 5_000
@@ -319,7 +319,7 @@ func TestSignals(t *testing.T) {
 				t.Errorf("error %v; want an UnsupportedError", err)
 			}
 		} else if got := s.Requests(); err != nil || got[len(got)-1].Query != "flags=BATCH_JOB&signal=12" {
-			t.Errorf("%v, %v", got[len(got)-1], err)
+			t.Errorf("last request %v, error %v; want flags=BATCH_JOB", got[len(got)-1], err)
 		}
 		if got := s.Signals(1); got[0] != "USR2" {
 			t.Errorf("signals %v", got)
@@ -358,7 +358,7 @@ func TestNodes(t *testing.T) {
 		}
 		n, err := c.Node(t.Context(), "n1")
 		if err != nil || !n.State.Draining() || n.Reason != "broken fan" {
-			t.Errorf("%+v, %v", n, err)
+			t.Errorf("Node after DrainNode = %+v, %v; want draining, broken fan", n, err)
 		}
 		if err := c.ResumeNode(t.Context(), "n1"); err != nil {
 			t.Fatal(err)
@@ -374,7 +374,7 @@ func TestNodes(t *testing.T) {
 		}
 		for _, bad := range []string{"", "..", "a/b", "n[1-2]", "n 1", strings.Repeat("n", 300)} {
 			if _, err := c.Node(t.Context(), bad); !errors.Is(err, slurmrest.ErrInvalidNodeName) {
-				t.Errorf("%q: %v", bad, err)
+				t.Errorf("Node(%q): %v; want ErrInvalidNodeName", bad, err)
 			}
 		}
 	})

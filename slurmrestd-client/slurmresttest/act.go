@@ -75,7 +75,7 @@ func (s *Server) updateJob(q question) (object, *refusal) {
 	return q.updateAnswer(job), nil
 }
 
-// edit is a row of what an update can change.
+// edit is a row of the table of fields that an update can change.
 type edit struct {
 	key     string
 	pending bool // refused unless the job is pending

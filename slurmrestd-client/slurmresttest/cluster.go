@@ -136,8 +136,8 @@ func (s *Server) OnSignal(react func(id int64, signal string)) {
 	s.onSignal = react
 }
 
-// ExitRequeue is what slurmctld does when a job exits with RequeueExit=: the job is pending again, held if its
-// priority was 0.
+// ExitRequeue does with a job as slurmctld when it exits with RequeueExit=: the job is pending again, held if
+// its priority was 0.
 func (s *Server) ExitRequeue(id int64) {
 	s.EditJob(id, func(j *slurmrest.Job) { requeueJob(j, false) })
 }

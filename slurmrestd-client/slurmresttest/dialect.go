@@ -12,12 +12,12 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// dialect is how a version of the API speaks. The dialects are written from Slurm's side and share nothing with
+// dialect is a version of the API. The dialects are written from Slurm's side and share nothing with
 // the client's.
 type dialect interface {
 	wrapResult(s *Server, result object) object
 	listComplaints(*refusal) []any
-	parseSince(text string) (unix int64, ok bool) // what update_time says
+	parseSince(text string) (unix int64, ok bool) // the value of update_time
 	badToken(db bool) *refusal
 	unknownNode() object
 	signalAnswer(unknown slurmrest.Ref) object // a signal; to no job, if unknown is set

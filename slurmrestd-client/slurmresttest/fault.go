@@ -16,7 +16,7 @@ type Fault struct {
 	Path   string // part of the path; "" is any
 	Times  int    // 0 is once
 
-	// What happens is the first of these that is set.
+	// The first of these fields that is set decides which fault happens.
 
 	Drop   bool          // the connection is closed without an answer
 	Cut    int           // the connection is closed after so many bytes of the answer's body
@@ -53,7 +53,8 @@ func (s *Server) takeFault(r *http.Request) (Fault, bool) {
 	return Fault{}, false
 }
 
-// inflictFault carries a fault out, and reports whether the request is still to be answered, and on what.
+// inflictFault carries a fault out. It reports whether the request is still to be answered, and returns
+// the writer for the answer.
 func (s *Server) inflictFault(f Fault, w http.ResponseWriter, r *http.Request) (http.ResponseWriter, bool) {
 	switch {
 	case f.Drop && !f.After:

@@ -75,7 +75,8 @@ func (modern) badToken(db bool) *refusal {
 	return newRefusal(1007, "Unable to query jobs")
 }
 
-// unknownNode is no error to HTTP, and has none of Slurm's numbers.
+// unknownNode is the answer about an unknown node. Its HTTP status is 200, and its error has no
+// number of Slurm's.
 func (d modern) unknownNode() object {
 	return object{"errors": d.listComplaints(newRefusal(0, "Failure to query node"))}
 }

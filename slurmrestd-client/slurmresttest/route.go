@@ -39,7 +39,7 @@ var texts = map[int]string{
 	9001: "Failure during parsing",
 }
 
-// refusal is what slurmctld says no with.
+// refusal is an error that slurmctld answers.
 type refusal struct {
 	number int
 	status int    // of HTTP; 0: 500
@@ -144,8 +144,8 @@ type question struct {
 	raw  []byte   // the body
 }
 
-// handlers is the routing table: method, slurm or slurmdb, kind, and what follows the kind unless that is an
-// id. The handlers are called with s.mu held.
+// handlers is the routing table: method, slurm or slurmdb, kind, and the element after the kind unless that
+// is an id. The handlers are called with s.mu held.
 var handlers = map[string]func(*Server, question) (object, *refusal){
 	"GET slurm ping":          func(_ *Server, q question) (object, *refusal) { return q.pingObject(), nil },
 	"GET slurm diag":          func(s *Server, q question) (object, *refusal) { return object{"statistics": q.diagObject(s)}, nil },
@@ -204,8 +204,8 @@ func renderEach[T any](all []T, render func(T) object) []any {
 	return list
 }
 
-// listJobs answers with everything, or with nothing when nothing changed. slurmctld
-// compares with whole seconds and errs on the side of telling twice.
+// listJobs answers with all jobs, or with "no change". slurmctld compares whole seconds and rather
+// reports a change twice than misses one.
 func (s *Server) listJobs(q question) (object, *refusal) {
 	if since := q.URL.Query().Get("update_time"); since != "" {
 		unix, ok := q.parseSince(since)
@@ -265,8 +265,8 @@ func (s *Server) findJob(ref slurmrest.Ref) (*slurmrest.Job, *refusal) {
 	return nil, &refusal{number: 2017, status: http.StatusNotFound, why: "no job " + ref.String()}
 }
 
-// reactionTo is what a job does about the signal in a request, or nil. Caller holds
-// s.mu; what is returned is called without.
+// reactionTo returns the job's reaction to the signal in a request, or nil. Caller holds s.mu; the
+// function returned is called without s.mu.
 func (s *Server) reactionTo(r *http.Request) func() {
 	rest := strings.Split(strings.Trim(r.URL.Path, "/"), "/")[3:]
 	signal := r.URL.Query().Get("signal")

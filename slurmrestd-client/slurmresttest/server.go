@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package slurmresttest is a slurmrestd for tests: jobs and nodes in memory, served in every version of the
-// REST API that package slurmrest knows, with failures to order. There is no scheduler. Nothing happens by
-// itself; the test says when a job starts, settles or ends.
+// REST API that package slurmrest knows, with failures to order. There is no scheduler: a job starts,
+// settles or ends only when the test says so.
 //
 // Its answers have the shapes of real ones: a test of package slurmrest compares
 // both with recordings from live clusters.
@@ -26,7 +26,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Options say what kind of server to run. The zero value is a 26.05 that trusts its unix socket.
+// Options describe the server. The zero value is a 26.05 that trusts its unix socket.
 type Options struct {
 	// Versions are the versions that the server serves; nil: the versions of Release.
 	Versions []string
@@ -42,7 +42,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// servedBy is what each release serves, of the versions that the client knows.
+// servedBy has the versions that each release serves, of those that the client knows.
 var servedBy = map[string][]string{
 	"22.05.8": {slurmrest.V0038},
 	"24.11.5": {slurmrest.V0040, slurmrest.V0042},
@@ -136,7 +136,7 @@ func (s *Server) listenUnix(tb testing.TB) {
 	s.addr = "unix:" + path
 }
 
-// Config returns what slurmrest.New needs to reach the server.
+// Config returns the configuration with which slurmrest.New reaches the server.
 func (s *Server) Config() slurmrest.Config {
 	cfg := slurmrest.Config{Address: s.addr}
 	if s.opt.TCP {
@@ -167,7 +167,7 @@ func (s *Server) Serve(versions ...string) {
 // does at any moment.
 func (s *Server) DropConnections() { s.http.CloseClientConnections() }
 
-// Requests returns what the server was asked so far.
+// Requests returns the requests that the server has got so far.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
