@@ -122,7 +122,7 @@ func (c *Client) Close() {
 	c.writes.CloseIdleConnections()
 }
 
-// fillDefaults sets defaults and checks the fields that can be checked without the address.
+// fillDefaults sets defaults and checks all fields but the address.
 func (cfg *Config) fillDefaults() error {
 	orDefault(&cfg.Timeout, defaultTimeout)
 	orDefault(&cfg.MaxBody, defaultMaxBody)

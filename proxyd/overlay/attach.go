@@ -26,7 +26,8 @@ type attachment struct {
 }
 
 // attachSteps lists the steps that give a capsule its eth0. Each step can be repeated. Sweep finds
-// what an interrupted step left, because an interface is in our group from its creation on.
+// the interface that an interrupted step left, because an interface is in our group from its
+// creation on.
 var attachSteps = []struct {
 	name string
 	do   func(*attachment) error
@@ -43,7 +44,7 @@ var attachSteps = []struct {
 // may be called again, for the same capsule or, with the same name, for its successor. Capsule.Spec.Address
 // stays empty, and the capsule must not have another eth0.
 //
-// Attach replaces what SetPeers said about addr: the address is on this node now.
+// Attach replaces the node that SetPeers set for addr: the address is on this node now.
 func (o *Overlay) Attach(ctx context.Context, pid int, name string, addr netip.Addr) error {
 	job, err := jobOf(name)
 	if err != nil {
@@ -183,8 +184,9 @@ func (o *Overlay) routeToLink(l netlink.Link, addr netip.Addr) error {
 	})
 }
 
-// Detach removes what the node has of a capsule. The capsule may be gone already, and most of its
-// network with it. Detach may be called again, and for a capsule that never existed.
+// Detach removes a capsule's interface, routes and firewall entries from the node. The capsule may
+// be gone already, and most of its network with it. Detach may be called again, and for a capsule
+// that never existed.
 func (o *Overlay) Detach(ctx context.Context, name string) error {
 	if _, err := jobOf(name); err != nil {
 		return err
@@ -206,7 +208,7 @@ func (o *Overlay) Detach(ctx context.Context, name string) error {
 	})
 }
 
-// findLink returns an interface of the thread's namespace; nil if there is none.
+// findLink returns an interface of the thread's namespace; nil if it does not exist.
 func findLink(name string) (netlink.Link, error) {
 	l, err := netlink.LinkByName(name)
 	if isGone(err) {

@@ -15,8 +15,8 @@ import (
 )
 
 // BenchmarkPaths compares the ways between two nodes: their own, a capsule's route and
-// vxlan. Each round takes all three, in turn, for a while each, so that what else the
-// machine does meets all of them. The ratios are those of the medians.
+// vxlan. Each round takes all three, in turn, for a while each, so that other load of the machine
+// slows all of them alike. The ratios are those of the medians.
 //
 //	go test -run '^$' -bench Paths -benchtime 10x ./proxyd/overlay
 func BenchmarkPaths(b *testing.B) {
@@ -121,7 +121,7 @@ func pingPong(c, d net.Conn, stop time.Time) (int, error) {
 	return n, nil
 }
 
-// BenchmarkAttach is what a capsule's network costs a job's start.
+// BenchmarkAttach measures the time that Attach adds to a job's start.
 func BenchmarkAttach(b *testing.B) {
 	l := newLab(b, Config{})
 	n := l.addNode("n1", "10.1.0.1/24", "")

@@ -16,14 +16,15 @@ import (
 )
 
 // ClientSockets returns n sockets of TCP in a diverted capsule, by which a process of the node connects to programs of the
-// capsule in the place of clients outside: each may have any local address, that of the client. They are not connected, and do
-// not wait. What the program sends to that address comes back to the socket by the rules of Divert. pid is a process of the
-// capsule.
+// capsule in the place of clients outside: each may have any local address, that of the client. They are not connected,
+// and do not block. The rules of Divert lead the program's packets to that address back to the socket. pid is a process
+// of the capsule.
 //
 //	socket 192.0.2.9:5555 ──► lo ──► program at 100.64.0.8:8888
 //	program ──► output: mark 0x5148 ──► ip rule: by lo ──► prerouting: tproxy ──► socket
 //
-// To other hosts such a socket sends nothing from a strange address: the node's firewall drops that.
+// Packets of such a socket to other hosts, from an address that is not the capsule's, are dropped by
+// the node's firewall.
 func ClientSockets(pid, n int) (all []*os.File, err error) {
 	err = withinNetworkNamespace(pid, func() error {
 		for range n {

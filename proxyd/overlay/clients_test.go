@@ -74,7 +74,8 @@ func TestClientSockets(t *testing.T) {
 	expectText(t, otherEnd, "other")
 }
 
-// TestClientSocketsConfined: what such a socket sends to another host is diverted, as what any socket of the capsule sends.
+// TestClientSocketsConfined: packets of such a socket to another host are diverted, as those of any socket of the
+// capsule.
 func TestClientSocketsConfined(t *testing.T) {
 	_, a0, l := makeDiverted(t)
 	sockets, err := ClientSockets(a0.pid, 1)

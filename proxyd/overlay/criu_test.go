@@ -26,8 +26,8 @@ import (
 //	minicluster up --name net --suite forky --nodes 2
 //	OVERLAY_CLUSTER=net MINICLUSTER=contrib/minicluster/minicluster go test -run CRIU ./proxyd/overlay
 //
-// Each command below is a process of its own on a node, so that each finds what the ones
-// before it did by Open and capsule.Adopt.
+// Each command below is a process of its own on a node, so that each finds the state of the earlier
+// ones by Open and capsule.Adopt.
 func TestCRIU(t *testing.T) {
 	name, mc := os.Getenv("OVERLAY_CLUSTER"), os.Getenv("MINICLUSTER") //nolint:forbidigo // a test has no other argument
 	if name == "" {
@@ -50,7 +50,7 @@ func TestCRIU(t *testing.T) {
 		cmd := exec.CommandContext(ctx, mc, append([]string{"exec", "--name", name, host, "--", inside + "/node", nodeArg, inside}, args...)...)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
-			t.Fatalf("%s: %v: %v\n%s", host, args, err, out)
+			t.Fatalf("%s: run %v: %v\n%s", host, args, err, out)
 		}
 		return strings.TrimSpace(string(out))
 	}
@@ -144,7 +144,7 @@ func TestCRIU(t *testing.T) {
 	}
 }
 
-// hashOfStream returns the hash of what pump.py sends.
+// hashOfStream returns the hash of the bytes that pump.py sends.
 func hashOfStream(seed string, total int) []byte {
 	h := sha256.New()
 	for n := range total / 8192 {

@@ -42,7 +42,7 @@ const (
 // The first packet of a connection (SYN) does not reach the listener by itself: connect() waits until Requests.Grant or
 // Refuse, so connect() ends as it would without the detour.
 //
-// There is no address translation, so a connection needs nothing but its two sockets: both can be saved and made
+// There is no address translation, so a connection depends on its two sockets alone: both can be saved and made
 // again (TakeConnection), and go on.
 func (o *Overlay) Divert(pid int) (*os.File, error) {
 	var listener *os.File
@@ -183,8 +183,8 @@ func divertListener() (*os.File, error) {
 	return f, nil
 }
 
-// CheckDivert tells whether this kernel has what Divert and DivertRequests need: it does the same in a network namespace
-// that goes with its thread.
+// CheckDivert tells whether this kernel has the features that Divert and DivertRequests need. It tries them in a
+// network namespace that ends with its thread.
 func CheckDivert() error {
 	answer := make(chan error, 1)
 	go func() {

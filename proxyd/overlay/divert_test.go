@@ -81,7 +81,7 @@ func dialOutside(t *testing.T, a *box, l net.Listener, to string) (program, forw
 	return c.(*net.TCPConn), o.(*net.TCPConn)
 }
 
-// TestDivert: what programs connect to outside reaches the listener, and nothing else does.
+// TestDivert: connections of programs to outside reach the listener, and no other connections do.
 func TestDivert(t *testing.T) {
 	b, a0, l := makeDiverted(t)
 	program, forwarder := dialOutside(t, a0, l, "192.0.2.7:443")
@@ -96,7 +96,7 @@ func TestDivert(t *testing.T) {
 	sendText(t, forwarder, "answer")
 	expectText(t, program, "answer")
 
-	// From the node into the capsule, and between capsules, nothing has changed.
+	// Connections from the node into the capsule and between capsules are not diverted.
 	in, inEnd := connectPair(t, a0.node.ns, a0.ns, a0.addr)
 	sendText(t, in, "in")
 	expectText(t, inEnd, "in")
@@ -160,7 +160,7 @@ func TestTakeConnection(t *testing.T) {
 	expectText(t, otherEnd, "other")
 }
 
-// TestTakeMuch: full buffers in both directions lose nothing.
+// TestTakeMuch: no byte of full buffers is lost, in both directions.
 func TestTakeMuch(t *testing.T) {
 	_, a0, l := makeDiverted(t)
 	program, forwarder := dialOutside(t, a0, l, "192.0.2.7:443")

@@ -4,7 +4,7 @@
 // Package overlay is the network of capsules: each capsule has an address, which moves with the
 // capsule.
 //
-// # What a packet meets
+// # The way of a packet
 //
 //	capsule A                 node 1                          node 2                capsule B
 //	┌────────────────┐   ┌──────────────────────┐       ┌──────────────────────┐   ┌──────────┐
@@ -15,11 +15,11 @@
 //
 // A capsule's eth0 is an end of a veth pair; the other end is an interface of the node,
 // named sing… . Neither end asks for MACs: the neighbour entries are permanent, and a capsule's MAC is made
-// from its address, so that nothing that a program can see of the network differs after a move.
+// from its address, so that a program sees the same network after a move.
 //
 // Between nodes that are neighbours (no gateway between them) a capsule's packets travel
 // as they are, by a host route per capsule. Where there is a gateway they travel in vxlan, with a
-// forwarding table that this package writes: nothing is learned or flooded.
+// forwarding table that this package writes: the kernel learns no entries and floods no packets.
 //
 // # Which packets pass
 //
@@ -28,28 +28,27 @@
 // run. Its node and the nodes that are neighbours of it can talk to it. An nftables table of ours,
 // singularity, says so; firewall.go draws it.
 //
-// What a node forwards for other hosts does not change: where forwarding was off on an interface
-// this package turns forwarding on for that interface only, and what came in there and does not go
-// to a capsule is dropped as before.
+// A node forwards for other hosts as before: where forwarding was off on an interface, this package
+// turns it on for that interface only, and packets that came in there and do not go to a capsule
+// are dropped as before.
 //
 // # Where a capsule is
 //
-// SetPeers says where a capsule is, and nothing else does. A capsule that still runs on a node that
-// was taken for dead has an address without a route; what such a capsule sends to its old peers is
-// dropped where it arrives, because it comes from another MAC than that of the node on which the
-// peers know the capsule to be (stray_packets.go).
+// Only SetPeers says where a capsule is. A capsule that still runs on a node that was taken for
+// dead has an address without a route. The nodes of its old peers drop its packets, because these
+// come from another MAC than that of the node which SetPeers named (stray_packets.go).
 //
-// # What is kept where
+// # Where the state is kept
 //
 // The kernel has the state: an interface carries its capsule's name and address in its
 // alias, routes carry our protocol number, the table has a set for each job. A new process finds
-// all of this by Open; Sweep removes what is not needed any more. The firewall is always written
-// whole, in a single transaction, from what is there: a flushed table comes back with the next
-// call, and Repair is a call for that.
+// all of this by Open; Sweep removes entries that are not needed any more. The firewall is always
+// written whole, in a single transaction, from the node's interfaces and the peers: a flushed table
+// comes back with the next call, and Repair is a call for that.
 //
 // # Locks
 //
-//	Overlay.mu    what SetPeers was told; only the holder changes the node
+//	Overlay.mu    the peers that SetPeers set; only the holder changes the node
 //
 // No call of netlink waits for a capsule under Overlay.mu. Lock and Unlock need no Overlay.
 //
@@ -59,7 +58,7 @@
 //   - A connection to the outside, or between a node and a capsule, ends with a move: ResetConnections. Connections to
 //     the outside that a process within the node answers (Divert) can be saved and made again (TakeConnection).
 //   - The host of a node behind a gateway cannot reach a capsule: only capsules' packets travel in vxlan.
-//   - A packet filter of the node's own that drops what is forwarded also drops what is
+//   - A packet filter of the node's own that drops forwarded packets also drops packets
 //     forwarded to and from capsules. Open finds such filters in nftables: see Overlay.Notes.
 //   - Multicast and broadcast stay in the capsule.
 package overlay

@@ -17,11 +17,11 @@ import (
 	"github.com/mdlayher/netlink"
 )
 
-// firewall is what the table of a node says. Written out, with B0 a capsule of job 812
+// firewall is the content of a node's table. Written out, with B0 a capsule of job 812
 // that is on another node:
 //
 //	table ip singularity {
-//	  set capsules { iifname . ip saddr: what each interface may send from }
+//	  set capsules { iifname . ip saddr: the addresses that each interface may send from }
 //	  set away     { B0: capsules of our jobs that are not here }
 //	  set macs     { the MACs of other nodes, as far as they are known }
 //	  set homes    { B0 . ether saddr: which of these B0 may come from }
@@ -48,11 +48,11 @@ import (
 //	  chain output  { hook output, filter:      oifname singvx ip saddr != RANGE reject }
 //	}
 //
-// What capsules say to each other is not tracked: after a move a node sees connections
-// from their middle, and a filter of the node's that drops invalid states would cut them.
+// Packets between capsules are not tracked: after a move a node sees only the rest of a connection,
+// and a filter of the node's that drops invalid states would cut them.
 //
-// Rules that decide often come first: what goes from capsule to capsule has met three look-ups when
-// accepted. Everything but drop leaves the packet to the node's other tables.
+// Rules that decide often come first: a packet from capsule to capsule is accepted after three
+// look-ups. Every verdict but drop leaves the packet to the node's other tables.
 type firewall struct {
 	space    netip.Prefix
 	capsules []local
@@ -73,8 +73,8 @@ func newTable(family nftables.TableFamily) *nftables.Table {
 	return &nftables.Table{Family: family, Name: tableName}
 }
 
-// newTransaction starts a transaction; Flush of the result applies the whole transaction or
-// nothing.
+// newTransaction starts a transaction; Flush of the result applies all of its changes, or no change
+// if one fails.
 func newTransaction() (*nftables.Conn, error) {
 	return nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
 		// A batch is sent as a single message, and every command in it is answered.

@@ -229,7 +229,7 @@ func introduceAll(t testing.TB, job string, capsules ...*box) {
 	}
 }
 
-// patience is how long a test waits for what must happen.
+// patience is the time that a test waits for an event that must happen.
 const patience = 30 * time.Second
 
 // listenAndEcho answers each connection to port 7 in ns with all that it sends, and tells the

@@ -23,15 +23,15 @@ const criuMark = 0xC114
 // other capsules with resets. Lock takes effect at once. Lock may be called again.
 //
 // The hook in which a packet is dropped matters. In the output hook a program gets EPERM from its
-// send, except with TCP, which retries. At the interface a program notices nothing; but TCP takes
+// send, except with TCP, which retries. At the interface the program gets no error; but TCP takes
 // the drop for a full queue, probes twice a second, and gives the connection up after
 // tcp_retries2 probes, which is eight seconds. So TCP is dropped in the output hook, and all else
 // at the interface.
 func Lock(pid int) error { return lockRetrying(pid, false) }
 
-// UnlockLoopback lets packets pass by lo, but not by other interfaces, in a network that is locked. It is for a capsule of
-// which all programs are there, before they run: what they send to each other is not lost then, while other
-// capsules of the job may still be without their programs.
+// UnlockLoopback lets packets pass by lo, but not by other interfaces, in a network that is locked. It is for a capsule
+// with all of its programs restored, before they run: packets between them are not lost then, while other capsules of
+// the job may still be without their programs.
 func UnlockLoopback(pid int) error { return lockRetrying(pid, true) }
 
 func lockRetrying(pid int, loopback bool) error {
@@ -79,8 +79,8 @@ func lockNetwork(pid int, egress, loopback bool) error {
 	})
 }
 
-// addDropChain creates a chain that drops what a rule matches, except CRIU's packets. The chain has
-// a rule and not a policy, because policies of several chains take effect one after the other.
+// addDropChain creates a chain that drops the packets that a rule matches, except CRIU's. The chain
+// has a rule and not a policy, because policies of several chains take effect one after the other.
 func addDropChain(c *nftables.Conn, what rule, chain *nftables.Chain) {
 	chain.Type, chain.Priority = nftables.ChainTypeFilter, nftables.ChainPriorityRaw
 	c.AddChain(chain)

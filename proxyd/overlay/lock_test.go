@@ -219,7 +219,7 @@ func TestLockUDP(t *testing.T) {
 	}))
 }
 
-// TestLockMark: what has CRIU's mark passes, on its way out and in.
+// TestLockMark: packets with CRIU's mark pass, on their way out and in.
 func TestLockMark(t *testing.T) {
 	eachLock(t, func(t *testing.T, lock func(int) error) {
 		b := newLab(t, Config{})
@@ -248,7 +248,7 @@ func TestLockMark(t *testing.T) {
 					return err
 				}
 				_, _ = c.Write([]byte{byte(mark)}) // EPERM, with the lock for older kernels
-				wait := 100 * time.Millisecond     // for what must not come
+				wait := 100 * time.Millisecond     // for a packet that must not arrive
 				if mark == criuMark {
 					wait = patience
 				}
@@ -282,7 +282,7 @@ func TestLockOfNode(t *testing.T) {
 	}
 	for name, f := range map[string]func(int) error{"lock": Lock, "unlock": Unlock} {
 		if err := f(os.Getpid()); err == nil || !strings.Contains(err.Error(), "is in the node's network namespace") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s in the node's own network namespace: error %v; want a refusal", name, err)
 		}
 		if err := f(1 << 29); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s of a process that does not exist: %v", name, err)

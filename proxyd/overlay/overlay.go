@@ -26,7 +26,7 @@ type Config struct {
 	Device string       // interface with the address by which other nodes know this node; "": the interface of the default route, or the only interface
 	Node   netip.Addr   // that address, equal to Peer.Node on other nodes; the zero Addr stands for Device's first
 	VNI    int          // 0 stands for DefaultVNI
-	Port   int          // UDP port of vxlan, used by nothing else on the nodes; 0 stands for DefaultPort
+	Port   int          // UDP port of vxlan, not used otherwise on the nodes; 0 stands for DefaultPort
 }
 
 // Defaults of Config.
@@ -48,7 +48,7 @@ var (
 // MissingError names a feature that the node lacks.
 type MissingError struct {
 	What string // "nftables", "veth", "vxlan", "root"
-	Hint string // what an administrator can do
+	Hint string // the remedy, for an administrator
 	Err  error  // the kernel's error
 }
 

@@ -59,7 +59,8 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// TestOutside: a capsule reaches hosts that know nothing of it, and not the other way round.
+// TestOutside: a capsule reaches hosts that do not know its address, and such hosts do not reach
+// the capsule.
 func TestOutside(t *testing.T) {
 	b := newLab(t, Config{})
 	b.addRouter("10.1.0.254/24", "192.168.7.254/24")
@@ -113,7 +114,7 @@ func TestRouter(t *testing.T) {
 					t.Errorf("from a host through vxlan: %v", err)
 				}
 			}
-			// When a capsule comes to this side, nothing of the tunnel is left.
+			// When a capsule comes to this side, the vxlan interface is removed.
 			n3.Detach(t.Context(), "812.2")
 			a2 = n2.addCapsule("812.2", "100.64.0.10")
 			introduceAll(t, "812", a0, a1, a2)
@@ -184,7 +185,8 @@ func TestVXLANStrangers(t *testing.T) {
 	}
 }
 
-// TestIsolation: what capsules of a job cannot be reached by.
+// TestIsolation: capsules of different jobs do not reach each other, not even with a stolen
+// address.
 func TestIsolation(t *testing.T) {
 	b := newLab(t, Config{})
 	n1, n2, n3 := b.addNode("n1", "10.1.0.1/24", ""), b.addNode("n2", "10.1.0.2/24", ""), b.addNode("n3", "10.1.0.3/24", "")
@@ -229,7 +231,8 @@ func TestIsolation(t *testing.T) {
 	})
 }
 
-// TestGuard: a node that was no router is none.
+// TestGuard: a node that did not forward between its networks before does not forward between them
+// now.
 func TestGuard(t *testing.T) {
 	b := newLab(t, Config{})
 	n1 := b.addNode("n1", "10.1.0.1/24", "")
@@ -270,7 +273,7 @@ func TestMove(t *testing.T) {
 			waitForCaller(t, fromNew)
 			checkEchoes(t, zombie, 1000)
 
-			// n1 hears nothing of it: it was cut off.
+			// n1 is not told of the new place: it was cut off.
 			a0 := n3.addCapsule("812.0", "100.64.0.8")
 			introduceAll(t, "812", a0, a1)
 			atNew := listenAndEcho(t, a0.ns)

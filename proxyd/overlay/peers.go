@@ -18,10 +18,10 @@ import (
 )
 
 // SetPeers sets the nodes of a job's capsules: of all capsules, or of the capsules on other nodes.
-// SetPeers replaces what was set for the job before; nil means that there are none on other nodes.
-// Call SetPeers on every node of a job whenever a capsule of it was placed, before a program runs
-// in the capsule. A node that cannot be reached is an error, and the peers on other nodes are set;
-// the error wraps ErrUnreachable or ErrNotNeighbour, or is a *MissingError.
+// SetPeers replaces the peers that were set for the job before; nil means that no capsule is on
+// another node. Call SetPeers on every node of a job whenever a capsule of it was placed, before a
+// program runs in the capsule. A node that cannot be reached is an error, and the peers on other
+// nodes are set; the error wraps ErrUnreachable or ErrNotNeighbour, or is a *MissingError.
 func (o *Overlay) SetPeers(ctx context.Context, job string, peers []Peer) error {
 	if err := checkJob(job); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (o *Overlay) SetPeers(ctx context.Context, job string, peers []Peer) error 
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if _, known := o.jobs[job]; !known && len(said) == 0 {
-		return nil // Most jobs start on a single node: nothing changes.
+		return nil // Most jobs start on a single node: no route or rule changes.
 	}
 	return withinNamespace(o.ns, func() error {
 		paths, bad := pathsTo(said)

@@ -27,18 +27,17 @@ var ErrExhausted = errors.New("no free addresses")
 //	range                      the range, as text
 //	blocks/<block>/            free if empty, or not there
 //	  <job>~<nonce>              a claim: the job that has the block
-//	jobs/<job>/                what a job has, or tried to have
+//	jobs/<job>/                the block that a job has, and claims that it began
 //	  <nonce>.new/               a claim that is not in a block yet
 //	  <block>~<nonce>            an intention: that claim may be in this block
 //	  decided                    the block that the job has; a hard link to an intention
 //	gone/<job>~<nonce>/        such a folder, being given back
 //
 // The pool relies only on this: the file system renames and links in a single step. To claim a
-// block is to rename a folder with the claim in it to blocks/<block>: that fails unless there is
-// nothing or an empty folder. A claim has a name that nothing else ever has. So to remove a claim
-// late, or twice, takes nothing away from a successor. A job's folder is moved away before its
-// claims go: a process that was about to decide there does so in a folder that is not used any
-// more.
+// block is to rename a folder with the claim in it to blocks/<block>: that fails unless the name is
+// free or an empty folder. A claim's name is never used again. So to remove a claim late, or twice,
+// takes no block away from a successor. A job's folder is moved away before its claims go: a
+// process that was about to decide there does so in a folder that is not used any more.
 //
 // Blocks of different sizes lie in different parts of the range, so two blocks that have not the
 // same name have no address in common. A small range is soon full that way: of a /24 only 62 jobs
@@ -79,7 +78,8 @@ func OpenPool(dir string, space netip.Prefix) (*Pool, error) {
 	return p, nil
 }
 
-// fixRange writes the range into the folder, if there is none yet.
+// fixRange writes the range into the folder, if the folder has no range yet, and checks that the
+// folder is of this range.
 func (p *Pool) fixRange() error {
 	path, mine := filepath.Join(p.dir, "range"), filepath.Join(p.dir, "range~"+rand.Text())
 	err := os.WriteFile(mine, []byte(p.space.String()+"\n"), 0o600)
@@ -103,7 +103,7 @@ func (p *Pool) fixRange() error {
 }
 
 // Take returns n addresses for the capsules of a job: the job's own, or new ones. A job keeps its
-// addresses until Give. The error wraps ErrExhausted if there are none. After an error of the
+// addresses until Give. The error wraps ErrExhausted if no block is free. After an error of the
 // file system Take can be called again.
 func (p *Pool) Take(ctx context.Context, job string, n int) ([]netip.Addr, error) {
 	if err := checkJob(job); err != nil {

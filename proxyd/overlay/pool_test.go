@@ -40,7 +40,7 @@ func giveBack(t testing.TB, p *Pool, job string) {
 	failOn(t, p.Give(context.Background(), job))
 }
 
-// checkEmpty checks that nothing is left of jobs that gave back what they had.
+// checkEmpty checks that jobs that gave their addresses back have left no files.
 func checkEmpty(t testing.TB, p *Pool) {
 	t.Helper()
 	if jobs, err := p.Jobs(); err != nil || len(jobs) > 0 {
@@ -202,7 +202,7 @@ func TestPoolStampede(t *testing.T) {
 	checkEmpty(t, p)
 }
 
-// killed is what a step panics with.
+// killed is the value of the panic by which a step ends a call.
 type killed struct{}
 
 // runUntilKilled runs f and tells whether it was killed.
@@ -262,12 +262,12 @@ func TestPoolCrash(t *testing.T) {
 				}
 			}
 			if _, err := p.Jobs(); err != nil {
-				t.Errorf("%s, %s: %v", what, died, err)
+				t.Errorf("%s, killed at %s: Jobs: %v", what, died, err)
 			}
 			if a, err := p.Take(context.Background(), "812", 1); err == nil && others[a[0]] {
 				t.Errorf("%s, %s: %s is of two jobs", what, died, a[0])
 			} else if err != nil && !errors.Is(err, ErrExhausted) {
-				t.Errorf("%s, %s: %v", what, died, err)
+				t.Errorf("%s, killed at %s: Take: %v; want success or ErrExhausted", what, died, err)
 			}
 			jobs, err := p.Jobs()
 			failOn(t, err)

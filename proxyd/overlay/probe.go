@@ -71,7 +71,8 @@ func (o *Overlay) findNode() (netlink.Link, error) {
 		}
 		want = l.Attrs().Index
 	} else if !o.cfg.Node.IsValid() {
-		// The kernel's choice for a route to the outside; a node of a closed network has none.
+		// The kernel's choice for a route to the outside; a node of a closed network has no such
+		// route.
 		if r, err := netlink.RouteGet(net.IPv4(192, 0, 2, 1)); err == nil && len(r) > 0 {
 			want = r[0].LinkIndex
 		}

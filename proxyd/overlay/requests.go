@@ -26,7 +26,7 @@ type Request struct {
 // Refusal says how connect() fails.
 type Refusal int
 
-// The refusals, with what connect() returns for them.
+// The refusals, with the error that connect() returns for each.
 const (
 	RefuseConnection Refusal = iota // ECONNREFUSED
 	RefuseHost                      // EHOSTUNREACH
@@ -37,8 +37,8 @@ const (
 // icmpCodes are the codes of "destination unreachable". A refused connection is answered by TCP itself.
 var icmpCodes = map[Refusal]byte{RefuseNetwork: 0, RefuseHost: 1, RefuseProhibited: 13}
 
-// Requests receives the requests of a diverted capsule, and answers them. Nothing else answers: without a call of Next,
-// connect() waits. Next is for a single goroutine; the other methods are safe for concurrent use.
+// Requests receives the requests of a diverted capsule, and answers them. Without a call of Next no request is
+// answered, and connect() waits. Next is for a single goroutine; the other methods are safe for concurrent use.
 type Requests struct {
 	packets *os.File // receives
 	source  syscall.RawConn
@@ -69,7 +69,7 @@ func DivertRequests(pid int) (*Requests, error) {
 	return r, nil
 }
 
-// Close ends Next. A second call does nothing.
+// Close ends Next. A second call has no effect.
 func (r *Requests) Close() error {
 	var errs []error
 	for _, f := range []**os.File{&r.packets, &r.granted, &r.refused} {
@@ -88,7 +88,7 @@ const longestRequest = 60 + 60
 
 // openPackets returns a socket that receives a copy of each request. The rules of Divert drop the request itself.
 func openPackets() (*os.File, error) {
-	lo, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0) // receives nothing yet
+	lo, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0) // no packet until Bind
 	if err != nil {
 		return nil, os.NewSyscallError("socket AF_PACKET", err)
 	}

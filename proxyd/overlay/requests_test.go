@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connectWithin begins connect() in a capsule, and returns the socket and what will come of the call.
+// connectWithin begins connect() in a capsule, and returns the socket, and a channel with the result
+// of the call.
 func connectWithin(t *testing.T, a *box, to string, flags int) (int, <-chan error) {
 	t.Helper()
 	var fd int
@@ -124,7 +125,7 @@ func TestCheckDivert(t *testing.T) {
 	failOn(t, CheckDivert())
 }
 
-// FuzzParseRequest: what is parsed can be answered.
+// FuzzParseRequest: every request that is parsed can be answered.
 func FuzzParseRequest(f *testing.F) {
 	a, b := netip.MustParseAddrPort("100.64.0.8:40000"), netip.MustParseAddrPort("192.0.2.7:443")
 	syn := tcpPacket(a, b, flagSYN, 7, 0)
@@ -137,7 +138,7 @@ func FuzzParseRequest(f *testing.F) {
 			return
 		}
 		if len(q.packet) > longestRequest || !q.From.IsValid() || !q.To.IsValid() {
-			t.Errorf("%+v", q)
+			t.Errorf("parsed request %+v; want both addresses and at most longestRequest bytes", q)
 		}
 		if m := unreachablePacket(q, 1); foldSum(sumWords(m[ipHeader:])) != 0xffff && len(q.packet)%2 == 0 {
 			t.Errorf("checksum of %x", m)

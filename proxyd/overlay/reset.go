@@ -26,11 +26,11 @@ const (
 const resetPatience = 5 * time.Second
 
 // ResetConnections ends TCP connections of a capsule as a reset from their other ends would end
-// them: the program reads what had arrived, then gets ECONNRESET, or the end of the stream if the
-// other end had closed the connection. The packets come from this process and reach only the
-// capsule, also if its network is locked. pid is a process of the capsule. connections are
-// sockets of the capsule while its programs do not run, because bytes that a program writes
-// while the sequence number is read would come back as input.
+// them: the program reads the bytes that had arrived, then gets ECONNRESET, or the end of the
+// stream if the other end had closed the connection. The packets come from this process and reach
+// only the capsule, also if its network is locked. pid is a process of the capsule. connections are
+// sockets of the capsule while its programs do not run, because bytes that a program writes while
+// the sequence number is read would come back as input.
 //
 // SOCK_DESTROY of the kernel would be shorter, but programs would get ECONNABORTED, which few of
 // them expect on a connection.
@@ -170,7 +170,8 @@ func fillAddresses(p []byte, protocol byte, from, to netip.Addr) {
 	copy(p[16:], target[:])
 }
 
-// setChecksum sets the checksum at an offset of what follows the header of IPv4, which ends at start.
+// setChecksum sets the checksum, at offset at, of the packet p of TCP or ICMP. The header of IPv4
+// ends at start.
 func setChecksum(p []byte, start, at int, protocol byte) {
 	p[at], p[at+1] = 0, 0
 	sum := uint32(protocol) + uint32(len(p)-start) + sumWords(p[12:20]) + sumWords(p[start:])

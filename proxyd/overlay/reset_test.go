@@ -24,7 +24,7 @@ func descriptorOf(t *testing.T, c net.Conn) *os.File {
 	return f
 }
 
-// TestResetConnections: a program in a locked capsule gets from a reset what it would get from
+// TestResetConnections: a program in a locked capsule gets from our reset the same result as from
 // its peer's, and other connections go on.
 func TestResetConnections(t *testing.T) {
 	eachLock(t, func(t *testing.T, lock func(int) error) {
@@ -100,6 +100,6 @@ func TestResetMapped(t *testing.T) {
 	failOn(t, Lock(a0.pid))
 	failOn(t, ResetConnections(a0.pid, []*os.File{f}))
 	if _, err := unix.Read(int(f.Fd()), make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
-		t.Errorf("%v", err)
+		t.Errorf("read after the reset: %v; want ECONNRESET", err)
 	}
 }

@@ -126,7 +126,7 @@ func TestPoolSchedules(t *testing.T) {
 				t.Errorf("round %d: actor %d: %v", round, i, a.err)
 			}
 		}
-		// What jobs have now, and what other jobs get now, does not overlap either.
+		// The addresses that jobs have now and those that other jobs get now do not overlap either.
 		p.step = func(string) {}
 		jobs, err := p.Jobs()
 		failOn(t, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// describeState describes what a node has that an overlay could have made.
+// describeState lists all settings of a node that an overlay may change, as text.
 func (n *node) describeState() string {
 	t := n.lab.t
 	t.Helper()

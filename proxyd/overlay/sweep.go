@@ -53,9 +53,9 @@ func (o *Overlay) Sweep(ctx context.Context, live []string) error {
 	})
 }
 
-// Repair restores what other programs removed: routes (systemd-networkd removes routes of other
-// programs), the firewall (`nft flush ruleset`), settings of interfaces. Repair changes nothing
-// else, and so can be called periodically.
+// Repair restores entries that other programs removed: routes (systemd-networkd removes routes of
+// other programs), the firewall (`nft flush ruleset`), settings of interfaces. Repair makes no
+// other changes, and so can be called periodically.
 func (o *Overlay) Repair(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -19,8 +19,8 @@ import (
 
 var errKilled = errors.New("killed")
 
-// TestAttachCrash: a process that dies at a step of Attach leaves what Sweep removes, and what a
-// second Attach completes.
+// TestAttachCrash: a process dies at each step of Attach. Sweep removes all that it left, and a
+// second Attach completes it.
 func TestAttachCrash(t *testing.T) {
 	steps := attachSteps
 	t.Cleanup(func() { attachSteps = steps })
@@ -106,7 +106,8 @@ func TestReopen(t *testing.T) {
 	checkTalks(t, a0.ns, a2.addr)
 }
 
-// TestDetach: nothing is left of a capsule, whether it is still there or not.
+// TestDetach: Detach removes all that the node has of a capsule, whether the capsule still exists
+// or not.
 func TestDetach(t *testing.T) {
 	for _, name := range []string{"812.0", "a-name-that-does-not-fit.4294967295"} {
 		for _, gone := range []bool{false, true} {
@@ -160,7 +161,7 @@ func TestAttachAgain(t *testing.T) {
 	checkDeaf(t, n.ns, one.addr)
 }
 
-// TestRepair: other programs take away what is ours.
+// TestRepair: other programs remove our routes, firewall and settings.
 func TestRepair(t *testing.T) {
 	b := newLab(t, Config{})
 	b.addRouter("10.1.0.254/24", "10.2.0.254/24")
@@ -249,7 +250,7 @@ func TestOpenRefuses(t *testing.T) {
 	})
 }
 
-// TestRefused: what calls with wrong arguments say, and that they change nothing.
+// TestRefused: the errors of calls with wrong arguments, and that such calls change nothing.
 func TestRefused(t *testing.T) {
 	b := newLab(t, Config{Mode: ModeRoute})
 	b.addRouter("10.1.0.254/24", "10.2.0.254/24")

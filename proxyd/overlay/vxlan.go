@@ -20,7 +20,7 @@ import (
 //
 // singvx itself has nodeMAC(this node), so that N's packets are for us.
 
-// vxlanLink returns the node's vxlan interface, and creates it if there is none with this
+// vxlanLink returns the node's vxlan interface, and creates it if no interface has this
 // configuration.
 func (o *Overlay) vxlanLink() (netlink.Link, error) {
 	l, err := findLink(vxlanName)

@@ -21,8 +21,8 @@ const Port = "6830"
 // maxMessage bounds a message of a reply: replies to dumps are the largest. Requests are bounded by the gate.
 const maxMessage = 16 << 20
 
-// The deadlines of calls with a context that has none. Streams get none: how long they take depends
-// on the job, and keepalives tell when the other side is gone.
+// Deadlines of calls whose context has no deadline. Streams get no deadline: how long they take
+// depends on the job, and keepalives tell when the other side is gone.
 const (
 	shortDeadline = 30 * time.Second
 	longDeadline  = 2 * time.Minute
@@ -37,8 +37,8 @@ type Client struct {
 }
 
 // Dial returns a client of the proxyd of node, which listens at address ("n1:6830"). from is the
-// node of the caller. Nothing is sent before the first call, and a connection that broke is made
-// again by the next call.
+// node of the caller. Dial sends no packets: the first call connects, and a call after a connection
+// broke connects again.
 func Dial(node, address, from string, coder munge.Coder) (*Client, error) {
 	retry := backoff.DefaultConfig
 	retry.MaxDelay = 3 * time.Second // a node that was rebooted is wanted back at once
@@ -69,13 +69,13 @@ func (c *Client) PingHealth(ctx context.Context) (*PingReply, error) {
 	return callUnary(ctx, c, shortDeadline, c.rpc.Ping, &PingRequest{Health: true})
 }
 
-// Call has a node do its part in what another node leads. For daemons. ctx should have the deadline
-// of the caller's step; the other side sees that deadline too.
+// Call has a node do its part in an operation, such as a checkpoint, that another node leads. For
+// daemons. ctx should have the deadline of the caller's step; the other side sees that deadline too.
 func (c *Client) Call(ctx context.Context, req *CallRequest) (*CallReply, error) {
 	return callUnary(ctx, c, 0, c.rpc.Call, req)
 }
 
-// Doctor asks what the node can do and lacks.
+// Doctor asks for the features that the node has and those that it lacks.
 func (c *Client) Doctor(ctx context.Context) (*DoctorReply, error) {
 	return callUnary(ctx, c, longDeadline, c.rpc.Doctor, &DoctorRequest{})
 }
@@ -129,7 +129,7 @@ func (c *Client) Verify(ctx context.Context, checkpoints []string, progress func
 	return last.GetVerified(), err
 }
 
-// GC deletes old checkpoints and what no checkpoint needs. For operators. progress as in
+// GC deletes old checkpoints and the chunks that no checkpoint needs. For operators. progress as in
 // Checkpoint.
 func (c *Client) GC(ctx context.Context, req *GCRequest, progress func(*Progress)) (*GCReport, error) {
 	stream, err := c.rpc.GC(ctx, req)
@@ -140,7 +140,7 @@ func (c *Client) GC(ctx context.Context, req *GCRequest, progress func(*Progress
 	return last.GetCollected(), err
 }
 
-// Delete takes checkpoints away, and returns their whole names: all or none, unless the
+// Delete deletes checkpoints, and returns their whole names. It deletes all or none, unless the
 // store fails in between.
 func (c *Client) Delete(ctx context.Context, checkpoints []string) ([]string, error) {
 	reply, err := callUnary(ctx, c, longDeadline, c.rpc.Delete, &DeleteRequest{Checkpoints: checkpoints})

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package rpc is the contract of proxyd: the requests that people (through singctl) and the
-// proxyds of other nodes make over the network. The package holds the messages, a client and what
-// a server is made of; the server itself is package api. It imports nothing of ours but the
-// packages kind and munge below.
+// proxyds of other nodes make over the network. The package holds the messages, a client and the
+// interfaces of a server; the server itself is package api. Of our packages it imports only kind
+// and munge below.
 //
 // Every call carries a munge credential and every reply a seal: package munge draws how. Errors
 // keep their kind across the network: errors.Is with the kinds in errors.go says the same on both

@@ -36,12 +36,12 @@ var (
 	ErrObstacle = errors.New("something in the job cannot be captured")
 	// ErrNoCheckpoint says that there is no such checkpoint.
 	ErrNoCheckpoint = errors.New("no such checkpoint")
-	// ErrDamaged says that a checkpoint or chunk is not what was written.
+	// ErrDamaged says that a checkpoint or chunk is not as it was written.
 	ErrDamaged = errors.New("damaged")
 	// ErrSpace says that a checkpoint does not fit.
 	ErrSpace = errors.New("no space")
 	// ErrScriptEnded says that the job's batch script has ended, and ErrRestoring that programs of the job are not restored
-	// yet: nothing of the job can be captured.
+	// yet: the job cannot be captured.
 	ErrScriptEnded = errors.New("the batch script has ended")
 	ErrRestoring   = errors.New("the job is still being restored")
 	// ErrNotHere says that a node has no part of the job, or no more.
@@ -77,12 +77,12 @@ var contract = kind.Contract{
 	Unsupported: ErrUnsupported,
 }
 
-// Error is an error with its kind. A server may return an Error to say more than a text, and a
-// client returns nothing else.
+// Error is an error with its kind. A server may return an Error to say more than a text. All errors
+// of a client are Errors, except its ctx's.
 type Error struct {
 	Kind      error  // a kind from above
 	Text      string // the whole message; "" : that of Kind
-	Hint      string // what the person may do
+	Hint      string // a remedy, for the person who asked
 	Node      string // ErrNotLeader: the leader; ErrUnreachable, ErrRefused: the node that was called
 	Obstacles []*Obstacle
 }
@@ -105,7 +105,8 @@ func Errorf(kind error, format string, args ...any) error {
 // Status returns err as a server sends it; nil stays nil, and a status passes unchanged.
 func Status(err error) error { return contract.Status(err, describeProblem) }
 
-// maxObstacles bounds what an error names: a status travels in headers, which have a limit.
+// maxObstacles limits the obstacles that an error names: a status travels in headers, which have a
+// limit.
 const maxObstacles = 16
 
 func describeProblem(err error, kindName, text string) kind.Problem {

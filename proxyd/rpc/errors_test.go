@@ -46,7 +46,7 @@ func TestErrorsTravelWhole(t *testing.T) {
 		t.Fatal("no *Error arrived")
 	}
 	if got.Text != "leader: job 812: no" || got.Hint != "close it" || got.Node != "n2" || len(got.Obstacles) != 1 || got.Obstacles[0].GetWhat() != "a terminal" {
-		t.Errorf("%+v", got)
+		t.Errorf("the error arrived as %+v, want text, hint, node and obstacle as sent", got)
 	}
 }
 
@@ -131,8 +131,8 @@ func TestNobodyThere(t *testing.T) {
 	}
 }
 
-// TestSilentNode: a listener that accepts and says nothing costs a caller his deadline, not
-// more.
+// TestSilentNode: a listener that accepts and never answers holds a caller up until the deadline,
+// no longer.
 func TestSilentNode(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -35,7 +35,7 @@ type RelayAsker struct {
 }
 
 // DialRelay returns a client of the relay at address ("relay.example:6833"). from is the node of the caller.
-// Nothing is sent before the first call.
+// The first call connects.
 func DialRelay(address, from string, coder munge.Coder) (*RelayAsker, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -51,7 +51,7 @@ func DialRelay(address, from string, coder munge.Coder) (*RelayAsker, error) {
 // Close ends the connection and the calls that are under way.
 func (r *RelayAsker) Close() error { return r.c.Close() }
 
-// Admitted is what a relay says of a capsule that it has admitted.
+// Admitted is a relay's answer about a capsule that it has admitted.
 type Admitted struct {
 	Address   string       // to which connections are carried
 	Reachable []*Reachable // of the ports that clients shall reach

@@ -34,7 +34,7 @@ type Problem interface {
 // Contract says how the errors of a gRPC service travel.
 type Contract struct {
 	// Rows lists the kinds. An error that wraps several kinds travels as the first of them; an error that
-	// wraps none travels as the last row.
+	// wraps no kind travels as the last row.
 	Rows []Row
 	// Unreachable is the kind of a call that no daemon answered, Unsupported the kind of a call that the
 	// daemon does not know.

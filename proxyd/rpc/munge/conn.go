@@ -27,14 +27,14 @@ type Conn struct {
 
 var _ grpc.ClientConnInterface = (*Conn)(nil)
 
-// Dial prepares a connection to the daemon of node to at target ("n1:6830"); nothing is
-// sent before the first call. from is the node that asks, for the other side's log.
+// Dial prepares a connection to the daemon of node to at target ("n1:6830"); the first call
+// connects. from is the node that asks, for the other side's log.
 func Dial(target, to, from string, coder Coder, opts ...grpc.DialOption) (*Conn, error) {
 	opts = append(opts,
 		// Credentials and seals prove the identity of both sides; see the package comment.
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(frameCodec{})),
-		// Nodes are asked directly, whatever DNS or the environment propose.
+		// Nodes are asked directly: proxies and services that DNS or the environment name are not used.
 		grpc.WithDisableServiceConfig(),
 		grpc.WithNoProxy())
 	cc, err := grpc.NewClient("passthrough:///"+target, opts...)
@@ -97,7 +97,7 @@ func (c *Conn) sendRequest(ctx context.Context, streams bool, method string, req
 		if request = request[n:]; err == nil && len(request) > 0 {
 			continue
 		}
-		// io.EOF says that the reply tells what is wrong.
+		// io.EOF: the server has ended the call, and its reply has the reason.
 		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
@@ -105,7 +105,7 @@ func (c *Conn) sendRequest(ctx context.Context, streams bool, method string, req
 	}
 }
 
-// checkSeal returns err, which may be nil, or what is wrong with the reply's seal.
+// checkSeal returns err, which may be nil, if the reply's seal is right, and ErrUnsealed if not.
 func (c *Conn) checkSeal(s *seal, err error, trailer metadata.MD) error {
 	st := status.Convert(err)
 	got := trailer.Get(sealKey)
@@ -174,7 +174,7 @@ func (s *clientStream) SendMsg(m any) error {
 	return nil
 }
 
-// CloseSend does nothing: the request is the last that is sent.
+// CloseSend has no effect: no message follows the request.
 func (s *clientStream) CloseSend() error { return nil }
 
 func (s *clientStream) RecvMsg(m any) error {
@@ -197,7 +197,7 @@ func (s *clientStream) RecvMsg(m any) error {
 // Unary is a method of a generated client that has a single reply.
 type Unary[Q, R any] func(context.Context, *Q, ...grpc.CallOption) (*R, error)
 
-// Call calls f with a deadline: that of ctx, or within from now where ctx has none. within 0
+// Call calls f with a deadline: that of ctx, or within from now if ctx has no deadline. within 0
 // adds no deadline. The reply is nil on an error.
 func Call[Q, R any](ctx context.Context, within time.Duration, f Unary[Q, R], req *Q) (*R, error) {
 	if _, has := ctx.Deadline(); !has && within > 0 {

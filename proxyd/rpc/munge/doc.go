@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package munge lets gRPC services know which user calls, by the credentials that every Slurm
-// cluster already has. It imports nothing of ours and serves any service with requests that are
-// unary; replies may stream.
+// cluster already has. It imports no other package of ours and serves any service whose requests
+// are unary; replies may stream.
 //
 // # The messages
 //
@@ -27,13 +27,13 @@
 // cannot take a credential from a proxyd's port while proxyd is down and use it, and the key in
 // the credential proves that the reply is from root of a node of this cluster, unchanged and
 // complete: a status, an error's details and the end of a stream cannot be forged either.
-// Messages of a stream are handed out before the seal is seen; what they say counts only when the
-// stream has ended well.
+// Messages of a stream are handed out before the seal is seen; their content can be trusted only
+// when the stream has ended without an error.
 //
-// # What this does not do
+// # Limits
 //
-// Nothing is encrypted, as in Slurm's own traffic without TLS. Root of a node is believed on all
-// nodes, as with Slurm. An attacker that cuts connections can make requests fail. Refusals that
+// Messages are not encrypted, as in Slurm's own traffic without TLS. Root of a node is trusted on
+// all nodes, as with Slurm. An attacker that cuts connections can make requests fail. Refusals that
 // come before the key is known (a credential that does not decode) carry no seal; a client takes
 // them for a failure, never for an answer.
 //

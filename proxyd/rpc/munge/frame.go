@@ -23,8 +23,8 @@ const (
 	sealKey       = "singularity-seal-bin"
 )
 
-// frame is a message as its bytes. gRPC is given nothing else, for a digest must be of the
-// bytes that travel: protobuf promises no canonical form.
+// frame is a message as its bytes. gRPC gets messages in this form only, because a digest must be
+// of the bytes that travel: protobuf promises no canonical form.
 type frame struct{ b []byte }
 
 // piece is how much of a request is sent in a message. A larger message is not read: gRPC reads a

@@ -17,8 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge/mungetest"
 )
 
-// FuzzGate sends every byte that another user can choose: what is in his credential, and
-// the request. The service may be reached only by a ticket that is right in all.
+// FuzzGate sends every byte that another user can choose: the payload of his credential, and the
+// request. The service may be reached only by a ticket that is right in all.
 func FuzzGate(f *testing.F) {
 	realm := mungetest.NewRealm()
 	s := &service{}

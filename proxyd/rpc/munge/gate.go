@@ -50,7 +50,7 @@ type Limits struct {
 type Gate struct {
 	Node   string // this node, as Slurm names the node
 	Coder  Coder
-	Limits func(Caller) Limits // nil: none
+	Limits func(Caller) Limits // nil: no limits
 
 	once     sync.Once
 	seen     *nonces

@@ -31,7 +31,7 @@ const (
 	watch = "/grpc.health.v1.Health/Watch"
 )
 
-// service is what stands behind the gate in these tests: gRPC's own health service, which
+// service is the service behind the gate in these tests: gRPC's own health service, which
 // has a call with a single reply and a call with a stream of replies.
 type service struct {
 	grpc_health_v1.UnimplementedHealthServer
@@ -126,7 +126,7 @@ func readStream(ctx context.Context, c grpc_health_v1.HealthClient, name string)
 	}
 }
 
-// What follows is what an attacker has: the bytes of messages, and metadata.
+// From here on: the means of an attacker, who sends bytes of messages and metadata.
 
 type rawCodec struct{}
 

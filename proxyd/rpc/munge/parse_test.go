@@ -20,7 +20,7 @@ func TestParseUnmunge(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.UID != 1001 || c.GID != 1002 || c.TTL != 5*time.Minute || string(c.Payload) != "a\n\nb" {
-			t.Errorf("%+v", c)
+			t.Errorf("parsed credential = %+v; want uid 1001, gid 1002, 5 minutes and the whole payload", c)
 		}
 	}
 	for name, tt := range map[string]struct{ out, want string }{
@@ -42,7 +42,7 @@ func FuzzParseUnmunge(f *testing.F) {
 	f.Fuzz(func(t *testing.T, out []byte) {
 		c, err := parseUnmunge(out)
 		if (c == nil) == (err == nil) {
-			t.Error(c, err)
+			t.Errorf("parseUnmunge = %+v, %v; want a credential or an error", c, err)
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// What errors of this package wrap.
+// The errors of this package.
 var (
 	// ErrRefused says that a credential, or the request that came with it, is not to be believed;
 	// all errors below but ErrUnsealed wrap it.
@@ -39,7 +39,7 @@ var (
 // clocks that are good enough for Slurm are good enough for us.
 const Lifetime = 300 * time.Second
 
-// maxCredential bounds what is handed to unmunge. A ticket makes about 1 KiB.
+// maxCredential limits the bytes that are handed to unmunge. A ticket makes about 1 KiB.
 const maxCredential = 8 << 10
 
 // Coder makes and reads credentials. Programs is the real Coder.
@@ -51,7 +51,7 @@ type Coder interface {
 	Decode(ctx context.Context, credential string) (*Credential, error)
 }
 
-// Credential is what munge vouches for.
+// Credential is the content of a credential: munge vouches for the user.
 type Credential struct {
 	UID, GID uint32
 	TTL      time.Duration
@@ -79,7 +79,7 @@ func (p Programs) Encode(ctx context.Context, payload []byte) (string, error) {
 	return credential, nil
 }
 
-// credentialSyntax is what reaches unmunge.
+// credentialSyntax matches the only texts that are handed to unmunge.
 var credentialSyntax = regexp.MustCompile(`^MUNGE:[A-Za-z0-9+/]+={0,2}:$`)
 
 // Decode implements Coder.
@@ -141,7 +141,7 @@ func (p Programs) runProgram(ctx context.Context, program string, args []string,
 		args = append(args, "--socket="+p.Socket)
 	}
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = []string{"LC_ALL=C"} // what they print is read
+	cmd.Env = []string{"LC_ALL=C"} // their output is parsed
 	cmd.Stdin = bytes.NewReader(stdin)
 	out, err := cmd.Output()
 	if ctx.Err() != nil {
@@ -192,7 +192,7 @@ func orDefault(s, otherwise string) string {
 	return s
 }
 
-// lastLine returns the last line of what a program complained about.
+// lastLine returns the last line of a program's error output, without the prefix.
 func lastLine(stderr []byte, prefix string) string {
 	s := strings.TrimSpace(string(stderr))
 	if i := strings.LastIndexByte(s, '\n'); i >= 0 {

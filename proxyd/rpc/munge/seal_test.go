@@ -68,7 +68,7 @@ func startAttacker(t *testing.T, server string, change func(*reply)) string {
 	return listenAndServe(t, s)
 }
 
-// TestForgedReplies: whatever an attacker between client and server does to an answer, the client does not accept it.
+// TestForgedReplies: the client accepts no answer that an attacker between client and server has changed.
 func TestForgedReplies(t *testing.T) {
 	realm := mungetest.NewRealm()
 	server := startServer(t, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, &service{})

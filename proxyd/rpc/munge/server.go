@@ -14,16 +14,16 @@ import (
 // pass KeepAlive to Dial; ServerLimits has the same for servers.
 var KeepAlive = keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 10 * time.Second}
 
-// ServerOptions are what a grpc.Server must be made with to Register behind a Gate. They bound
-// what is read: of a request, no more than Limits and its ticket say.
+// ServerOptions are the options that a grpc.Server must have to Register behind a Gate. No more of
+// a request is read than Limits and its ticket say.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.ForceServerCodecV2(frameCodec{}), grpc.MaxRecvMsgSize(piece)}
 }
 
-// ServerLimits are options that bound what a daemon spends on connections: every program that can
-// reach the port can open some, and a connection without requests is closed. maxReply
-// bounds a message of a reply. The windows of a stream and of a connection are fixed, so that
-// what a client sends before its credential was read stays small.
+// ServerLimits are options that limit the memory and time that connections cost a daemon: every
+// program that can reach the port can open some, and a connection without requests is closed.
+// maxReply bounds a message of a reply. The windows of a stream and of a connection are fixed, so
+// that only few bytes of a client are held before its credential was read.
 func ServerLimits(maxReply int, streamWindow, connWindow int32) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxSendMsgSize(maxReply),

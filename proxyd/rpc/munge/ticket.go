@@ -92,7 +92,8 @@ func (t ticket) covers(request []byte) error {
 // isSealed says whether seal is that of the reply.
 func isSealed(seal, want []byte) bool { return subtle.ConstantTimeCompare(seal, want) == 1 }
 
-// nonces remembers what was seen in the last while, at least while and at most twice that.
+// nonces remembers each nonce that was seen, for at least the duration while and at most twice
+// that.
 type nonces struct {
 	while time.Duration
 	now   func() time.Time

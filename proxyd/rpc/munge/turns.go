@@ -113,7 +113,7 @@ func (t *turns) enqueueTurn(w *turn, remote string) {
 	c.waiting = append(c.waiting, w)
 }
 
-// giveFreePlaces hands out what is free. The caller holds mu.
+// giveFreePlaces gives the free places to waiting requests. The caller holds mu.
 func (t *turns) giveFreePlaces() {
 	for t.busy < atOnce && len(t.daemons) > 0 {
 		w := t.daemons[0]

@@ -34,15 +34,15 @@ func Parse(names []string) List {
 // Empty reports whether the list names no user and no group.
 func (l List) Empty() bool { return len(l.users)+len(l.groups) == 0 }
 
-// User is what a node knows of a user.
+// User is a user, as a node knows him.
 type User struct {
 	Name   string // "": this node does not know the user
 	Listed bool   // by name or by a group
 }
 
-// LookUp returns what this node knows of a user. runID runs id(1) and returns what it prints:
-// users of a cluster come from LDAP as often as from a file, only libc can look there, and a Go
-// program without cgo has no libc.
+// LookUp looks a user up on this node. runID runs id(1) and returns its output. The reason for
+// id(1): users of a cluster come from LDAP as often as from a file, only libc can look there, and a
+// Go program without cgo has no libc.
 func (l List) LookUp(ctx context.Context, uid uint32, runID func(ctx context.Context, args ...string) (string, error)) (User, error) {
 	number := "+" + strconv.FormatUint(uint64(uid), 10) // the sign: not a user of that name
 	name, err := runID(ctx, "-un", number)

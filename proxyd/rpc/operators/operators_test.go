@@ -45,8 +45,8 @@ func TestLookUp(t *testing.T) {
 	}
 }
 
-// TestLookUpCancelled shows that a request which ends while id(1) runs says nothing about the
-// user: daemons remember the answer.
+// TestLookUpCancelled shows that a request which ends while id(1) runs is an error and not the
+// answer "unknown user": daemons remember answers.
 func TestLookUpCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	killed := func(context.Context, ...string) (string, error) {

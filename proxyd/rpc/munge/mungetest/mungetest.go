@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mungetest has what tests of credentials need: an imitation of munge in memory, a real munged for a
+// Package mungetest is for tests of credentials: an imitation of munge in memory, a real munged for a
 // single test, and the suite of tests that both pass.
 package mungetest
 
@@ -232,7 +232,7 @@ func Run(t *testing.T, as func(uid, gid uint32) munge.Coder) {
 			"changed": string(flipped), "options": "--help", "long": "MUNGE:" + strings.Repeat("A", 100_000) + ":",
 		} {
 			if _, err := root.Decode(ctx, c); !errors.Is(err, munge.ErrRefused) || errors.Is(err, munge.ErrNoMunge) {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("Decode of a credential of the kind %s: %v; want ErrRefused", name, err)
 			}
 		}
 	})
