@@ -13,7 +13,8 @@ import (
 // maxReason keeps a reason to a single line of a table.
 const maxReason = 200
 
-// checkReason returns what a checkpoint is made for; people see that text on terminals.
+// checkReason returns the reason of a checkpoint, by default "asked". It refuses control
+// characters, because people see the text on terminals.
 func checkReason(s string) (string, error) {
 	if s == "" {
 		return "asked", nil

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package api is the server's side of package rpc: it finds out which user sends a request and whether
-// that user may, and then hands the request to the conductor. It decides nothing else.
+// that user may, and then hands the request to the conductor. It makes no other decision.
 //
 //	request               allowed to
 //	───────               ──────────
@@ -33,8 +33,8 @@ import (
 // caller as an internal error, with its text.
 //
 // progress may be called from any goroutine until the method returns, never blocks, and drops
-// what comes faster than the caller reads. ctx ends when the caller goes away: what can be undone
-// then is.
+// reports that come faster than the caller reads. ctx ends when the caller goes away: then the
+// request is undone as far as possible.
 type Conductor interface {
 	// Owner returns the user of a job that Slurm knows, or that has checkpoints; else
 	// rpc.ErrNoJob.

@@ -63,7 +63,7 @@ func (p *people) isOperator(ctx context.Context, uid uint32) (bool, error) {
 	return user.Listed, nil
 }
 
-// runID runs id(1) and returns what it prints.
+// runID runs id(1) and returns its output.
 func runID(ctx context.Context, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, "id", args...).Output()
 	return string(out), err

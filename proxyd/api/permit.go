@@ -62,8 +62,8 @@ func (s *Server) admitOwner(ctx context.Context, what, job string) (munge.Caller
 	return caller, err
 }
 
-// visibleCheckpoints returns the checkpoints of a job, or of all, that the caller may see. A job of
-// which he may see none is refused, if there are some.
+// visibleCheckpoints returns the checkpoints of a job, or of all, that the caller may see. A job
+// whose checkpoints he may not see is refused, if it has any.
 func (s *Server) visibleCheckpoints(ctx context.Context, what, job string) ([]*rpc.Checkpoint, error) {
 	caller, ok := munge.CallerOf(ctx)
 	if !ok {
@@ -143,7 +143,7 @@ func (s *Server) namedCheckpoints(ctx context.Context, what string, names []stri
 	return found, nil
 }
 
-// maxNames bounds what a request makes the store look up.
+// maxNames limits the names that one request makes the store look up.
 const maxNames = 1000
 
 // shownTo says whether the user may know of the checkpoint.

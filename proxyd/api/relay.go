@@ -16,8 +16,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// relayProgress runs work and sends its progress, then its result. A reader that is slow, or
-// gone, holds up nothing: of what was not read yet, only the latest is kept.
+// relayProgress runs work and sends its progress, then its result. A reader that is slow, or gone,
+// does not hold work up: of the reports that were not read yet, only the latest is kept.
 func relayProgress(stream grpc.ServerStreamingServer[rpc.Progress], work func(progress func(*rpc.Progress)) (*rpc.Progress, error)) error {
 	latest := make(chan *rpc.Progress, 1)
 	var mu sync.Mutex // of the goroutines that write latest
@@ -56,7 +56,7 @@ func relayProgress(stream grpc.ServerStreamingServer[rpc.Progress], work func(pr
 	}
 }
 
-// pieceSize is what a message of an export carries.
+// pieceSize is the number of bytes in a message of an export.
 const pieceSize = 1 << 20
 
 // sender sends the files of an export.
@@ -79,7 +79,7 @@ func (s *sender) sendFile(name string, size int64, content io.Reader) error {
 	}
 	var offset int64
 	for {
-		// A new buffer each time: gRPC may still hold what Send was given.
+		// A new buffer each time: gRPC may still hold the message of the last Send.
 		data := make([]byte, pieceSize)
 		n, err := io.ReadFull(content, data)
 		if n > 0 && !bytes.Equal(data[:n], zeros[:n]) {

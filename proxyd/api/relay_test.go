@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestShared: requests at the same time share an answer, and none is kept.
+// TestShared: requests at the same time share an answer, and no answer is kept for later requests.
 func TestShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var answers shared[int]

@@ -41,7 +41,7 @@ type Server struct {
 
 var _ rpc.ProxydServer = (*Server)(nil)
 
-// New returns the server's answers alone; NewServer is what a daemon serves.
+// New returns the handlers of requests without a gRPC server; a daemon uses NewServer.
 func New(opt Options) *Server {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
@@ -76,7 +76,7 @@ func (s *Server) Ping(ctx context.Context, req *rpc.PingRequest) (*rpc.PingReply
 	return reply, nil
 }
 
-// Call is this node's part in what another node leads.
+// Call carries out this node's part in an operation that another node leads.
 func (s *Server) Call(ctx context.Context, req *rpc.CallRequest) (*rpc.CallReply, error) {
 	reply, err := func() (*rpc.CallReply, error) {
 		caller, err := s.admitDaemon(ctx, "call")
@@ -154,7 +154,7 @@ func (s *Server) Lend(ctx context.Context, req *rpc.LendRequest) (*rpc.LendReply
 	return reply, rpc.Status(err)
 }
 
-// Checkpoints lists what the caller may see.
+// Checkpoints lists the checkpoints that the caller may see.
 func (s *Server) Checkpoints(ctx context.Context, req *rpc.CheckpointsRequest) (*rpc.CheckpointsReply, error) {
 	list, err := s.visibleCheckpoints(ctx, "checkpoints", req.GetJob())
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *Server) Verify(req *rpc.VerifyRequest, stream grpc.ServerStreamingServe
 	})
 }
 
-// GC deletes what is old.
+// GC deletes old checkpoints.
 func (s *Server) GC(req *rpc.GCRequest, stream grpc.ServerStreamingServer[rpc.Progress]) error {
 	ctx := stream.Context()
 	caller, err := s.admitOperator(ctx, "gc")
@@ -207,7 +207,7 @@ func (s *Server) GC(req *rpc.GCRequest, stream grpc.ServerStreamingServer[rpc.Pr
 	})
 }
 
-// Delete takes checkpoints away: all that are named, or none.
+// Delete deletes all checkpoints that are named, or none of them if one is refused.
 func (s *Server) Delete(ctx context.Context, req *rpc.DeleteRequest) (*rpc.DeleteReply, error) {
 	reply, err := func() (*rpc.DeleteReply, error) {
 		caller, ok := munge.CallerOf(ctx)

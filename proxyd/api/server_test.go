@@ -162,7 +162,7 @@ func TestOperatorsByGroup(t *testing.T) {
 	}
 }
 
-// TestOthersAreLeftOut: lists hold what the caller may see.
+// TestOthersAreLeftOut: lists have only the checkpoints that the caller may see.
 func TestOthersAreLeftOut(t *testing.T) {
 	d := startDaemon(t)
 	for _, tt := range []struct {
@@ -222,8 +222,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestWrongRequests: what a user sends wrong is refused before any action, and the user
-// is told what was wrong.
+// TestWrongRequests: a wrong request is refused before any action, and the error names the mistake.
 func TestWrongRequests(t *testing.T) {
 	d := startDaemon(t)
 	alice, root := d.clientOf(t, apitest.Alice), d.clientOf(t, 0)
@@ -290,7 +289,7 @@ func TestCheckpointTellsHowFarItIs(t *testing.T) {
 		phases = append(phases, p.GetPhase())
 	})
 	if err != nil || made.GetId() != "mini/812/3" || made.GetReason() != "before the holidays" {
-		t.Errorf("%v, %v", made, err)
+		t.Errorf("checkpoint made: %v, %v; want mini/812/3 with the reason", made, err)
 	}
 	// Phases that come faster than the reader reads are dropped, never the last.
 	if len(phases) == 0 || phases[len(phases)-1] != "dump" {
@@ -303,7 +302,7 @@ func TestObstaclesArrive(t *testing.T) {
 	_, err := d.clientOf(t, apitest.Bob).Checkpoint(t.Context(), &rpc.CheckpointRequest{Job: "813"}, nil)
 	var e *rpc.Error
 	if !errors.As(err, &e) || !errors.Is(err, rpc.ErrObstacle) || len(e.Obstacles) != 1 || e.Obstacles[0].GetWhat() != "holds a terminal (/dev/pts/3)" {
-		t.Errorf("%v: %+v", err, e)
+		t.Errorf("error %v: %+v; want one obstacle, a terminal", err, e)
 	}
 }
 

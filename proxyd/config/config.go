@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config is what an administrator tells proxyd: a struct, filled from a table of keys
+// Package config has the settings of proxyd: a struct, filled from a table of keys
 // (keys.go) by package table.
 package config
 
@@ -24,7 +24,7 @@ import (
 // File is where the configuration is unless told otherwise.
 const File = "/etc/singularity-slurm/proxyd.yaml"
 
-// Config is the configuration. keys.go says what each field means.
+// Config is the configuration. keys.go has the meaning of each field.
 type Config struct {
 	Shared    string
 	KeyFile   string
@@ -76,14 +76,14 @@ type Devices struct {
 	Memory     uint64 // of each
 	Capability string // of software GPUs, as in "10.0"
 	Kernels    string // of software GPUs: "compiled" or "interpreted"
-	Blas       string // what computes products of matrices on software GPUs: "vendor" or "native"
+	Blas       string // the code for products of matrices on software GPUs: "vendor" or "native"
 	Address    string // of this node, for device servers of other nodes
 }
 
 // Metrics is where they are served.
 type Metrics struct{ Address string }
 
-// Log is what is logged, and how.
+// Log has the level and the form of log lines.
 type Log struct {
 	Level slog.Level
 	JSON  bool
@@ -132,7 +132,7 @@ func parseConfig(file string, text []byte, environ []string) (*Config, error) {
 // ownKeys begin keys with values that may differ between nodes.
 var ownKeys = []string{"node_name", "devices.", "staging.", "network.device", "metrics.", "log."}
 
-// Fingerprint is of what has to be the same on all nodes.
+// Fingerprint returns a hash of the settings that have to be the same on all nodes.
 func (c *Config) Fingerprint() string {
 	var lines []string
 	for name, value := range c.values {
@@ -146,7 +146,7 @@ func (c *Config) Fingerprint() string {
 	return fmt.Sprintf("%x", sum[:6])
 }
 
-// setDerived derives what was left empty, and checks what concerns several keys.
+// setDerived derives settings that were left empty, and checks settings against each other.
 func (c *Config) setDerived(file string) []error {
 	var errs []error
 	if c.Shared == "" && c.values["shared"].Text == "" {

@@ -72,14 +72,14 @@ metrics: {address: "127.0.0.1:6833"}
 	}
 	if c.Network.Mode != "route" || c.Network.Range.String() != "10.200.0.0/16" || c.KeepFor != 36*time.Hour || c.Keep != 4 || c.Interval != 30*time.Minute ||
 		c.Log != (Log{slog.LevelDebug, true}) || c.Metrics.Address != "127.0.0.1:6833" || !reflect.DeepEqual(c.Operators, []string{"operator", "@hpc"}) {
-		t.Errorf("%+v", c)
+		t.Errorf("configuration of file and environment = %+v", c)
 	}
 	if host, err := os.Hostname(); err == nil && !strings.HasPrefix(host, c.NodeName) {
 		t.Errorf("node name %q on host %q", c.NodeName, host)
 	}
 }
 
-// TestWrong: each mistake is named with what is accepted.
+// TestWrong: the error about a mistake names the mistake and the accepted form.
 func TestWrong(t *testing.T) {
 	const ok = "shared: /a\n"
 	for _, tt := range []struct{ name, text, env, want string }{
@@ -160,7 +160,7 @@ func TestNobodyElseWrites(t *testing.T) {
 	}
 }
 
-// TestExplained: what is printed is a configuration, and names every key.
+// TestExplained: the output of Explain is a configuration, and has every key.
 func TestExplained(t *testing.T) {
 	var b bytes.Buffer
 	if err := Explain(&b); err != nil {
@@ -174,7 +174,7 @@ func TestExplained(t *testing.T) {
 	}
 	c, err := loadText(t, b.String())
 	if err != nil {
-		t.Fatalf("%v\n%s", err, b.String())
+		t.Fatalf("read the output of Explain: %v\n%s", err, b.String())
 	}
 	d, err := loadText(t, "shared: /shared/singularity\n")
 	if err != nil {
@@ -212,7 +212,7 @@ func TestEffective(t *testing.T) {
 	}
 	again, err := loadText(t, b.String())
 	if err != nil {
-		t.Fatalf("%v\n%s", err, b.String())
+		t.Fatalf("read the output of Explain: %v\n%s", err, b.String())
 	}
 	c.values, again.values = nil, nil
 	if !reflect.DeepEqual(c, again) {
@@ -236,7 +236,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, env string) {
 		c, err := parseConfig("FILE", text, []string{env})
 		if (c == nil) == (err == nil) {
-			t.Fatal(c, err)
+			t.Fatalf("parseConfig = %+v, %v; want a configuration or an error", c, err)
 		}
 		if c == nil {
 			return
@@ -247,7 +247,7 @@ func FuzzParse(f *testing.F) {
 		}
 		again, err := parseConfig("FILE", b.Bytes(), nil)
 		if err != nil {
-			t.Fatalf("%v\n%s", err, b.String())
+			t.Fatalf("read the output of Explain: %v\n%s", err, b.String())
 		}
 		c.values, again.values = nil, nil
 		if !reflect.DeepEqual(c, again) {

@@ -24,5 +24,5 @@ func Explain(w io.Writer) error {
 // configuration file with the same effect.
 func (c *Config) Explain(w io.Writer) error { return keys.Explain(w, c.values) }
 
-// Reference returns all keys with what the manual says of them.
+// Reference returns all keys, each with its text for the manual.
 func Reference() [][2]string { return keys.Reference() }

@@ -148,7 +148,7 @@ var (
 func nodeName(s string) bool   { return nodeSyntax.MatchString(s) }
 func deviceName(s string) bool { return deviceSyntax.MatchString(s) && s != "." && s != ".." }
 
-// isAddress accepts an IP address, or nothing.
+// isAddress accepts an IP address.
 func isAddress(s string) bool {
 	_, err := netip.ParseAddr(s)
 	return err == nil

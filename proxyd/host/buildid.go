@@ -93,7 +93,7 @@ func fileOf(info os.FileInfo) (file, bool) {
 // job stands still while ids are looked up.
 type buildIDs struct {
 	mu sync.Mutex
-	of map[file]string // "": the file has none
+	of map[file]string // "": the file has no build id
 }
 
 var remembered buildIDs

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestBuildIDWhileRenaming: a link with ".." on the way can be followed while others
-// rename, in whatever folder.
+// TestBuildIDWhileRenaming: a link with ".." on the way can be followed while other processes
+// rename folders, on the way or elsewhere.
 func TestBuildIDWhileRenaming(t *testing.T) {
 	dir := t.TempDir()
 	program, err := os.Readlink("/proc/self/exe")
@@ -59,7 +59,7 @@ func TestBuildIDWhileRenaming(t *testing.T) {
 		})
 	}
 	for range 3000 {
-		if _, err := BuildID(link); err != nil && !errors.Is(err, ErrNoBuildID) { // Go links none into this program
+		if _, err := BuildID(link); err != nil && !errors.Is(err, ErrNoBuildID) { // Go links no build id into this program
 			t.Fatal(err)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkRoot looks at what this process may do.
+// checkRoot checks that this process is root and has the capabilities that proxyd needs.
 func checkRoot(context.Context, *node) Finding {
 	f := Finding{Name: "rights", Needs: "root with the capabilities of a system service"}
 	status, err := os.ReadFile("/proc/self/status")
@@ -92,7 +92,7 @@ func checkMunge(ctx context.Context, n *node) Finding {
 	return f.withOK(fmt.Sprintf("made and read a credential in %s", time.Since(began).Round(100*time.Microsecond)))
 }
 
-// capabilities that proxyd needs, each for what an ordinary user may not do.
+// capabilities that proxyd needs, each with the operations that need it.
 var capabilities = []struct {
 	bit  int
 	name string
@@ -112,7 +112,7 @@ var capabilities = []struct {
 
 // lackingCapabilities reads a /proc/PID/status.
 func lackingCapabilities(status string) []string {
-	var effective uint64 // none, if the file cannot be read
+	var effective uint64 // empty, if the file cannot be read
 	for line := range strings.Lines(status) {
 		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
 			if n, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64); err == nil {
@@ -170,14 +170,14 @@ func checkKey(_ context.Context, n *node) Finding {
 	return f.withOK("there, " + f.Fingerprint)
 }
 
-// keyFingerprint tells keys apart and says nothing of a key.
+// keyFingerprint returns a text that differs between keys and does not reveal the key.
 func keyFingerprint(key []byte) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("singularity-slurm: fingerprint of a key"))
 	return shortHash(mac.Sum(nil))
 }
 
-// checkConfiguration compares nothing by itself: singctl compares the fingerprints of nodes.
+// checkConfiguration only returns the fingerprint: singctl compares the fingerprints of the nodes.
 func checkConfiguration(_ context.Context, n *node) Finding {
 	f := Finding{Name: "configuration", Needs: "the same on all nodes, but for what is a node's own"}
 	f.Fingerprint = n.cfg.Fingerprint()

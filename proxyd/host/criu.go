@@ -32,7 +32,7 @@ func Criu(ctx context.Context, program string) (version string, err error) {
 	return version, nil
 }
 
-// checkCriu reads what criu --version printed.
+// checkCriu reads the output of criu --version. The error says if that version is too old.
 func checkCriu(out string) (version string, err error) {
 	m := criuVersion.FindStringSubmatch(out)
 	if m == nil {

@@ -52,7 +52,7 @@ func checkDevices(ctx context.Context, n *node) Finding {
 	return found.judgeDevices(f, reached)
 }
 
-// realDo is what to do where the devices cannot be asked.
+// realDo returns the remedy if the node's real devices cannot be asked. said is the error.
 func realDo(said string) string {
 	if strings.Contains(said, "proxyd-cuda") {
 		return "make install-cuda: only proxyd-cuda, which is linked with the node's C library, can open a driver"

@@ -17,7 +17,7 @@ func TestDevices(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		devices   config.Devices
-		says      string // what "proxyd gpus" prints; after a !, on standard error, and it fails
+		says      string // output of "proxyd gpus"; after a !, on standard error, and it fails
 		level     Level
 		found, do string
 	}{
@@ -44,7 +44,7 @@ func TestDevices(t *testing.T) {
 			}
 			f := checkDevices(t.Context(), &node{cfg: &config.Config{Devices: tc.devices}, known: Known{Program: program}})
 			if f.Level != tc.level || !strings.Contains(f.Found, tc.found) || !strings.Contains(f.Do, tc.do) || (f.Do == "") != (f.Level == OK) {
-				t.Errorf("%+v", f)
+				t.Errorf("devices finding = %+v", f)
 			}
 		})
 	}

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package host says what this node can do. A feature is probed once and kept as a value with its
-// reason; nothing else in the tree compares version numbers. Doctor prints all features, each
-// line with what an administrator does about it.
+// Package host tells which features this node has. A feature is probed once and kept as a value
+// with its reason; no other package compares version numbers. Doctor prints all features, each with
+// the remedy if it is missing.
 //
 // Every probe answers in one of three ways:
 //
@@ -18,10 +18,10 @@ import (
 	"sync"
 )
 
-// ErrUnsupported is what every *UnsupportedError is.
+// ErrUnsupported matches every *UnsupportedError in errors.Is.
 var ErrUnsupported = errors.New("unsupported")
 
-// UnsupportedError names a feature this node lacks and what would add the feature.
+// UnsupportedError names a feature that this node lacks, and the version or setting that brings it.
 type UnsupportedError struct {
 	Feature string // "criu: dump of io_uring"
 	Needs   string // "criu 4.2"

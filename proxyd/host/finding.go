@@ -26,14 +26,15 @@ func (l Level) String() string {
 	}
 }
 
-// Finding is a line of what doctor prints. Do says what an administrator does about the finding;
-// Do is empty exactly when Level is OK.
+// Finding is a line of doctor's output. Do is the remedy, for an administrator; Do is empty exactly
+// when Level is OK.
 type Finding struct {
 	Name  string // "criu", "slurm: killwait"
 	Level Level
 	Found string
 	Needs string
 	Do    string
-	// Fingerprint is of what has to be the same on all nodes; "": nothing here has to be.
+	// Fingerprint covers the settings that have to be the same on all nodes; "": this finding has no
+	// such setting.
 	Fingerprint string
 }

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Fingerprint is what of a node a restored program notices. The checkpoint keeps the Fingerprint,
-// which is compared before anything is torn down.
+// Fingerprint has the properties of a node that a restored program notices. The checkpoint keeps
+// the Fingerprint, which is compared before anything is torn down.
 type Fingerprint struct {
 	Arch   string   `json:"arch"`   // as Go names the architecture
 	Vendor string   `json:"vendor"` // of the CPU: "GenuineIntel"
@@ -64,8 +64,8 @@ func FingerprintOf(root string, more ...string) (Fingerprint, error) {
 	return f, nil
 }
 
-// systemLibraries finds, in that tree, what nearly every program maps, by all of its names:
-// /lib is a link on most systems, not on all.
+// systemLibraries finds, in that tree, the libraries that nearly every program maps, by all of
+// their names: /lib is a link on most systems, not on all.
 func systemLibraries(root string) []string {
 	var found []string
 	for _, pattern := range []string{"usr/lib/*-linux-gnu/", "usr/lib64/", "lib/*-linux-gnu/", "lib64/"} {
@@ -121,9 +121,9 @@ func parseCPU(r interface{ Read([]byte) (int, error) }) (Fingerprint, error) {
 	return f, nil
 }
 
-// instructions are the flags of x86 that programs use, or that lay out what the kernel saves
-// of them (xsave…). The rest of the line is for kernels and hypervisors, and changes with
-// microcode and mitigations.
+// instructions are the flags of x86 for instructions that programs use, and for the layout of the
+// registers that the kernel saves (xsave…). The rest of the line is for kernels and hypervisors,
+// and changes with microcode and mitigations.
 var instructions = flagSet(`
 	cmov cx8 cx16 fxsr mmx sse sse2 pni ssse3 sse4_1 sse4_2 sse4a popcnt lahf_lm movbe abm bmi1 bmi2 tbm lzcnt
 	aes vaes pclmulqdq vpclmulqdq sha_ni sha512 sm3 sm4 gfni rdrand rdseed adx f16c fma fma4 xop rdtscp rdpid fsgsbase
@@ -142,7 +142,7 @@ func flagSet(words string) map[string]bool {
 	return set
 }
 
-// ErrIncompatible is what every *IncompatibleError is.
+// ErrIncompatible matches every *IncompatibleError in errors.Is.
 var ErrIncompatible = errors.New("incompatible node")
 
 // IncompatibleError says why a checkpoint cannot be restored on this node.
@@ -157,13 +157,13 @@ func (e *IncompatibleError) Error() string {
 // Is makes errors.Is(err, ErrIncompatible) true.
 func (e *IncompatibleError) Is(target error) bool { return target == ErrIncompatible }
 
-// Compatible says whether what was captured on a node like then can go on on a node like now:
-// nil, or an *IncompatibleError with all that is in the way.
+// Compatible says whether programs that were captured on a node like then can run on a node like
+// now: nil, or an *IncompatibleError with all reasons against it.
 //
-// CPUs must be of the same vendor, for the layout of saved registers differs between vendors, and
-// the new CPU must have every instruction of the old: programs looked when they started. The
-// kernel may be newer, not older in its first two numbers. Files of then must be there with the
-// same build id.
+// CPUs must be of the same vendor, because the layout of saved registers differs between vendors.
+// The new CPU must have every instruction of the old: programs looked for instructions only when
+// they started. The kernel may be newer, not older in its first two numbers. The files of then must
+// exist with the same build ids.
 func Compatible(then, now Fingerprint) error {
 	var reasons []string
 	say := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }

@@ -26,7 +26,7 @@ func TestFingerprintOfThisNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f.Arch == "" || f.Kernel == "" || f.Vendor == "" || len(f.Flags) < 10 {
-		t.Errorf("%+v", f)
+		t.Errorf("FingerprintOf this node = %+v; want architecture, kernel, vendor and flags", f)
 	}
 	libc := slices.ContainsFunc(slices.Collect(keysOf(f.Files)), func(p string) bool { return strings.HasSuffix(p, "/libc.so.6") })
 	if !libc {
@@ -54,7 +54,7 @@ func TestFingerprintOfATree(t *testing.T) {
 	}
 	f, err := FingerprintOf(root, "/bin/true", "/../../../../bin/true")
 	if err != nil || len(f.Files) != 0 {
-		t.Errorf("%v, %v", f.Files, err)
+		t.Errorf("files of the fingerprint = %v, %v; want no files from outside of the root", f.Files, err)
 	}
 	if _, err := FingerprintOf(filepath.Join(root, "gone")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a tree that is gone: %v", err)
@@ -120,14 +120,14 @@ func TestParseCPU(t *testing.T) {
 	const x86 = "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: EPYC\nflags\t\t: sse2 avx2 hypervisor smep ibrs\n\nprocessor\t: 1\nvendor_id\t: other\nflags\t\t: avx512f\n\n"
 	f, err := parseCPU(strings.NewReader(x86))
 	if err != nil || f.Vendor != "AuthenticAMD" || f.Model != "EPYC" || !slices.Equal(f.Flags, []string{"avx2", "sse2"}) {
-		t.Errorf("%+v, %v", f, err)
+		t.Errorf("parseCPU of x86 = %+v, %v; want the first CPU, without flags of kernels", f, err)
 	}
 	if _, err := parseCPU(strings.NewReader("processor : 0\n")); err == nil || err.Error() != "/proc/cpuinfo names no features" {
 		t.Errorf("no flags: %v", err)
 	}
 }
 
-// TestBuildIDs compares with what the ELF library of Go finds.
+// TestBuildIDs compares with the build ids that the ELF library of Go finds.
 func TestBuildIDs(t *testing.T) {
 	programs, err := filepath.Glob("/usr/bin/*")
 	if err != nil || len(programs) == 0 {
@@ -178,7 +178,7 @@ func TestBuildIDOfWhatIsNoFile(t *testing.T) {
 	}
 	for _, path := range []string{fifo, "/dev/zero", t.TempDir()} {
 		if _, err := BuildID(path); !errors.Is(err, ErrNoBuildID) {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("BuildID(%s): %v; want ErrNoBuildID", path, err)
 		}
 	}
 	if _, err := BuildID("/nowhere"); !errors.Is(err, os.ErrNotExist) {
@@ -186,8 +186,8 @@ func TestBuildIDOfWhatIsNoFile(t *testing.T) {
 	}
 }
 
-// TestBuildIDIsRememberedAsItIs: of a file that is replaced, or written to, nothing old is
-// told.
+// TestBuildIDIsRememberedAsItIs: of a file that was replaced, or written to, the old build id is
+// not returned.
 func TestBuildIDIsRememberedAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "program"), filepath.Join(dir, "new")
@@ -249,7 +249,7 @@ func FuzzBuildID(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		id, err := readBuildID(bytes.NewReader(b))
 		if (err == nil) != (id != "") || err != nil && !errors.Is(err, ErrNoBuildID) && !errors.Is(err, io.EOF) {
-			t.Errorf("%q, %v", id, err)
+			t.Errorf("readBuildID = %q, %v; want an id, ErrNoBuildID or EOF", id, err)
 		}
 	})
 }

@@ -38,7 +38,7 @@ func TestSilentFolders(t *testing.T) {
 			f := byName[name]
 			if f.Level != level || !strings.HasPrefix(f.Found, served.Folder) || !strings.Contains(f.Found, "does not answer within 100ms") ||
 				f.Needs == "" || !strings.Contains(f.Do, "file server") {
-				t.Errorf("%s: %+v", name, f)
+				t.Errorf("%s: %+v; want a finding that names the folder and the file server", name, f)
 			}
 		}
 		if f := byName["key"]; f.Found != "none" {
@@ -68,12 +68,12 @@ func TestLooksOfOneFolder(t *testing.T) {
 	}
 }
 
-// TestKillWaitOfMeasuredNode has doctor write nothing where the time of a capture is known.
+// TestKillWaitOfMeasuredNode: doctor writes no file where the time of a capture is known.
 func TestKillWaitOfMeasuredNode(t *testing.T) {
 	n := &node{cfg: &config.Config{Shared: "/nowhere"}, known: Known{Capture: time.Second},
 		slurm: func() (*Slurm, error) { return &Slurm{KillWait: 30 * time.Second}, nil }} // a look would have no patience
 	if f := checkKillWait(t.Context(), n); f.Level != OK || f.Found != "30s; capturing a job took 1s at most" {
-		t.Errorf("%+v", f)
+		t.Errorf("KillWait finding = %+v; want OK with the measured time", f)
 	}
 }
 

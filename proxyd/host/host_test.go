@@ -86,13 +86,13 @@ func TestFanotify(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := fanotifyFinding(tt.probe, tt.groups, tt.cores)
 			if f.Level != tt.level || f.Found != tt.found || !strings.HasPrefix(f.Do, tt.do) || (f.Do == "") != (tt.level == OK) {
-				t.Errorf("%+v", f)
+				t.Errorf("fanotify finding = %+v", f)
 			}
 		})
 	}
 }
 
-// TestNeedsInDocs: what people read before they install is what doctor wants.
+// TestNeedsInDocs: the versions in the docs are those that doctor wants.
 func TestNeedsInDocs(t *testing.T) {
 	for _, page := range []string{"../../README.md", "../../docs/install.md"} {
 		text, err := os.ReadFile(page)
@@ -132,7 +132,7 @@ func TestCriuVersions(t *testing.T) {
 	} {
 		version, err := checkCriu(tt.out)
 		if version != tt.version || (err == nil) != (tt.wrong == "") || err != nil && err.Error() != tt.wrong {
-			t.Errorf("%q: %q, %v", tt.out, version, err)
+			t.Errorf("checkCriu(%q) = %q, %v", tt.out, version, err)
 		}
 	}
 	if _, err := Criu(t.Context(), "/nowhere/criu"); !errors.Is(err, ErrUnsupported) || err.Error() != "checkpoints needs criu 4.2, found no /nowhere/criu" {
@@ -163,7 +163,7 @@ func TestParseSlurm(t *testing.T) {
 	want := Slurm{Version: "26.05.5", Cluster: "mini", User: "slurm", UID: 64030, KillWait: 30 * time.Second, Proctrack: "proctrack/linuxproc",
 		JobRequeue: true, RequeueExit: "123", SpoolDir: "/var/spool/slurmd-n1", Plugstack: "/etc/slurm/plugstack.conf"}
 	if err != nil || *s != want {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("parseSlurm = %+v, %v", s, err)
 	}
 	for _, tt := range []struct{ old, new, want string }{
 		{"KillWait                = 30 sec", "", "scontrol show config: no KillWait"},
@@ -185,11 +185,11 @@ func TestNoScontrol(t *testing.T) {
 	for _, program := range []string{"/nowhere/scontrol", "no-scontrol-in-path"} {
 		_, err := ReadSlurm(t.Context(), program, "n1")
 		if !errors.Is(err, ErrNoScontrol) || !strings.Contains(err.Error(), program) {
-			t.Errorf("%s: %v", program, err)
+			t.Errorf("ReadSlurm with %s: %v; want ErrNoScontrol", program, err)
 		}
 		n := &node{slurm: func() (*Slurm, error) { return nil, err }}
 		if f := checkRequeue(t.Context(), n); f.Found != "cannot tell without scontrol" || f.Do == "" {
-			t.Errorf("%s: %+v", program, f)
+			t.Errorf("requeue finding without scontrol (%s) = %+v", program, f)
 		}
 	}
 }
@@ -261,7 +261,7 @@ func compilePlugin(t *testing.T, path, source string) {
 	cc := exec.Command("cc", "-shared", "-fPIC", "-x", "c", "-o", path, "-")
 	cc.Stdin = strings.NewReader(source)
 	if out, err := cc.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("compile a plugin: %v\n%s", err, out)
 	}
 }
 
@@ -283,7 +283,7 @@ func TestKillWait(t *testing.T) {
 	} {
 		f := judgeKillWait(tt.wait, margin, tt.capture, tt.rate, "the shared folder")
 		if f.Level != tt.level || f.Found != tt.found || f.Do != tt.do {
-			t.Errorf("%s: %+v", tt.name, f)
+			t.Errorf("%s: KillWait finding = %+v", tt.name, f)
 		}
 	}
 }
@@ -292,10 +292,10 @@ func TestTryFolder(t *testing.T) {
 	dir := t.TempDir()
 	ahead, err := tryFolder(dir)
 	if err != nil || ahead.Abs() > 5*time.Second {
-		t.Errorf("%s, %v", ahead, err)
+		t.Errorf("tryFolder = clock ahead by %s, %v", ahead, err)
 	}
 	if rate, err := writeRate(dir, 1<<20); err != nil || rate <= 0 {
-		t.Errorf("%f, %v", rate, err)
+		t.Errorf("writeRate = %f, %v", rate, err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
@@ -305,8 +305,8 @@ func TestTryFolder(t *testing.T) {
 	}
 }
 
-// TestProbe looks at this machine, which has no Slurm and perhaps no CRIU: every line says
-// what was found, and what to do unless all is well.
+// TestProbe looks at this machine, which has no Slurm and perhaps no CRIU: every finding has Found
+// and Needs, and Do unless its level is OK.
 func TestProbe(t *testing.T) {
 	dir := t.TempDir()
 	cfg := &config.Config{Shared: filepath.Join(dir, "shared"), KeyFile: filepath.Join(dir, "key"), NodeName: "n1",
@@ -356,13 +356,13 @@ func TestProbe(t *testing.T) {
 			t.Fatal(err)
 		}
 		if f := checkKey(t.Context(), n); f.Level != OK {
-			t.Errorf("%+v", f)
+			t.Errorf("key of mode 0600: %+v; want OK", f)
 		}
 		if f := checkShared(t.Context(), n); f.Level == Fail {
-			t.Errorf("%+v", f)
+			t.Errorf("shared folder of mode 0755: %+v; want no failure", f)
 		}
 		if f := checkClock(t.Context(), n); f.Level != OK {
-			t.Errorf("%+v", f)
+			t.Errorf("clock: %+v; want OK", f)
 		}
 		n.cfg.Staging.Folder = filepath.Join(dir, "stage")
 		if f := checkStaging(t.Context(), n); f.Level != Fail || f.Do != "mkdir -m 700 "+n.cfg.Staging.Folder {
@@ -378,7 +378,7 @@ func TestProbe(t *testing.T) {
 			t.Fatal(err)
 		}
 		if f := checkStaging(t.Context(), n); f.Level == Fail {
-			t.Errorf("%+v", f)
+			t.Errorf("staging folder of mode 0700: %+v; want no failure", f)
 		}
 	}
 }

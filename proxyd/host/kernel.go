@@ -18,7 +18,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
 
-// What the kernel can do. Each needs root to be told from "not permitted".
+// Features of the kernel. Each probe needs root: for other users "missing" and "not permitted" look
+// the same.
 var (
 	Namespaces     = Feature{Name: "namespaces", Probe: probeNamespaces}
 	TimeNamespaces = Feature{Name: "time namespaces", Probe: func() error { return haveNamespace("time", "Linux 5.6 with CONFIG_TIME_NS") }}
@@ -86,14 +87,15 @@ func missingFeature(err error, feature, needs string, errnos ...error) error {
 	return err
 }
 
-// probePidfd also asks for setns with a pidfd (5.8): joining a capsule at once is what it is for.
+// probePidfd also asks for setns with a pidfd (5.8): proxyd uses the pidfd to join all namespaces
+// of a capsule at once.
 func probePidfd() error {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
 		return missingFeature(err, "pidfd", "Linux 5.8")
 	}
 	defer unix.Close(fd)
-	// To join the UTS namespace of this process changes nothing.
+	// Joining the UTS namespace that this process is in already has no effect.
 	answer := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -119,8 +121,7 @@ func probeFanotify() error {
 	return unix.Close(fd)
 }
 
-// probeNftables asks for the generation of the rules, which changes nothing and loads the
-// module.
+// probeNftables asks for the generation of the rules, which only reads, and loads the module.
 func probeNftables() error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {

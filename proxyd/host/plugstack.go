@@ -54,8 +54,8 @@ func findPlugin(plugstack string, depth int) (line []string, err error) {
 // pluginArguments are the keys that the plugin accepts; slurm-spank/config.c has them, too.
 var pluginArguments = []string{"socket", "warden", "shim", "without_proxyd", "retry"}
 
-// checkPlugin says whether Slurm on this node will load our plugin, and whether the plugin will do
-// what its line says.
+// checkPlugin says whether Slurm on this node will load our plugin, and whether the arguments of
+// its line are right.
 func checkPlugin(s *Slurm) Finding {
 	f := Finding{Name: "slurm: plugin", Needs: plugin + " in " + s.Plugstack + ", built for Slurm " + s.Version}
 	add := "add to " + s.Plugstack + " on every node: optional " + plugin
@@ -94,8 +94,8 @@ func checkPlugin(s *Slurm) Finding {
 	return f.withOK(found)
 }
 
-// checkPluginArgument returns what is wrong with an argument of the plugin's line; "" if nothing
-// is.
+// checkPluginArgument returns the mistake in an argument of the plugin's line, with the remedy; ""
+// if the argument is right.
 func checkPluginArgument(argument string) (problem, do string) {
 	key, value, _ := strings.Cut(argument, "=")
 	known := false

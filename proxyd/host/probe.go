@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
-// Known is what the daemon has learnt that a look at the node cannot tell. The zero value
-// knows nothing.
+// Known has facts that the daemon has learnt and that a look at the node cannot tell. The zero
+// value has no facts.
 type Known struct {
 	// Capture is the longest time that a job of this node took from Slurm's signal until
 	// its memory was captured.
@@ -32,17 +32,17 @@ type Known struct {
 	AskRelay func(context.Context) error
 }
 
-// node is what the checks look at.
+// node is the input of the checks.
 type node struct {
 	cfg   *config.Config
 	known Known
 	coder munge.Coder
 	slurm func() (*Slurm, error)
-	// patience is how long a check waits for the file system of a folder.
+	// patience is the time that a check waits for the file system of a folder.
 	patience time.Duration
 }
 
-// checks is what doctor prints, in this order: from the ground up.
+// checks lists doctor's checks in the order of its output: basic features first.
 var checks = []func(context.Context, *node) Finding{
 	checkRoot,
 	checkKernel,

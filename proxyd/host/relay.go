@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// checkRelay looks at what --singularity-outside=relay needs, at a site with a relay.
+// checkRelay checks the features that --singularity-outside=relay needs, at a site with a relay.
 func checkRelay(ctx context.Context, n *node) Finding {
 	f := Finding{Name: "relay", Needs: "of a site with a relay: tproxy of nftables and packet sockets, and both ports of the relay's host"}
 	relay := n.cfg.Relay

@@ -17,10 +17,10 @@ import (
 // ErrNotRootOnly is wrapped by the errors of RootOnly that are about owners and modes.
 var ErrNotRootOnly = errors.New("not root's alone")
 
-// RootOnly says whether only root can change what is at path, or put something else in its place:
-// the folder, all folders above, and the links on the way, are root's, and root alone can write
-// there. In a sticky folder (/tmp) other users cannot take away what is root's, so there the next
-// name must be root's and exist. The error says what is wrong and, after a colon, what to do.
+// RootOnly says whether only root can change the file or folder at path, or put another in its
+// place: the folder, all folders above, and the links on the way, are root's, and root alone can
+// write there. In a sticky folder (/tmp) other users cannot remove root's files, so there the next
+// name must exist and be root's. The error has the problem and, after a colon, the remedy.
 func RootOnly(path string) error {
 	if !filepath.IsAbs(path) {
 		return fmt.Errorf("%s: want an absolute path", path)
@@ -91,7 +91,7 @@ func statLink(path string) (*unix.Stat_t, error) {
 	return &st, nil
 }
 
-// rootsAlone says whether root alone can replace what is root's in a folder.
+// rootsAlone says whether only root can replace root's files in a folder.
 func rootsAlone(path string, st *unix.Stat_t) error {
 	switch {
 	case st.Uid != 0:
@@ -102,11 +102,11 @@ func rootsAlone(path string, st *unix.Stat_t) error {
 	return nil
 }
 
-// sharedNames are what proxyd has in the shared folder.
+// sharedNames are the folders that proxyd has in the shared folder.
 var sharedNames = []string{"store", "jobs", "kits", "addresses"}
 
-// SharedIsRoots says whether the shared folder, and what proxyd has there from an earlier
-// time, is root's alone.
+// SharedIsRoots says whether only root can change the shared folder, and the folders in it that
+// proxyd made earlier.
 func SharedIsRoots(shared string) error {
 	if err := RootOnly(shared); err != nil {
 		return err

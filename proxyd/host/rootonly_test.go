@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestRootOnly: what a user could have put in the place of the shared folder is found,
-// wherever on the way that would be.
+// TestRootOnly: RootOnly finds every place on the way to the shared folder where a user could put a
+// folder of his own.
 func TestRootOnly(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root, to be several users")

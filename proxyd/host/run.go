@@ -17,13 +17,13 @@ import (
 // soon bounds each program that a probe runs: scontrol waits long for a dead slurmctld.
 const soon = 15 * time.Second
 
-// runProgram returns what a program printed. An error holds the program's last line of complaint.
+// runProgram returns the output of a program. An error holds the last line of its error output.
 func runProgram(ctx context.Context, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
-	// What is printed will be read, and SLURM_* may send scontrol elsewhere or change its
-	// formats.
+	// The output is parsed, so it must be in English, and SLURM_* may send scontrol elsewhere or
+	// change its formats.
 	cmd.Env = append(plainEnvironment(), "LC_ALL=C")
 	cmd.WaitDelay = time.Second
 	var out, errs bytes.Buffer
@@ -42,7 +42,8 @@ func runProgram(ctx context.Context, program string, args ...string) (string, er
 	return out.String(), fmt.Errorf("%s: %w", program, err)
 }
 
-// plainEnvironment is this process's, without what changes how programs of Slurm print.
+// plainEnvironment is this process's environment, without the variables that change the output of
+// Slurm's programs.
 func plainEnvironment() []string {
 	var env []string
 	for _, e := range os.Environ() {

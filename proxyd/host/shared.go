@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filesystem is what statfs and stat tell of a folder.
+// filesystem is the result of statfs and stat of a folder.
 type filesystem struct {
 	kind        string
 	free, total uint64
@@ -53,7 +53,7 @@ func kindOf(magic uint32) string {
 	return fmt.Sprintf("file system %#x", magic)
 }
 
-// tryFolder does in a folder what the store does: makes files that only a single process can
+// tryFolder does the store's operations in a folder: it makes files that only a single process can
 // make, links, renames and flushes. tryFolder returns by how much the clock of the file system is
 // ahead of this node's.
 func tryFolder(dir string) (ahead time.Duration, err error) {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Slurm is what of its configuration concerns us.
+// Slurm has the settings of Slurm's configuration that concern us.
 type Slurm struct {
 	Version     string
 	Cluster     string

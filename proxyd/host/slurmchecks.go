@@ -95,8 +95,8 @@ func checkRequeue(_ context.Context, n *node) Finding {
 	return f.withOK("JobRequeue=1")
 }
 
-// checkKillWait compares what a checkpoint takes with what Slurm grants. Without a measured time
-// the finding says how much memory fits.
+// checkKillWait compares the time that a checkpoint takes with the time that Slurm grants. Without
+// a measured time the finding says how much memory fits.
 func checkKillWait(_ context.Context, n *node) Finding {
 	f := Finding{Name: "slurm: killwait", Needs: "KillWait long enough for a checkpoint"}
 	s, err := n.slurm()
@@ -111,7 +111,7 @@ func checkKillWait(_ context.Context, n *node) Finding {
 		return judgeKillWait(s.KillWait, n.cfg.KillWaitMargin, n.known.Capture, rate, what)
 	}
 	if n.known.Capture > 0 {
-		return judge(0) // what was measured says more than a rate, and the folder may be slow or full now
+		return judge(0) // a measured time is better than a rate, and the folder may be slow or full now
 	}
 	return n.lookAtFolder(f, Warn, where, func() Finding {
 		rate, err := writeRate(where, 64<<20)

@@ -20,7 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// doorProcess is the daemon's side of a door; door.go draws what is said.
+// doorProcess is the daemon's side of a door; door.go draws the messages.
 type doorProcess struct {
 	cmd     *exec.Cmd
 	control *net.UnixConn
@@ -67,8 +67,8 @@ func openDoor(path string) (*doorProcess, error) {
 	return p, nil
 }
 
-// endDoor ends the door's process; gone is closed when that has ended. A thread of the door that waits for a file system may keep the
-// process alive; the process then holds nothing that the daemon or a user needs.
+// endDoor ends the door's process; gone is closed when the process has ended. A thread of the door that waits for a
+// file system may keep the process alive; the daemon and users do not need the process then.
 func (p *doorProcess) endDoor() (gone <-chan struct{}) {
 	p.control.Close()
 	_ = p.cmd.Process.Kill()
@@ -158,7 +158,7 @@ func (s *Server) answerCaller(ctx context.Context, files []*os.File, said []byte
 // caller.
 //
 // The caller has closed its connection already, so that the caller can be frozen at any moment:
-// what is to be said of an srun goes into the srun's status pipe.
+// messages about an srun go into the srun's status pipe.
 func (s *Server) answerSrun(ctx context.Context, talk *os.File, who Peer) error {
 	c, err := localsock.ConnOf(talk)
 	if err != nil {

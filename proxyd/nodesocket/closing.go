@@ -34,7 +34,7 @@ type closer struct {
 	of     map[uint32]*closingUser
 }
 
-// closingUser is what a closer has of a user.
+// closingUser is the state of a closer for one user.
 type closingUser struct {
 	threads int
 	waiting []closingConn
@@ -69,7 +69,7 @@ func (c *closer) closeConn(uid uint32, conn io.Closer, after func()) {
 	}
 }
 
-// runThread closes a connection, and then what waits of the user's.
+// runThread closes a connection, and then the user's waiting connections.
 func (c *closer) runThread(uid uint32, u *closingUser, conn closingConn) {
 	for more := true; more; {
 		conn.conn.Close()
@@ -78,7 +78,8 @@ func (c *closer) runThread(uid uint32, u *closingUser, conn closingConn) {
 	}
 }
 
-// takeNext returns a connection of the user that waits; the thread ends where none does.
+// takeNext returns a waiting connection of the user. If no connection waits, ok is false and the
+// thread ends.
 func (c *closer) takeNext(uid uint32, u *closingUser) (next closingConn, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -85,7 +85,7 @@ func TestLeftDoors(t *testing.T) {
 			}
 		}
 		if said.Len() > 0 {
-			t.Error(said.String())
+			t.Errorf("with two doors left of at most two, log = %q, want no line", said.String())
 		}
 		go func() { started <- left.addDoor(ctx, log, later) }()
 		synctest.Wait()

@@ -25,8 +25,8 @@ const DoorArg = "srun-door"
 // descriptors. To close a descriptor may take for ever: a FUSE file's owner need not answer, an
 // NFS server may be dead, and SIGKILL does not end that wait. The same holds for a socket with
 // a descriptor in its queue. So the daemon has neither such a descriptor nor such a socket. The
-// door has the sockets and no descriptors; the door starts no process, which would close what is
-// open here when the process is executed; what hangs in the door is a thread.
+// door has the sockets, and does not receive the descriptors. It starts no process, because execve
+// would close the open sockets and hang. If a close hangs, it hangs one thread of the door.
 //
 //	user                 door                          daemon
 //	connect ───────────► accept
@@ -41,18 +41,18 @@ const DoorArg = "srun-door"
 // The socket between door and daemon is SOCK_SEQPACKET; for each caller there is another such
 // socket for the conversation about this caller, which ends when the daemon closes its end.
 
-// What the door has from its starter.
+// doorControl is the descriptor that the door inherits: its socket to the daemon.
 const doorControl = 3
 
-// callerMessage is what the door says of a caller; the descriptors are the pidfd and the end of
-// the conversation.
+// callerMessage is the door's message about a new caller; the descriptors are the pidfd and the end
+// of the conversation.
 type callerMessage struct {
 	PID      int
 	UID, GID uint32
 	Groups   []uint32
 }
 
-// packetMessage is what the caller has sent.
+// packetMessage has the packet that the caller has sent.
 type packetMessage struct {
 	Packet []byte
 	Files  bool // descriptors came with the packet
@@ -69,10 +69,10 @@ const (
 // that takes.
 const maxCalls = 128
 
-// maxPacket bounds what a caller may say; sing-srun has 256 bytes.
+// maxPacket limits the packet of a caller; those of sing-srun have 256 bytes.
 const maxPacket = 4 << 10
 
-// calls counts them.
+// calls counts the calls of each user.
 type calls struct {
 	mu sync.Mutex
 	of map[uint32]int
@@ -105,7 +105,7 @@ type door struct {
 
 // Door is the life of the door's process: it makes the socket at the path that is its argument, and
 // serves that socket until the daemon has ended. A main calls Door when the first argument of the
-// program is DoorArg, with the other arguments, and exits with what Door returns.
+// program is DoorArg, with the other arguments, and exits with the status that Door returns.
 func Door(args []string) int {
 	debug.SetGCPercent(50)
 	_ = unix.CloseRange(doorControl+1, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)

@@ -19,8 +19,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// FuzzDecode: anybody on a node can write a packet. What is understood means the same
-// when it is written again.
+// FuzzDecode: any user of a node can write a packet. A packet that is understood, encoded and
+// decoded again, means the same.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		"end\x00version=1\x00",
@@ -46,8 +46,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzParseJoin: the plugin passes on what users put into their environment. Whatever it
-// is, a join has a valid step, and a caller that the kernel named.
+// FuzzParseJoin: the plugin passes on variables that users have set. With any values, a join has a
+// valid step, and a caller that the kernel named.
 func FuzzParseJoin(f *testing.F) {
 	f.Add("7", "batch", "1001", "1001", "0", "", "")
 	f.Add("7", "3", "1001", "1001", "4294967295", "s0-1", "/a")
@@ -70,7 +70,7 @@ func FuzzParseJoin(f *testing.F) {
 			t.Errorf("step %q was taken", step)
 		}
 		if j.PID != who.PID || j.Task < 0 || j.Key != key {
-			t.Errorf("%+v", j)
+			t.Errorf("join %+v; want the PID of the caller, a task of 0 or more and the key that was sent", j)
 		}
 		if want := []string{"exclude"}; !slices.Equal(slices.Sorted(maps.Keys(j.Options)), want) {
 			t.Errorf("options %v", j.Options)
@@ -78,9 +78,9 @@ func FuzzParseJoin(f *testing.F) {
 	})
 }
 
-// FuzzPeek sends a packet with descriptors as an ordinary user would. The door sees what is
-// said, and whether descriptors came with it, and receives none; nor does the daemon of what
-// came for root's socket.
+// FuzzPeek sends a packet with descriptors as an ordinary user would. The door reads the packet,
+// and whether descriptors came with it, and receives no descriptor. Nor does the daemon, of packets
+// for root's socket.
 func FuzzPeek(f *testing.F) {
 	f.Add([]byte("srun\x00version=1\x00key=\x00"), 5)
 	f.Add([]byte("srun\x00version=2\x00"), 3)
@@ -96,8 +96,8 @@ func FuzzPeek(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A file of this packet's alone: what other tests leave to the garbage collector
-		// is closed at any moment.
+		// A file of this packet's alone: the garbage collector may close files of other tests at any
+		// moment.
 		sent, err := unix.MemfdCreate(sentName, unix.MFD_CLOEXEC)
 		if err != nil {
 			t.Fatal(err)
@@ -160,7 +160,7 @@ func TestOldVerbs(t *testing.T) {
 	} {
 		m, err := decodeMessage([]byte(packet))
 		if err != nil || m.verb != want || m.vals["dir"] != "/run/s0-1" {
-			t.Errorf("%q: %+v, %v", packet, m, err)
+			t.Errorf("decoded %q: %+v, %v", packet, m, err)
 		}
 	}
 }

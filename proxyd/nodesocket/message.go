@@ -21,7 +21,7 @@ import (
 //	                                 ok mode=finished status= | no reason=
 //	terminate, on the same connection  ──────────► the task was sent SIGTERM; the join is answered still
 //	plugin, in the epilog
-//	end job= uid=  ──────────────────────────────► nothing of the job is left here
+//	end job= uid=  ──────────────────────────────► no part of the job is left on this node
 //	                             ◄── ok
 //	runner of an srun that has failed (proxyd/srun/tell_user.go)
 //	srun-failed dir=  ───────────────────────────► may the user be told of the failure?
@@ -54,11 +54,11 @@ const (
 	verbNo = "no"
 )
 
-// oldVerbs are what runners say that an older proxyd started, and the verbs' names today: a runner
-// lives as long as its srun does.
+// oldVerbs maps the verbs of runners that an older proxyd started to the verbs' names today: a
+// runner lives as long as its srun.
 var oldVerbs = map[string]string{"ended": verbSrunFailed, "says": verbSrunMessage}
 
-// maxMessage bounds a packet; what is larger (an environment) travels as a descriptor.
+// maxMessage bounds a packet; a larger value (an environment) travels as a descriptor.
 const maxMessage = 64 << 10
 
 // errMessage is wrapped by the error for a malformed packet.

@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// Peer is the process that has connected, as the kernel noted it at that moment. What the process
-// becomes later, for example by execve of a set-user-ID program, changes nothing here.
+// Peer is the process that has connected, as the kernel noted it at that moment. A later change of
+// the process, for example by execve of a set-user-ID program, does not change its Peer.
 type Peer struct {
 	PID      int // means this process as long as Alive returns nil
 	UID, GID uint32
@@ -27,9 +27,9 @@ type Peer struct {
 // errPeerGone is wrapped by the error of Alive.
 var errPeerGone = errors.New("the caller has ended")
 
-// Alive returns nil if the process has not ended. Then its PID was not given to another
-// process, and what was read below /proc/PID before this call was this process's. The
-// Peer must not be closed meanwhile.
+// Alive returns nil if the process has not ended. Then its PID was not given to another process,
+// and files that were read below /proc/PID before this call were this process's. The Peer must not
+// be closed meanwhile.
 func (p Peer) Alive() error {
 	if p.pidfd == nil {
 		return fmt.Errorf("PID %d: %w: no pidfd", p.PID, errPeerGone)

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxGroups is how many supplementary groups a caller may have. The kernel's bound is 65536, which any user with a range of
-// subordinate ids can reach; what the door says of such a caller would be longer than a packet.
+// maxGroups is the largest number of supplementary groups that a caller may have. The kernel's bound is 65536, which
+// any user with a range of subordinate ids can reach; the door's message about such a caller would be longer than a
+// packet.
 const maxGroups = 4096
 
 // peerGroups returns the supplementary groups that a peer had when it connected

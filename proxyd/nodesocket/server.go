@@ -3,8 +3,8 @@
 
 // Package nodesocket listens to the processes of this node that belong to Slurm's side: to the
 // SPANK plugin and to runners, as root, and to sing-srun, as any user from inside a capsule. The
-// package finds out which process sends a request and passes the request to the conductor; it
-// decides nothing.
+// package finds out which process sends a request and passes the request to the conductor; the
+// conductor makes all decisions.
 package nodesocket
 
 import (
@@ -35,13 +35,13 @@ type Conductor interface {
 	// Join finds a place for a task. The caller closes the files of the answer. The user is
 	// shown an error, and the task fails.
 	Join(ctx context.Context, j Join) (Place, error)
-	// End is called when Slurm has ended a job on this node; after nil nothing of the job is
-	// left here.
+	// End is called when Slurm has ended a job on this node; after nil no part of the job is left on
+	// the node.
 	End(ctx context.Context, job uint32) error
 }
 
-// SrunRequests decides about what sing-srun asks for a program of a capsule, and the runners of sruns. Its methods are
-// called concurrently.
+// SrunRequests decides about the requests of sing-srun, for a program of a capsule, and of the runners of sruns. Its
+// methods are called concurrently.
 type SrunRequests interface {
 	// Admit says whether a caller of srun.sock may make requests. Admit is called before anything
 	// is received from the caller.
@@ -76,15 +76,16 @@ type Join struct {
 	Script   string // of the batch step
 	Dir      string
 	Warden   string // the installed file
-	// Container is the bundle of the container that the task wants; "": none. Groups are the task's
-	// supplementary groups, and are known if it wants a container.
+	// Container is the bundle of the container that the task wants; "": no container. Groups are the
+	// task's supplementary groups, and are known if it wants a container.
 	Container string
 	Groups    []uint32
-	Shim      string            // the installed file; "": nothing is preloaded
+	Shim      string            // the installed file; "": no shim is preloaded
 	PID       int               // of the task, which becomes the warden
 	Alive     func() error      `json:"-"` // as Peer.Alive
 	Options   map[string]string // as the user gave them, by their short names
-	// Terminated is closed when Slurm sends SIGTERM to the waiting task of a step; nil: that is not told.
+	// Terminated is closed when Slurm sends SIGTERM to the waiting task of a step; nil: a SIGTERM is not
+	// told.
 	Terminated <-chan struct{} `json:"-"`
 }
 
@@ -105,13 +106,13 @@ type Place struct {
 	Name       string     // of the program, Fresh and Restore
 	Namespaces []*os.File // Fresh and Restore, in the order in which they are joined
 	Kit        string     // folder where the capsule has the warden and the shim
-	Container  *Container // Fresh: what the task's program sees; nil: the capsule
+	Container  *Container // Fresh: the root of the task's program; nil: the capsule's
 	Env        []string   // name, value, …: variables that the task gets, Fresh and Restore
 	Status     syscall.WaitStatus
 	Reason     string // Plain
 }
 
-// Container is what the program of a task sees in place of its capsule.
+// Container is the root that the program of a task sees in place of its capsule's.
 type Container struct {
 	Root   string // path in the capsule
 	Cwd    string // in the container
@@ -215,7 +216,7 @@ func (s *Server) answerJoin(ctx context.Context, c *net.UnixConn, m message, who
 			defer cancel()
 			if readTermination(c) {
 				close(terminated)
-				_, _ = c.Read(make([]byte, 1)) // returns at the end of the connection; the plugin sends nothing more
+				_, _ = c.Read(make([]byte, 1)) // returns at the end of the connection; the plugin sends no more messages
 			}
 		}()
 	}

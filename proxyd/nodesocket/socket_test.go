@@ -172,7 +172,8 @@ func (placing) Join(ctx context.Context, j Join) (Place, error) {
 	}
 }
 
-// TestTerminate: what the plugin says of SIGTERM while a task waits reaches the conductor, and the join is still answered.
+// TestTerminate: the plugin's message of a SIGTERM while a task waits reaches the conductor, and the join is still
+// answered.
 func TestTerminate(t *testing.T) {
 	s, err := Listen(t.TempDir(), "test", placing{}, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -202,7 +203,7 @@ func TestTerminate(t *testing.T) {
 	}
 }
 
-// callerCommand is a process of a user that does what beCaller is told.
+// callerCommand is a process of a user that makes the calls that what names; see beCaller.
 func callerCommand(uid uint32, socket, what string) *exec.Cmd {
 	return callerOfGroups(uid, []uint32{uid, 777}, socket, what)
 }
@@ -215,7 +216,7 @@ func callerOfGroups(uid uint32, groups []uint32, socket, what string) *exec.Cmd 
 	return c
 }
 
-// TestPeer: what is known of a caller is of the moment when it connected, and a process
+// TestPeer: the Peer of a caller is of the moment when it connected, and a process
 // that gets the caller's PID is not taken for the caller.
 func TestPeer(t *testing.T) {
 	l := listening{asked: make(chan Peer), over: make(chan struct{})}
@@ -227,7 +228,7 @@ func TestPeer(t *testing.T) {
 	}
 	who := <-l.asked
 	if who.UID != 54322 || who.GID != 54322 || !slices.Equal(who.Groups, []uint32{777, 54322}) || who.PID != caller.Process.Pid {
-		t.Errorf("%+v", who)
+		t.Errorf("peer = %+v, want uid and gid 54322 and the groups of the caller", who)
 	}
 	if err := who.Alive(); !errors.Is(err, errPeerGone) {
 		t.Fatal(err)
@@ -285,12 +286,12 @@ func TestFileThatHangs(t *testing.T) {
 				t.Fatal(err)
 			}
 			if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "open\n" {
-				t.Fatal(line, err)
+				t.Fatalf("first line of the caller = %q, %v; want open", line, err)
 			}
 			close(sent)
 			if where == "in a capsule" {
 				if who := <-l.asked; who.UID != 54321 {
-					t.Fatalf("%+v", who)
+					t.Fatalf("peer in a capsule = %+v, want uid 54321", who)
 				}
 			}
 			select {
@@ -304,7 +305,7 @@ func TestFileThatHangs(t *testing.T) {
 			select {
 			case who := <-l.asked:
 				if who.UID != 54322 {
-					t.Errorf("%+v", who)
+					t.Errorf("peer after that caller = %+v, want uid 54322", who)
 				}
 			case <-time.After(30 * time.Second):
 				t.Error("another user waits")
@@ -328,7 +329,7 @@ func TestDoorEnds(t *testing.T) {
 		select {
 		case who := <-l.asked:
 			if who.UID != uid {
-				t.Errorf("%+v", who)
+				t.Errorf("peer = %+v, want the uid of the caller", who)
 			}
 		case <-time.After(20 * time.Second):
 			t.Fatalf("user %d waits", uid)
@@ -385,8 +386,7 @@ func doorOf(t *testing.T, socket string) int {
 	return pid
 }
 
-// TestCrowd: a user that opens all possible connections, and says nothing, keeps no
-// other user out.
+// TestCrowd: a user that opens all possible connections and sends no packet keeps no other user out.
 func TestCrowd(t *testing.T) {
 	l := listening{asked: make(chan Peer), over: make(chan struct{})}
 	close(l.over)
@@ -404,14 +404,14 @@ func TestCrowd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "open\n" {
-		t.Fatal(line, err)
+		t.Fatalf("first line of the crowd = %q, %v; want open", line, err)
 	}
 	began := time.Now()
 	if err := callerCommand(54322, socket, "1").Run(); err != nil {
 		t.Error(err)
 	}
 	if who := <-l.asked; who.UID != 54322 {
-		t.Errorf("%+v", who)
+		t.Errorf("peer beside the crowd = %+v, want uid 54322", who)
 	}
 	if d := time.Since(began); d >= patience {
 		t.Errorf("the other user waited %s", d)

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apitest has a conductor for tests of what stands before one: package api, and
-// singctl.
+// Package apitest has a conductor for tests of its callers: package api, and singctl.
 package apitest
 
 import (
@@ -37,7 +36,7 @@ const (
 //	812_3  alice's; its checkpoint takes until Release
 //	815    alice's, without --singularity
 //	816    bob's; gone, but has checkpoint 4, of which the manifest is damaged
-//	819    alice's; ended, and left nothing
+//	819    alice's; ended, has no checkpoint
 //	811    has no known owner; is like 816
 //	817    alice's; led by n2 now
 //	901    alice's; lends two GPUs to 812
@@ -90,7 +89,7 @@ func (c *Conductor) Owner(_ context.Context, job string) (uint32, error) {
 	return 0, fmt.Errorf("job %s: %w", job, rpc.ErrNoJob)
 }
 
-// reachable is what clients outside reach of a job.
+// reachable are the ports of a job that clients outside can reach.
 var reachable = []*rpc.Reachable{
 	{Port: 8888, At: "head1:7042"},
 	{Port: 6006, Problem: "user 1001 has 16 ports already, as many as the site allows (clients.per_user)"},
@@ -252,14 +251,14 @@ func (c *Conductor) Lend(_ context.Context, req *rpc.LendRequest) (*rpc.LendRepl
 	return &rpc.LendReply{Leases: []uint32{901}}, nil
 }
 
-// Delete deletes nothing.
+// Delete only notes the call.
 func (c *Conductor) Delete(_ context.Context, ids []string) error {
 	c.noteCall("delete %s", strings.Join(ids, " "))
 	return nil
 }
 
-// GC deletes nothing. If a request keeps 7 checkpoints, GC reports that 816/4 is damaged; if a request keeps 5, GC
-// reports chunks that must stay for a while.
+// GC deletes no checkpoint. If a request keeps 7 checkpoints, GC reports that 816/4 is damaged; if a request keeps
+// 5, GC reports chunks that must stay for a while.
 func (c *Conductor) GC(_ context.Context, req *rpc.GCRequest, progress func(*rpc.Progress)) (*rpc.GCReport, error) {
 	keep := "as configured"
 	if req.Keep != nil {

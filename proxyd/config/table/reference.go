@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Reference returns all keys with what a manual says of them: meaning, default, variable, and whether a
-// change waits for the next start.
+// Reference returns all keys, each with its text for a manual: meaning, default, variable, and whether
+// a change waits for the next start.
 func (t *Table[C]) Reference() [][2]string {
 	all := make([][2]string, len(t.Keys))
 	for i := range t.Keys {

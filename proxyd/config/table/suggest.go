@@ -5,7 +5,8 @@ package table
 
 import "strings"
 
-// suggestKey names the key that is nearest to an unknown name, or the command that lists all keys if none is near.
+// suggestKey names the key that is nearest to an unknown name, or the command that lists all keys if no key is
+// near.
 func (t *Table[C]) suggestKey(name string) string {
 	const tooFar = 3
 	nearest, least := "", tooFar

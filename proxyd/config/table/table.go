@@ -35,7 +35,7 @@ type Key[C any] struct {
 	Old     string // the key's name in an older release, which files and variables may still have; mostly ""
 	Default string // as an administrator would write it; may be empty
 	Meaning string // for an administrator; may have several lines
-	// Set reads a value into its field. Its error says what is accepted: it is printed behind "want".
+	// Set reads a value into its field. Its error is the accepted form: it is printed after "want".
 	Set func(c *C, value string) error
 	// List: the value may be a YAML list. Set gets the items with commas between them.
 	List bool
@@ -130,7 +130,7 @@ func (t *Table[C]) findValue(k *Key[C], v *viper.Viper, file string, environ []s
 		}
 		text, err := textOf(v.Get(name), k.List)
 		if err != nil {
-			return value, err // a mistake in the file is a mistake even if the value counts for nothing
+			return value, err // a mistake in the file is reported even if another value overrides it
 		}
 		value = Value{text, file}
 	}
@@ -177,7 +177,7 @@ func (t *Table[C]) unknownKeys(v *viper.Viper, file string) []error {
 	return errs
 }
 
-// describeUnknown says what is wrong with a name in the file, or returns "" if the name is a key.
+// describeUnknown returns a message about an unknown name in the file, or "" if the name is a key.
 func (t *Table[C]) describeUnknown(name string, value any) string {
 	var keysInside []string // if the name is that of a section
 	for _, k := range t.Keys {

@@ -13,12 +13,12 @@ import (
 func TestDurations(t *testing.T) {
 	for s, want := range map[string]time.Duration{"0": 0, "30s": 30 * time.Second, "1h30m": 90 * time.Minute, "7d": 168 * time.Hour, "1d1h": 25 * time.Hour, "0d": 0} {
 		if got, err := ParseDuration(s); got != want || err != nil {
-			t.Errorf("%q: %s, %v", s, got, err)
+			t.Errorf("ParseDuration(%q) = %s, %v", s, got, err)
 		}
 	}
 	for _, s := range []string{"", "d", "7", "-1s", "1d-1h", "1h1d", "1d1d", "99999d", "soon"} {
 		if d, err := ParseDuration(s); err == nil {
-			t.Errorf("%q: %s", s, d)
+			t.Errorf("ParseDuration(%q) = %s; want an error", s, d)
 		}
 	}
 }

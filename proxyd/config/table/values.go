@@ -38,7 +38,7 @@ func Text[C any](field func(*C) *string, check func(string) bool, accepted strin
 	}
 }
 
-// LogLevel returns a Key.Set for the least level of what is logged.
+// LogLevel returns a Key.Set for the lowest level that is logged.
 func LogLevel[C any](field func(*C) *slog.Level) func(*C, string) error {
 	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 	return func(c *C, value string) error {
@@ -76,7 +76,7 @@ func Bytes[C any](field func(*C) *uint64) func(*C, string) error {
 
 var sizeSyntax = regexp.MustCompile(`^([0-9]{1,12})([KMGT]?)i?B?$`)
 
-// ParseBytes reads a number of bytes, such as 500M or 20GiB. Units are powers of 1024. The error says what is accepted.
+// ParseBytes reads a number of bytes, such as 500M or 20GiB. Units are powers of 1024. The error is the accepted form.
 func ParseBytes(s string) (uint64, error) {
 	m := sizeSyntax.FindStringSubmatch(s)
 	if m == nil {
@@ -93,11 +93,11 @@ func ParseBytes(s string) (uint64, error) {
 	return n * unit, nil
 }
 
-// ErrDuration is the error of ParseDuration. It says what is accepted.
+// ErrDuration is the error of ParseDuration. Its text is the accepted form.
 var ErrDuration = errors.New("a time as in 30s, 10m, 2h or 7d")
 
-// ParseDuration reads a time such as 90s, 1h30m or 7d. It accepts what time.ParseDuration accepts, and whole days in
-// front; "0" needs no unit. A negative time is refused.
+// ParseDuration reads a time such as 90s, 1h30m or 7d. It accepts the forms of time.ParseDuration, with whole days
+// in front of them; "0" needs no unit. A negative time is refused.
 func ParseDuration(s string) (time.Duration, error) {
 	days, rest, hasDays := strings.Cut(s, "d")
 	if !hasDays {
