@@ -69,7 +69,8 @@ func becomeCuda() error {
 	return fmt.Errorf("%w: there is none at %s", cuda.ErrNoCgo, strings.Join(places, " or "))
 }
 
-// openDevices opens the devices. The second result is what programs are told of them, nil: what they are; the third how many there are.
+// openDevices opens the devices. The second result describes the devices that programs are shown, nil: the real ones.
+// The third is the number of devices.
 func (o *deviceOptions) openDevices() (backend.Backend, []backend.Info, int, error) {
 	if o.kind == kindCuda {
 		b, err := cuda.Open(cuda.Config{Spaces: len(o.order)})

@@ -73,6 +73,6 @@ func TestBecomeCuda(t *testing.T) {
 	gate.Close()
 	_ = cmd.Wait() // the test looks at the output
 	if !strings.HasPrefix(errs.String(), "proxyd: real devices: no CUDA driver") {
-		t.Errorf("%s", errs.String())
+		t.Errorf("proxyd-cuda printed %q, want that there is no CUDA driver", errs.String())
 	}
 }

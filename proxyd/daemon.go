@@ -60,7 +60,7 @@ type node struct {
 	meter     *meter
 }
 
-// runDaemon is the daemon's life, top to bottom. What runDaemon opens is closed in reverse.
+// runDaemon is the daemon's life, top to bottom. The steps are undone in reverse order at the end.
 func runDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
 	n := &node{cfg: cfg, log: log}
 	n.meter = &meter{Metrics: metrics.New(version, reports.Events(), checkpoint.Phases()), n: n}
@@ -139,8 +139,8 @@ func (n *node) listDir() string { return filepath.Join(n.cfg.RunDir, "files") }
 // kitDir is where capsules see the shim.
 func (n *node) kitDir() string { return filepath.Join(n.cfg.RunDir, "kit") }
 
-// containersDir is where capsules show the roots of containers. It is not in RunDir: what programs
-// write there is recorded, and what is in RunDir is not.
+// containersDir is the folder where capsules show the roots of containers. It is not in RunDir:
+// files that programs write there are recorded, files in RunDir are not.
 func (n *node) containersDir() string { return filepath.Clean(n.cfg.RunDir) + "-containers" }
 
 // realScontrol is where capsules have the node's scontrol; sing-srun knows the path too.
@@ -149,7 +149,7 @@ func (n *node) realScontrol() string { return filepath.Join(n.cfg.RunDir, "scont
 // deviceDir is where capsules see the socket of their device server.
 func (n *node) deviceDir() string { return filepath.Join(n.cfg.RunDir, "devices") }
 
-// probeCRIU looks whether criu works: without criu there would be nothing but capsules.
+// probeCRIU checks whether criu works: without criu no job could be captured.
 func (n *node) probeCRIU(ctx context.Context) (func(), error) {
 	found, err := criu.Check(ctx)
 	if err != nil {
@@ -192,8 +192,8 @@ func (n *node) openStore(ctx context.Context) (func(), error) {
 		n.store.Close()
 		return nil, fmt.Errorf("staging: %w", err)
 	}
-	// Not made here: where a disk is not mounted yet, an empty folder would say that what was
-	// staged is lost.
+	// The folder is not made here: where a disk is not mounted yet, an empty folder would mean that
+	// all staged checkpoints are lost.
 	n.stage, err = stage.Open(n.cfg.Staging.Folder, n.cfg.Staging.Size)
 	if err != nil {
 		n.store.Close()
@@ -298,15 +298,15 @@ func (n *node) startConductor(ctx context.Context) (func(), error) {
 	return func() { n.conductor.Close(); n.peers.closeAll() }, nil
 }
 
-// dialRelay returns the site's relay, or nil if it has none. Nothing is sent yet.
+// dialRelay returns the site's relay, or nil if the site has no relay. The first call connects.
 func (n *node) dialRelay() (outside.Relay, error) {
 	if n.cfg.Relay == "" {
-		return nil, nil //nolint:nilnil // no error: there is none
+		return nil, nil //nolint:nilnil // no error: the site has no relay
 	}
 	return rpc.DialRelay(n.cfg.Relay, n.cfg.NodeName, munge.Programs{Socket: n.cfg.MungeSocket})
 }
 
-// deviceConfig is what jobs of this node have as GPUs.
+// deviceConfig returns the GPUs that jobs of this node get.
 func (n *node) deviceConfig(ctx context.Context, s *slurm.Slurm) (*checkpoint.DeviceConfig, error) {
 	c := &checkpoint.DeviceConfig{GPUs: realGPUs, Kind: n.cfg.Devices.Kind, Memory: n.cfg.Devices.Memory, Capability: n.cfg.Devices.Capability, Kernels: n.cfg.Devices.Kernels, Blas: n.cfg.Devices.Blas, Address: n.cfg.Devices.Address, Dir: n.deviceDir()}
 	var err error

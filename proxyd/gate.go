@@ -16,12 +16,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// errStopping is returned for what waited at the gate when the daemon was stopped.
+// errStopping is returned to requests that waited at the gate when the daemon was stopped.
 var errStopping = errors.New("proxyd is stopping")
 
-// gate stands between Slurm's side of the node and the conductor: what is asked before there is a conductor waits. A conductor
-// needs the shared folder and the store. Without a gate the tasks of a node from which these are away would find no proxyd, and
-// fail. All methods may be called concurrently.
+// gate stands between Slurm's side of the node and the conductor: requests wait until there is a conductor. A conductor
+// needs the shared folder and the store. Without a gate, tasks of a node whose shared folder or store is away would
+// find no proxyd, and fail. All methods may be called concurrently.
 type gate struct {
 	opened  chan struct{} // closed by open
 	away    chan struct{} // closed by noteAway
@@ -40,7 +40,7 @@ func newGate(stopped <-chan struct{}, tell func(job uint32, why error)) *gate {
 	return &gate{opened: make(chan struct{}), away: make(chan struct{}), stopped: stopped, tell: tell}
 }
 
-// open passes on what waits, and all that comes later. It is called once.
+// open passes on the requests that wait, and all later requests. It is called once.
 func (g *gate) open(c nodesocket.Conductor, sruns nodesocket.SrunRequests) {
 	g.conductor, g.sruns = c, sruns
 	close(g.opened)
@@ -56,14 +56,15 @@ func (g *gate) noteAway(why error) {
 	g.why = why
 }
 
-// awayReason returns what noteAway was last called with; nil before the first call.
+// awayReason returns the reason of the last noteAway; nil before the first call.
 func (g *gate) awayReason() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.why
 }
 
-// isOpen tells whether there is a conductor. What was set before open may be used then.
+// isOpen tells whether there is a conductor. Fields of the node that were set before open may be
+// used then.
 func (g *gate) isOpen() bool {
 	select {
 	case <-g.opened:
@@ -88,7 +89,7 @@ func (g *gate) await(ctx context.Context) error {
 // errEndedWhileAway is the error for a task that Slurm ends while it waits for the shared folder.
 var errEndedWhileAway = errors.New("the task was ended while it waited for the shared folder")
 
-// Join implements nodesocket.Conductor. The job's comment says what the task waits for.
+// Join implements nodesocket.Conductor. The job's comment has the reason for which the task waits.
 func (g *gate) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
 	select {
 	case <-g.away:
@@ -112,8 +113,8 @@ func (g *gate) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Place, e
 	return g.conductor.Join(ctx, t)
 }
 
-// End implements nodesocket.Conductor. An epilog does not wait for a folder that is away: the conductor removes what is left of
-// jobs that are over.
+// End implements nodesocket.Conductor. An epilog does not wait for a folder that is away: later, the conductor
+// removes the remains of jobs that are over.
 func (g *gate) End(ctx context.Context, job uint32) error {
 	select {
 	case <-g.opened:

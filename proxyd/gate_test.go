@@ -21,7 +21,8 @@ func (placing) Join(context.Context, nodesocket.Join) (nodesocket.Place, error) 
 
 func (placing) End(context.Context, uint32) error { return nil }
 
-// TestGate: a task that comes while the store is away waits, its job says for what, and it gets its place when the store is back.
+// TestGate: a task that comes while the store is away waits, its job's comment has the reason, and it gets its place
+// when the store is back.
 func TestGate(t *testing.T) {
 	told := make(chan uint32, 1)
 	g := newGate(t.Context().Done(), func(job uint32, why error) {
@@ -62,7 +63,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// TestGateEnds: what waits ends with its task, or with the daemon.
+// TestGateEnds: a request at the gate ends with its task, or with the daemon.
 func TestGateEnds(t *testing.T) {
 	stopped := make(chan struct{})
 	g := newGate(stopped, func(uint32, error) {})

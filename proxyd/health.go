@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 )
 
-// healthWithin bounds the look at the shared folder: preemptd waits for an answer for 5 s, and takes a later one for none.
+// healthWithin limits the look at the shared folder: preemptd waits 5 s for an answer, and ignores later answers.
 const healthWithin = 2 * time.Second
 
 // health describes this node for preemptd.
@@ -39,7 +39,7 @@ func (n *node) describeHealth(ctx context.Context, load checkpoint.Load) *rpc.He
 	return h
 }
 
-// sharedState says in a word what is wrong with the shared folder or its store.
+// sharedState returns the state of the shared folder and its store that err means.
 func sharedState(err error) rpc.Health_Shared {
 	switch {
 	case err == nil:

@@ -110,7 +110,7 @@ func TestHealthSilent(t *testing.T) {
 		}()
 		synctest.Wait()
 		if h := n.describeHealth(t.Context(), checkpoint.Load{}); h.GetShared() != rpc.Health_SILENT || h.GetStore() != nil {
-			t.Errorf("%v", h)
+			t.Errorf("health while the shared folder hangs = %v; want it silent, without a store", h)
 		}
 		close(hangs)
 	})

@@ -61,7 +61,7 @@ func runMain() int {
 	}
 	var status exitStatus
 	if errors.As(err, &status) {
-		return int(status) // the program has said what there is to say
+		return int(status) // the program has printed its own error
 	}
 	fmt.Fprintln(os.Stderr, "proxyd:", err)
 	if errors.Is(err, errUsage) {
@@ -143,7 +143,7 @@ func newCommand() *cobra.Command {
 	return root
 }
 
-// newLogger logs to the journal of the machine, which takes what a service writes.
+// newLogger logs to standard error, which for a service goes to the journal of the machine.
 func newLogger(cfg config.Log) *slog.Logger {
 	options := &slog.HandlerOptions{Level: cfg.Level}
 	if cfg.JSON {

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestPlaceholders: --help shows a word for the value of an option. What is between backquotes in an option's text is taken
+// TestPlaceholders: --help shows a word for the value of an option. A part in backquotes of an option's text is taken
 // for that word.
 func TestPlaceholders(t *testing.T) {
 	seen := 0
@@ -107,7 +107,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// beginsWith says whether s begins so; an empty beginning is that of nothing.
+// beginsWith says whether s begins so; with an empty beginning, s must be empty.
 func beginsWith(s, with string) bool {
 	return strings.HasPrefix(s, with) && (with != "" || s == "")
 }

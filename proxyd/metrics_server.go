@@ -21,7 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// meter counts what the conductor reports; sizes meter looks up in the store.
+// meter counts the conductor's reports. It looks sizes up in the store.
 type meter struct {
 	*metrics.Metrics
 	n *node
@@ -32,7 +32,7 @@ type meter struct {
 	storeSpace  atomic.Pointer[metrics.Space] // of the last look that came to an end
 }
 
-// Stored counts a checkpoint by what its manifest says.
+// Stored counts a checkpoint, with the sizes in its manifest.
 func (m *meter) Stored(ctx context.Context, id store.ID) {
 	r, err := m.n.store.Open(ctx, id)
 	if err != nil { // the checkpoint was deleted meanwhile, or this daemon ends
@@ -44,7 +44,7 @@ func (m *meter) Stored(ctx context.Context, id store.ID) {
 	m.Metrics.Stored(stats.Logical, stats.Stored)
 }
 
-// countDevices asks the node's device servers what they have counted.
+// countDevices asks the node's device servers for their counts.
 func (m *meter) countDevices(ctx context.Context) {
 	if m.n.gate == nil || !m.n.gate.isOpen() {
 		return
@@ -87,8 +87,8 @@ func (m *meter) measureSpace(ctx context.Context) {
 	m.Spaces(err == nil, store, stage)
 }
 
-// findSpace returns the space of the store and of the stage; nil for what is not known. The error says what is wrong with
-// the shared folder.
+// findSpace returns the space of the store and of the stage; nil for one that is not known. The error is that of the
+// shared folder.
 func (m *meter) findSpace(ctx context.Context) (store, stage *metrics.Space, err error) {
 	err = m.n.ready(ctx, &m.sharedWatch, func() error {
 		m.storeSpace.Store(nil)

@@ -25,7 +25,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
 )
 
-// What the conductor tells is served where the configuration says, and nowhere by default.
+// TestMetrics: the conductor's reports are served at the configured address, and at no address by
+// default.
 func TestMetrics(t *testing.T) {
 	var log bytes.Buffer
 	n := &node{cfg: &config.Config{}, log: slog.New(slog.NewJSONHandler(&log, nil)), gate: newGate(t.Context().Done(), nil)}
@@ -40,7 +41,7 @@ func TestMetrics(t *testing.T) {
 	}
 	var said struct{ Address string }
 	if err := json.Unmarshal(log.Bytes(), &said); err != nil {
-		t.Fatalf("%v: %s", err, &log)
+		t.Fatalf("parse the log: %v: %s", err, &log)
 	}
 	n.meter.Event("no checkpoint")
 	resp, err := http.Get("http://" + said.Address + "/metrics")
@@ -50,7 +51,7 @@ func TestMetrics(t *testing.T) {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || !strings.Contains(string(text), `proxyd_job_events_total{event="no-checkpoint"} 1`) || !strings.Contains(string(text), `proxyd_phase_failures_total{phase="commit"} 0`) {
-		t.Errorf("%v: %s", err, text)
+		t.Errorf("read the metrics: %v: %s", err, text)
 	}
 	undo()
 	if resp, err := http.Get("http://" + said.Address + "/metrics"); err == nil {
@@ -119,7 +120,7 @@ func TestReady(t *testing.T) {
 }
 
 // TestSpaceMetrics: the space of the store and of the stage is measured at each scrape; a shared folder that is not the
-// right folder any more has none.
+// right folder any more has no space.
 func TestSpaceMetrics(t *testing.T) {
 	dir, lib := t.TempDir(), t.TempDir()
 	if _, _, err := shared.Init(dir, "mini"); err != nil {
@@ -143,12 +144,12 @@ func TestSpaceMetrics(t *testing.T) {
 	}
 	there := regexp.MustCompile(`(?m)^proxyd_(shared_up 1|(store|stage)_(size|free)_bytes [1-9].*)$`)
 	if text := scrape(); len(there.FindAllString(text, -1)) != 5 {
-		t.Error(text)
+		t.Errorf("metrics =\n%s\nwant shared_up 1 and sizes of store and stage", text)
 	}
 	if err := os.Rename(dir, dir+".away"); err != nil {
 		t.Fatal(err)
 	}
 	if text := scrape(); !strings.Contains(text, "proxyd_shared_up 0\n") || strings.Contains(text, "proxyd_store_") || !strings.Contains(text, "proxyd_stage_free_bytes") {
-		t.Error(text)
+		t.Errorf("metrics with the shared folder away =\n%s\nwant shared_up 0, no store, and the stage", text)
 	}
 }

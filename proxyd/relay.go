@@ -189,7 +189,8 @@ func startLinks(ctx context.Context, cfg *relayconfig.Config, links *net.TCPList
 	return p, ended, err
 }
 
-// relayLimits bounds what others than daemons can send: they are refused, and have to be read for that.
+// relayLimits limits the requests of callers other than daemons: they are refused, but have to be read
+// for that.
 func relayLimits(c munge.Caller) munge.Limits {
 	if c.UID == 0 {
 		return munge.Limits{Bytes: 64 << 10}

@@ -24,7 +24,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 )
 
-// exitStatus is what a program ended with. This error is not printed.
+// exitStatus is the exit status of a program. This error is not printed.
 type exitStatus int
 
 func (s exitStatus) Error() string { return "exit status " + strconv.Itoa(int(s)) }
@@ -75,7 +75,7 @@ It returns what the program returns: its exit status, or 128 + N if signal N end
 			return runProgram(o, shim, blas, args)
 		},
 	}
-	c.Flags().SetInterspersed(false) // what stands behind the program is the program's
+	c.Flags().SetInterspersed(false) // options behind the program are the program's
 	o.addDeviceFlags(c)
 	c.Flags().BoolVar(&real, "cuda", false, "use the machine's real GPUs instead of software ones")
 	c.Flags().StringVar(&blas, "blas", "", "have matrix products of cuBLAS be computed on software GPUs by `WHAT`: vendor, that is cuBLAS itself, or native,\nthe software GPU, which is many times faster and rounds in an order of its own\n(default: what "+wire.BlasEnv+" says, else vendor)")
@@ -139,7 +139,7 @@ func findShim(named string) (string, error) {
 	return "", fmt.Errorf("no %s at %s; --shim names one", name, strings.Join(places, " or "))
 }
 
-// libraries are the names under which programs look for what the shim offers.
+// libraries are the names under which programs look for the libraries that the shim replaces.
 var libraries = []string{"libcuda.so.1", "libcuda.so", "libnccl.so.2", "libnvidia-ml.so.1"}
 
 // shimEnvironment has the shim loaded into programs, and found where they look for a driver. For
@@ -173,7 +173,7 @@ func withoutShim(env []string) []string {
 	return out
 }
 
-// prependVariable puts a name before what a variable holds.
+// prependVariable puts value before the present value of the variable name.
 func prependVariable(env []string, name, value string) []string {
 	out := make([]string, 0, len(env)+1)
 	for _, v := range env {
@@ -239,7 +239,7 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 	s.cmd.Stderr = os.Stderr
 	s.cmd.Env = withoutVisibleDevices(os.Environ())
 	if o.kind == kindCuda {
-		s.cmd.Stdout = os.Stdout // what kernels print
+		s.cmd.Stdout = os.Stdout // the output of kernels
 	}
 	s.cmd.ExtraFiles = []*os.File{ready, theirs}
 	// Signals that a terminal sends to the program are not for the server, which must outlive the
@@ -261,7 +261,8 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 }
 
 // withoutVisibleDevices is the environment of a device server, which has all devices and shows a program the devices in the
-// program's CUDA_VISIBLE_DEVICES. With the variable the driver would choose first, and the server among what is left.
+// program's CUDA_VISIBLE_DEVICES. With the variable, the driver would choose devices first, and the server would choose
+// among the rest.
 func withoutVisibleDevices(env []string) []string {
 	return slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "CUDA_VISIBLE_DEVICES=") })
 }
@@ -280,7 +281,7 @@ func (s *privateServer) stopServer() {
 	late := time.NewTimer(2 * endGrace)
 	defer late.Stop()
 	select {
-	case <-s.ended: // the server has said what went wrong
+	case <-s.ended: // the server has printed its error
 	case <-late.C:
 		_ = s.cmd.Process.Kill()
 		<-s.ended

@@ -37,7 +37,7 @@ func makeShim(t *testing.T) string {
 	return ""
 }
 
-// newProxyd is this program with arguments, and a folder of its own for what is temporary.
+// newProxyd is this program with arguments, and a folder of its own for temporary files.
 func newProxyd(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", args...)
@@ -108,7 +108,7 @@ func TestRunNoProgram(t *testing.T) {
 	}
 }
 
-// startCommand starts a command and returns what it prints, from behind its first line.
+// startCommand starts a command and returns its output, from the second line on.
 func startCommand(t *testing.T, cmd *exec.Cmd) *bufio.Reader {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
@@ -124,12 +124,12 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *bufio.Reader {
 	})
 	r := bufio.NewReader(out)
 	if line, err := r.ReadString('\n'); err != nil {
-		t.Fatalf("%q, %v", line, err)
+		t.Fatalf("first line of the command = %q, %v", line, err)
 	}
 	return r
 }
 
-// TestRunSignals: what is sent to proxyd is the program's.
+// TestRunSignals: a signal that is sent to proxyd reaches the program.
 func TestRunSignals(t *testing.T) {
 	script := `trap 'echo got; exit 3' USR1 TERM HUP; echo ready; while :; do sleep 0.05; done`
 	for _, sig := range []unix.Signal{unix.SIGUSR1, unix.SIGTERM, unix.SIGHUP} {
@@ -190,7 +190,7 @@ func TestRunServerDies(t *testing.T) {
 	}
 	line, err := bufio.NewReader(said).ReadString('\n')
 	if !strings.HasPrefix(line, "proxyd: the device server has died (signal: killed); ") {
-		t.Errorf("%q, %v", line, err)
+		t.Errorf("line after the server's end = %q, %v", line, err)
 	}
 	if _, err := io.WriteString(in, "x\n"); err != nil {
 		t.Fatal(err)
@@ -201,7 +201,8 @@ func TestRunServerDies(t *testing.T) {
 	}
 }
 
-// TestRunKilled: a runner that is killed leaves nothing either, as its device server notices.
+// TestRunKilled: a runner that is killed leaves no process and no file either: its device server
+// notices the end.
 func TestRunKilled(t *testing.T) {
 	cmd := newProxyd(t, "run", "--shim", makeShim(t), "--", "sh", "-c", "echo ready; read x")
 	in, err := cmd.StdinPipe()
@@ -255,7 +256,7 @@ func TestDevice(t *testing.T) {
 			ready.Close()
 			theirs.Close()
 			if line, err := bufio.NewReader(told).ReadString('\n'); line != "ready\n" {
-				t.Fatalf("%q, %v", line, err)
+				t.Fatalf("message of the server = %q, %v; want ready", line, err)
 			}
 			c, err := net.Dial("unixpacket", path)
 			if err != nil {
@@ -280,7 +281,8 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// TestDeviceAfterAKill: what a server that was killed has left does not keep the next server away; a file does.
+// TestDeviceAfterAKill: the socket of a server that was killed does not stop the next server; an ordinary file
+// at its path does.
 func TestDeviceAfterAKill(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "socket")

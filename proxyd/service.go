@@ -24,8 +24,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// service answers what people and other daemons ask: it turns the contract's words into the
-// conductor's and the store's.
+// service answers requests of people and other daemons: it translates between the types of rpc and
+// those of the conductor and the store.
 type service struct{ n *node }
 
 var _ api.Conductor = service{}
@@ -78,7 +78,7 @@ func (d service) Owner(ctx context.Context, job string) (uint32, error) {
 }
 
 // checkpointOwner returns the user that these checkpoints belong to; the manifest of a damaged checkpoint
-// names none.
+// names no user.
 func checkpointOwner(all []*rpc.Checkpoint) (uid uint32, known bool) {
 	for _, c := range all {
 		if c.User != "" {
@@ -88,8 +88,8 @@ func checkpointOwner(all []*rpc.Checkpoint) (uid uint32, known bool) {
 	return 0, false
 }
 
-// addPast adds to out what is kept of a job that is over, and reports whether anything is. Slurm may
-// have begun its numbers anew: what is kept of the job of another user is left out.
+// addPast adds the kept time line of a job that is over to out, and reports whether there is one.
+// Slurm may have begun its numbers anew: the time line of another user's job is left out.
 func (d service) addPast(out *rpc.Job, id string, s *slurm.Job) bool {
 	if s != nil && !s.Over() {
 		return false
@@ -200,8 +200,8 @@ func notRunning(job string, s *slurm.Job) error {
 	return e
 }
 
-// notProtected says why nothing of a running job is protected; s is nil if Slurm was not asked. Of a job that is never
-// protected, whether it was begun with --singularity makes no difference.
+// notProtected returns the reason why a running job is not protected; s is nil if Slurm was not asked. For a job that
+// cannot be protected, the reason is the same with and without --singularity.
 func notProtected(job string, s *slurm.Job) error {
 	why, hint := "", ""
 	switch {

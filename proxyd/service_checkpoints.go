@@ -23,7 +23,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// What the service does to checkpoints in the store.
+// The part of the service that works on checkpoints in the store.
 
 // Checkpoints implements api.Conductor, as all below.
 func (d service) Checkpoints(ctx context.Context, job string) ([]*rpc.Checkpoint, error) {
@@ -72,8 +72,8 @@ func (d service) Attempts(ctx context.Context, job string) ([]*rpc.Attempt, erro
 	return []*rpc.Attempt{out}, nil
 }
 
-// addUploads adds what is on its way to the store, and what was lost there and has no newer
-// checkpoint.
+// addUploads adds the checkpoints that are on their way to the store, and those that were lost on
+// the way if the job has no newer one.
 func (d service) addUploads(out []*rpc.Checkpoint, of *store.JobID) []*rpc.Checkpoint {
 	var job uint32
 	if of != nil {
@@ -128,7 +128,7 @@ func (d service) assignOwners(ctx context.Context, list []*rpc.Checkpoint) {
 	}
 }
 
-// describeCheckpoint reads what is to be known of a checkpoint.
+// describeCheckpoint reads the description of a checkpoint from its manifest.
 func (d service) describeCheckpoint(ctx context.Context, s store.Summary) (*rpc.Checkpoint, error) {
 	if s.Err != nil {
 		return nil, s.Err
@@ -150,7 +150,7 @@ func (d service) describeCheckpoint(ctx context.Context, s store.Summary) (*rpc.
 }
 
 func (d service) Verify(ctx context.Context, ids []string, progress func(*rpc.Progress)) (*rpc.VerifyReport, error) {
-	list := []store.ID{} // none are not all
+	list := []store.ID{} // not nil: an empty list verifies no checkpoint, nil all
 	for _, s := range ids {
 		id, err := store.ParseID(s)
 		if err != nil {
@@ -204,8 +204,9 @@ func (d service) Delete(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// chooseRetention returns what a collection deletes: what the configuration says, or else what is older than an age that is
-// asked for, or beyond a number that is asked for. The number protects at any age.
+// chooseRetention returns the rule by which a collection deletes checkpoints: the configuration's, or the age or the
+// number of the request. With an age, older ones are deleted; with a number, all but so many. The number protects at
+// any age.
 func chooseRetention(cfg *config.Config, req *rpc.GCRequest) store.Retention {
 	keep := store.Retention{Count: cfg.Keep, Age: cfg.KeepFor}
 	if req.Keep != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// addLending adds to what is told of a job to which job it lends its GPUs, if the job is a lease of this node. It reports
-// whether the job is a lease. err is why the job has no view. A lease that has not begun is known by the name that proxyd
-// gives to the leases that it submits.
+// addLending adds to the description of a job the job to which it lends its GPUs, if it is a lease of this node. It
+// reports whether the job is a lease. err is why the job has no view. A lease that has not begun is known by the name
+// that proxyd gives to the leases that it submits.
 func addLending(out *rpc.Job, err error, here string, s *slurm.Job) bool {
 	var lease *checkpoint.LeaseError
 	if errors.As(err, &lease) {

@@ -40,12 +40,12 @@ func TestNotRunning(t *testing.T) {
 		err := notRunning("7", &tt.job)
 		var e *rpc.Error
 		if !errors.As(err, &e) || !errors.Is(err, rpc.ErrNotRunning) || e.Text != tt.text || e.Hint != tt.hint {
-			t.Errorf("%+v: %+v", tt.job, e)
+			t.Errorf("job %+v: error = %+v", tt.job, e)
 		}
 	}
 }
 
-// TestChooseRetention: a collection deletes what singctl gc's help says.
+// TestChooseRetention: a collection deletes the checkpoints that the help of singctl gc names.
 func TestChooseRetention(t *testing.T) {
 	cfg := &config.Config{Keep: 2, KeepFor: 7 * 24 * time.Hour}
 	three := uint32(3)
@@ -86,7 +86,7 @@ func TestNotProtected(t *testing.T) {
 		err := withKind("7", tt.job, "n1", "n1", fmt.Errorf("job 7: %w", checkpoint.ErrNoJob))
 		var e *rpc.Error
 		if !errors.As(err, &e) || !errors.Is(err, rpc.ErrNotProtected) || e.Text != tt.text || e.Hint != tt.hint {
-			t.Errorf("%+v: %+v", tt.job, err)
+			t.Errorf("job %+v: error = %+v", tt.job, err)
 		}
 	}
 }
@@ -101,11 +101,11 @@ func TestFill(t *testing.T) {
 	})
 	if out.Id != "48_3" || out.Obstacles[0].Node != "n2" || out.Obstacles[0].Since.AsTime() != at.UTC() || out.Obstacles[1].Since != nil || out.Timeline[0].Where != "n1,n2" ||
 		out.Timeline[0].Run != 2 || out.Timeline[0].Checkpoint != 3 || out.Timeline[0].Took != nil || out.Timeline[1].Took.AsDuration() != time.Second {
-		t.Errorf("%v", out)
+		t.Errorf("job as people see it = %v", out)
 	}
 }
 
-// TestStored: what the store says reaches people as what it is.
+// TestStored: errors of the store get the matching kind of package rpc, with the same text.
 func TestStored(t *testing.T) {
 	for _, tt := range []struct{ err, kind error }{
 		{&store.DamagedError{Object: "manifest a/1/1", Reason: "not a manifest"}, rpc.ErrDamaged},
@@ -115,7 +115,7 @@ func TestStored(t *testing.T) {
 		{context.Canceled, context.Canceled},
 	} {
 		if got := withStoreKind(tt.err); !errors.Is(got, tt.kind) || got.Error() != tt.err.Error() {
-			t.Errorf("%v: %v", tt.err, got)
+			t.Errorf("kind of %v: %v", tt.err, got)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func TestAddPast(t *testing.T) {
 			out := &rpc.Job{Id: tt.job, Checkpoints: tt.checkpoints}
 			got := service{&node{conductor: c}}.addPast(out, tt.job, tt.slurm)
 			if got != tt.want || len(out.Timeline) > 0 != tt.want || tt.want && out.Uid != 1001 {
-				t.Errorf("%v: %v", got, out)
+				t.Errorf("addPast = %v, job = %v", got, out)
 			}
 		})
 	}

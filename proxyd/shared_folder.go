@@ -19,8 +19,8 @@ import (
 // sharedAgain is how long to wait for a shared folder that is away.
 const sharedAgain = time.Second
 
-// openShared opens the shared folder and finds its store, in which nothing is made unless they are marked: a file system may not
-// be mounted. A node that worked with them before waits for them, as its tasks do.
+// openShared opens the shared folder and finds its store. It makes no file in them unless they are marked: a file
+// system may not be mounted. A node that worked with them before waits for them, as its tasks do.
 func (n *node) openShared(ctx context.Context) (func(), error) {
 	known := shared.Known(n.cfg.LibDir)
 	for said := ""; ; {
@@ -42,7 +42,8 @@ func (n *node) openShared(ctx context.Context) (func(), error) {
 	}
 }
 
-// findShared opens the shared folder. What is in the folder is executed and restored as root, so the folder must be root's alone.
+// findShared opens the shared folder. Files of the folder are executed and restored as root, so only root may write to
+// it.
 func (n *node) findShared() error {
 	err := host.SharedIsRoots(n.cfg.Shared)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

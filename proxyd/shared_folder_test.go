@@ -66,12 +66,13 @@ func TestSharedFolderOfUser(t *testing.T) {
 	}
 }
 
-// TestNoScontrol: a daemon that has no scontrol ends with what to do, rather than wait for slurmctld.
+// TestNoScontrol: a daemon that has no scontrol ends with an error that has the remedy, rather than
+// wait for slurmctld.
 func TestNoScontrol(t *testing.T) {
 	n := &node{cfg: &config.Config{Scontrol: "/nowhere/scontrol", NodeName: "n1"}, log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := n.probeSlurm(ctx); !errors.Is(err, host.ErrNoScontrol) || !strings.Contains(err.Error(), "name its path in proxyd.yaml: scontrol") {
-		t.Errorf("%v", err)
+		t.Errorf("probeSlurm without scontrol: %v", err)
 	}
 }

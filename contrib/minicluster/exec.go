@@ -89,8 +89,8 @@ func runOn(p state.Place, hostName, user string, argv []string) error {
 	return &codeError{code: proc.Code()}
 }
 
-// forwardSignals hands our signals to the command. The command is in our process group, so it has what a
-// terminal sends on Ctrl-C already; two at once would kill an srun.
+// forwardSignals hands our signals to the command. The command is in our process group, so it gets the
+// signal that a terminal sends on Ctrl-C by itself; two at once would kill an srun.
 func forwardSignals(signals <-chan os.Signal, to *enter.Process) {
 	for s := range signals {
 		fromTerminal := (s == unix.SIGINT || s == unix.SIGQUIT) && inForeground()

@@ -31,8 +31,8 @@ const (
 	codeOurs   = 125
 )
 
-// codeError is an error that decides the exit code. With a nil Err nothing is printed: the
-// command has printed all that there is to say.
+// codeError is an error that decides the exit code. With a nil err, main prints no message: the
+// command has printed its own.
 type codeError struct {
 	code int
 	err  error
@@ -50,8 +50,8 @@ var parts = map[string]func(args []string) int{
 }
 
 func main() {
-	// What the caller happens to have open is not for keepers, hosts and daemons,
-	// and least of all for an ordinary user on a host.
+	// Files that the caller happens to have open must not reach keepers, hosts and daemons, and least
+	// of all an ordinary user on a host.
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		os.Exit(exitCode(fmt.Errorf("needs Linux 5.11 or newer: close_range: %w", err)))
 	}

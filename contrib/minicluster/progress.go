@@ -17,8 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/rootfs"
 )
 
-// progress tells a user what goes on: on a terminal in a single line that changes, in a log in
-// separate lines: the first after two seconds, and for a stage that says nothing new, the next after twice as long.
+// progress shows a user the current stage: on a terminal in a single line that changes, in a log in
+// separate lines: the first after two seconds, and for a stage without news, each next line after twice the time.
 type progress struct {
 	mu       sync.Mutex
 	w        io.Writer
@@ -43,7 +43,7 @@ func newProgress(f *os.File) *progress {
 	return p
 }
 
-// repeatLine shows that a stage that says nothing still goes on.
+// repeatLine shows that a stage without news still goes on.
 func (p *progress) repeatLine() {
 	for {
 		select {

@@ -16,7 +16,7 @@ import (
 )
 
 // stageInstall builds singularity-slurm against a root file system's Slurm and installs it into a
-// folder, for the caller to remove, by what an administrator would run: make install.
+// folder, for the caller to remove, by the administrator's command: make install.
 func stageInstall(ctx context.Context, tree string, controller bool) (string, error) {
 	source, err := sourceTree()
 	if err != nil {
@@ -41,7 +41,8 @@ func stageInstall(ctx context.Context, tree string, controller bool) (string, er
 	return dir, nil
 }
 
-// fetchSoftware returns the folders that hosts have in /opt, by the names that they have there. What is missing is fetched.
+// fetchSoftware returns the folders that hosts have in /opt, by the names that they have there. Missing software is
+// fetched.
 func (w wanted) fetchSoftware(ctx context.Context, say *progress) (map[string]string, error) {
 	folders := map[string]string{}
 	for _, s := range []struct {

@@ -23,13 +23,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/state"
 )
 
-// Limits of what a machine can be asked for; beyond them Slurm would fail later and less clearly.
+// Limits of a cluster's size; beyond them Slurm would fail later and less clearly.
 const (
 	maxNodes = 64
 	maxGPUs  = 64
 )
 
-// wanted is what a person asks `up` for.
+// wanted has the options with which a person calls `up`.
 type wanted struct {
 	suite, install, cache, mirror string
 	nodes, gpus                   int
@@ -79,7 +79,7 @@ func upCommand(at place) *cobra.Command {
 	return c
 }
 
-// checkOptions finds what is wrong before anything is done.
+// checkOptions finds wrong options before `up` does any work.
 func (w *wanted) checkOptions() (rootfs.Suite, error) {
 	suite, err := rootfs.Lookup(w.suite)
 	w.singularity = w.singularity || w.controller

@@ -47,8 +47,8 @@ func downCommand(at place) *cobra.Command {
 	}
 }
 
-// removeCluster deletes what a dead cluster left. An `up` that has just lost its keeper to our kill
-// may still be about to do the same.
+// removeCluster deletes the folder and lock of a dead cluster. An `up` that has just lost its
+// keeper to our kill may still be about to do the same.
 func removeCluster(ctx context.Context, p state.Place) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

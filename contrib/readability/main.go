@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command readability counts what makes this tree easy or hard to read, beside the same counts of code bases that
-// engineers hold up as models.
+// Command readability counts properties that make this tree easy or hard to read, beside the same counts of code
+// bases that engineers hold up as models.
 //
 //	go run ./contrib/readability [--kind KIND] [--by-package] [--json] [FOLDER]
 //
-// Below the table of what is shipped, test files of Go, and C, have a table of their own.
+// Below the table of the shipped Go code, test files of Go, and C, have a table of their own.
 //
 // tests/style has the limits that no package may exceed.
 package main

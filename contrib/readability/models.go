@@ -23,7 +23,7 @@ type model struct {
 	tests  map[string]string // of test files, by row
 }
 
-// models were counted alike, test files apart and without what is generated, at opencontainers/runc 76d9cf5,
+// models were counted alike, test files apart and without generated files, at opencontainers/runc 76d9cf5,
 // cilium/ebpf 5ba0b3b, restic/restic a80be14 and NVIDIA/nvidia-container-toolkit d34b304. The counts of test files are
 // made by this program. The counts of all else were made by patterns, and are approximate.
 var models = []model{

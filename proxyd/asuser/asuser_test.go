@@ -20,7 +20,7 @@ func TestCommand(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 	if len(lines) != 13 {
-		t.Fatalf("%q", out)
+		t.Fatalf("the command printed %q, want 13 lines", out)
 	}
 	for i, want := range map[int]string{0: "54321", 1: "54322", 2: "54322", 3: "/", 4: lines[5], 11: "--reuid=0", 12: ""} {
 		if strings.TrimSpace(lines[i]) != want {
@@ -29,7 +29,7 @@ func TestCommand(t *testing.T) {
 	}
 	for _, capabilities := range lines[6:9] { // inheritable, permitted, effective
 		if !strings.HasSuffix(capabilities, "0000000000000000") {
-			t.Error(capabilities)
+			t.Errorf("capabilities of the command: %s, want none", capabilities)
 		}
 	}
 }

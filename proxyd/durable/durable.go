@@ -39,8 +39,8 @@ func Replace(path string, fill func(*os.File) error) (err error) {
 	return SyncFolder(filepath.Dir(path))
 }
 
-// ReplaceUnsynced replaces a file, with mode 0600, without waiting for the disk: for
-// contents that mean nothing after a reboot. There must not be two writers at a time.
+// ReplaceUnsynced replaces a file, with mode 0600, without waiting for the disk: for contents that
+// are not used after a reboot. There must not be two writers at a time.
 func ReplaceUnsynced(path string, content []byte) error {
 	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
 		return err

@@ -28,7 +28,7 @@ func TestReplace(t *testing.T) {
 	} {
 		for _, text := range []string{"first", "second"} {
 			if err := replace(text); err != nil {
-				t.Fatalf("%s: %v", name, err)
+				t.Fatalf("replace (%s): %v", name, err)
 			}
 			if got, err := os.ReadFile(path); err != nil || string(got) != text {
 				t.Errorf("%s: read %q, %v, want %q", name, got, err, text)
@@ -41,7 +41,7 @@ func TestReplace(t *testing.T) {
 }
 
 // TestReplaceFails shows that a file keeps its old contents if the new contents could not
-// be written, and that nothing is left beside the file.
+// be written, and that no temporary file is left.
 func TestReplaceFails(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "record")

@@ -130,8 +130,8 @@ func PeerCredentialsOf(fd int) (*unix.Ucred, error) {
 // PeerPidfd returns a pidfd of the process that has connected to the socket fd and has the PID pid. It is close-on-exec, and
 // the caller's to close.
 //
-// SO_PEERPIDFD, of Linux 6.5, means the process that connected, whatever its PID means by now. Before, the PID may be
-// another process's already when pidfd_open is called; then exact is false.
+// SO_PEERPIDFD, of Linux 6.5, means the process that connected, even if its PID is another process's by now. Before
+// Linux 6.5, pidfd_open may find another process with the PID; then exact is false.
 func PeerPidfd(fd, pid int) (pidfd int, exact bool, err error) {
 	pidfd, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
 	if exact = !errors.Is(err, unix.ENOPROTOOPT); !exact {

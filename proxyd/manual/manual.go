@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package manual makes manual pages, in the man macros, of commands as cobra knows them. The pages
-// say what --help says, because both are made of the same commands and flags.
+// agree with --help, because both are made of the same commands and flags.
 package manual
 
 import (
@@ -88,7 +88,7 @@ func availableCommands(c *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// writeCommands writes what each command does, and its flags, with the commands below.
+// writeCommands writes the description of each command and its flags, with the commands below.
 func writeCommands(b *strings.Builder, c *cobra.Command, skip func(*pflag.Flag) bool) {
 	for _, s := range availableCommands(c) {
 		if s.Name() == "completion" || s.Name() == "help" { // cobra's own

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// newProgram has what makes a difference to a page.
+// newProgram returns a command with all features that a page treats in different ways.
 func newProgram() *cobra.Command {
 	root := &cobra.Command{Use: "thing", Short: "Does it", Long: "One.\n\n.Two - \\ three", Example: "  thing go\n  thing -v"}
 	root.PersistentFlags().String("key", "", "a `WORD`")

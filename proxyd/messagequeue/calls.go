@@ -79,7 +79,8 @@ func inNamespace(path string, f func() error) error {
 	})
 }
 
-// onThread calls f on a thread of its own, which ends after f: what f changes of the thread concerns nothing else.
+// onThread calls f on a thread of its own, which ends after f: changes that f makes to the thread do not affect
+// other goroutines.
 func onThread(f func() error) error {
 	done := make(chan error)
 	go func() {

@@ -22,7 +22,7 @@ var ErrIncomplete = errors.New("messages could not be put back into their queue"
 
 // Capture returns the queues of an IPC namespace, a file below /proc. The queues are left as they were, unless the
 // error is an ErrIncomplete. A *NotifiedError if a process is to be notified of a message: then no message was touched.
-// See the package's comment for what the caller ensures.
+// See the package's comment for the duties of the caller.
 func Capture(namespace string) (*State, error) {
 	s := &State{}
 	err := inNamespace(namespace, func() error {
@@ -202,7 +202,7 @@ func readStatus(fd int) (size int64, notified int, err error) {
 }
 
 // Notified returns the process that is to be notified of the next message in an open queue, a file below /proc; 0 if
-// there is none.
+// no process is.
 func Notified(path string) (pid int, err error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -32,7 +32,7 @@ func TestParseStatus(t *testing.T) {
 	} {
 		size, notified, err := parseStatus(text)
 		if err != nil || size != want.size || notified != want.notified {
-			t.Errorf("%q: %d, %d, %v", text, size, notified, err)
+			t.Errorf("parseStatus(%q) = size %d, process %d, %v", text, size, notified, err)
 		}
 	}
 	if _, _, err := parseStatus("QSIZE:1"); err == nil {
@@ -77,8 +77,8 @@ func namespaceOf(t *testing.T, s *State) string {
 	return fmt.Sprintf("/proc/self/fd/%d", ns.Fd())
 }
 
-// TestCapture: what was restored is captured, twice: the first time has changed nothing. This process's own limit is as
-// before, though the queues are larger.
+// TestCapture: restored queues are captured twice with the same result: Capture does not change them. This process's
+// own limit is as before, though the queues are larger.
 func TestCapture(t *testing.T) {
 	needRoot(t)
 	var before, after unix.Rlimit
@@ -130,7 +130,7 @@ func TestOwnerMaySignal(t *testing.T) {
 	}
 	said := bufio.NewReader(out)
 	if line, err := said.ReadString('\n'); line != "begins\n" {
-		t.Fatalf("%q, %v", line, err)
+		t.Fatalf("first line of the owner's program = %q, %v; want begins", line, err)
 	}
 	for range 5 {
 		namespaceOf(t, s)
@@ -140,7 +140,7 @@ func TestOwnerMaySignal(t *testing.T) {
 	}
 	rest, err := io.ReadAll(said)
 	if err != nil || len(rest) > 0 {
-		t.Errorf("%.300s %v", rest, err)
+		t.Errorf("the owner could signal a thread: %.300s %v", rest, err)
 	}
 	_ = c.Wait() // it was killed
 }
@@ -153,7 +153,7 @@ func TestRestoreElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := Capture(where); err != nil || len(got.Queues) != 3 {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("Capture after Restore = %+v, %v; want 3 queues", got, err)
 	}
 	if err := Restore(t.Context(), where, exampleState()); err == nil || !strings.Contains(err.Error(), unix.EEXIST.Error()) {
 		t.Errorf("a second time: %v", err)
@@ -204,7 +204,7 @@ func TestOddName(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Capture(where); err == nil || !strings.Contains(err.Error(), "not UTF-8") {
-		t.Errorf("%v", err)
+		t.Errorf("Capture of a name that is not UTF-8: %v", err)
 	}
 }
 
@@ -219,10 +219,10 @@ func TestNotified(t *testing.T) {
 	defer f.Close()
 	event := [8]uint64{1: 1 << 32} // struct sigevent: sigev_notify is SIGEV_NONE
 	if _, _, errno := unix.Syscall(unix.SYS_MQ_NOTIFY, f.Fd(), uintptr(unsafe.Pointer(&event)), 0); errno != 0 {
-		t.Fatal(errno)
+		t.Fatalf("mq_notify: %v", errno)
 	}
 	var notified *NotifiedError
 	if _, err := Capture(where); !errors.As(err, &notified) || *notified != (NotifiedError{"empty", os.Getpid()}) {
-		t.Errorf("%v", err)
+		t.Errorf("Capture of a queue with a notification: %v; want a NotifiedError", err)
 	}
 }

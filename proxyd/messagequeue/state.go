@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// State is what an IPC namespace has of message queues.
+// State is the state of the message queues of an IPC namespace.
 type State struct {
 	Limits Limits  `json:"limits"`
 	Queues []Queue `json:"queues"` // ordered by name
@@ -67,8 +67,8 @@ func (e *NotifiedError) Error() string {
 	return fmt.Sprintf("process %d is to be notified of the next message in the POSIX message queue /%s", e.PID, e.Queue)
 }
 
-// parseStatus reads what the kernel shows of a queue: its size in bytes, and the process to notify, 0 for none
-// (mqueue_read_file).
+// parseStatus reads the kernel's text about a queue: its size in bytes, and the process to notify, 0 for no
+// process (mqueue_read_file).
 func parseStatus(text string) (size int64, notified int, err error) {
 	var kind, signal int
 	if _, err := fmt.Sscanf(strings.TrimSpace(text), "QSIZE:%d NOTIFY:%d SIGNO:%d NOTIFY_PID:%d", &size, &kind, &signal, &notified); err != nil {

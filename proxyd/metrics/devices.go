@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// DeviceCounts is what the GPUs of a device server have done since the server began.
+// DeviceCounts are the counts of a device server since it began.
 type DeviceCounts struct {
 	Instructions, Switches, Interrupted, SwappedOut, SwappedIn, Unshared uint64
 	Once, Own, Spared, Compared, Taken                                   uint64 // as in server.SharingStatus
@@ -19,7 +19,7 @@ type DeviceCounts struct {
 	Common, Saved, Private uint64 // bytes that are there now
 }
 
-// deviceTotals adds up what device servers count. A server's counts end with the server, but the
+// deviceTotals adds up the counts of device servers. A server's counts end with the server, but the
 // totals for Prometheus must not fall.
 type deviceTotals struct {
 	instructions, switches, interrupted, switchSeconds, swappedOut, swappedIn, unshared prometheus.Counter
@@ -58,9 +58,8 @@ func (d *deviceTotals) registerCounters(r *prometheus.Registry) {
 	d.private = gauge("private_bytes", "Memory that processes have for themselves, on GPUs that can have memory in common.")
 }
 
-// Devices takes what the device servers of this node count now, each under a name of its own; nil
-// for a server that did not answer. What a server has counted after the last request is not in
-// the totals.
+// Devices takes the present counts of this node's device servers, each under a name of its own; nil
+// for a server that did not answer. Counts of a server after its last answer are not in the totals.
 func (m *Metrics) Devices(now map[string]*DeviceCounts) {
 	d := &m.devices
 	d.mu.Lock()
@@ -87,7 +86,7 @@ func (m *Metrics) Devices(now map[string]*DeviceCounts) {
 			{d.once, n.Once, was.Once}, {d.own, n.Own, was.Own}, {d.spared, n.Spared, was.Spared},
 			{d.compared, n.Compared, was.Compared}, {d.taken, n.Taken, was.Taken},
 		} {
-			c.total.Add(float64(max(c.now, c.was) - c.was)) // Add panics at what falls
+			c.total.Add(float64(max(c.now, c.was) - c.was)) // Add panics at negative numbers
 		}
 		d.switchSeconds.Add(max(n.SwitchTime-was.SwitchTime, 0).Seconds())
 	}

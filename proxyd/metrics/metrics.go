@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics is what proxyd counts, for Prometheus: of the jobs that its node leads, and of
-// no job by name. proxyd's main reports the events, and decides where Handler is served.
+// Package metrics has proxyd's counts for Prometheus: of the jobs that its node leads, without
+// names of jobs. proxyd's main reports the events, and decides where Handler is served.
 package metrics
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Metrics is what proxyd counts. Metrics is safe for concurrent use.
+// Metrics has proxyd's counts. It is safe for concurrent use.
 type Metrics struct {
 	registry    *prometheus.Registry
 	events      *prometheus.CounterVec
@@ -36,7 +36,8 @@ var (
 	sizes   = prometheus.ExponentialBuckets(1<<20, 4, 11)
 )
 
-// New makes them, all at zero. events and phases are what there is to be told of.
+// New returns Metrics with all counts at zero. events and phases are the names of all events and
+// phases.
 func New(version string, events, phases []string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),

@@ -68,24 +68,24 @@ func TestScrape(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range problems {
-		t.Errorf("%s: %s", p.Metric, p.Text)
+		t.Errorf("metric %s: %s", p.Metric, p.Text)
 	}
 }
 
 var names = regexp.MustCompile(`\bproxyd_[a-z_]+`)
 
-// TestSpaces: what is not known has no series, and a shared folder that is away has 0.
+// TestSpaces: an unknown space has no series, and the series of a shared folder that is away is 0.
 func TestSpaces(t *testing.T) {
 	m := toldMetrics()
 	m.Spaces(false, nil, nil)
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	if text := w.Body.String(); !strings.Contains(text, "proxyd_shared_up 0\n") || strings.Contains(text, "proxyd_store_") || strings.Contains(text, "proxyd_stage_") {
-		t.Error(text)
+		t.Errorf("after Spaces(false, nil, nil), metrics =\n%s", text)
 	}
 }
 
-// expressionsOf are what a dashboard or a file of rules asks of Prometheus, wherever that stands.
+// expressionsOf collects all queries in a dashboard or a file of rules.
 func expressionsOf(node any, found *[]string) {
 	switch node := node.(type) {
 	case map[string]any:
@@ -102,7 +102,7 @@ func expressionsOf(node any, found *[]string) {
 	}
 }
 
-// TestContrib: what the dashboard shows and what the rules look at exists, and the dashboard shows each metric.
+// TestContrib: the metrics in the dashboard and in the rules exist, and the dashboard shows each metric.
 func TestContrib(t *testing.T) {
 	families, err := toldMetrics().registry.Gather()
 	if err != nil {
@@ -127,7 +127,7 @@ func TestContrib(t *testing.T) {
 		}
 		var content any
 		if err := parse(raw, &content); err != nil {
-			t.Fatalf("%s: %v", file, err)
+			t.Fatalf("parse %s: %v", file, err)
 		}
 		var queries []string
 		if expressionsOf(content, &queries); len(queries) < 4 {

@@ -12,11 +12,11 @@ import (
 // Space is the size of a file system, and how much of that users may still fill, in bytes.
 type Space struct{ Size, Free uint64 }
 
-// spaces is what was last found of the file systems on which checkpoints lie.
+// spaces has the last findings about the file systems on which checkpoints lie.
 type spaces struct {
 	mu           sync.Mutex
 	sharedUp     bool
-	store, stage *Space // nil: not known, or there is none
+	store, stage *Space // nil: not known, or not configured
 }
 
 var (
@@ -31,8 +31,8 @@ func newDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc(prefix+name, help, nil, nil)
 }
 
-// Spaces takes what was found now: whether the shared folder is there and answers, and the space for checkpoints; nil
-// for what is not known. Series of what is not known are not there: an old value would look like a new value.
+// Spaces takes the present findings: whether the shared folder is there and answers, and the space for checkpoints;
+// nil if a space is not known. An unknown space has no series: an old value would look like a new value.
 func (m *Metrics) Spaces(sharedUp bool, store, stage *Space) {
 	s := &m.spaces
 	s.mu.Lock()

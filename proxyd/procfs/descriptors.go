@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package procfs reads in /proc what the kernel says of processes: state, parent, session, terminal and start time (Stat), and what a
-// user can make as large as he likes: descriptors, arguments, the environment. Root reads these outside of the job's
-// cgroup, so each read has a bound.
+// Package procfs reads the kernel's information about processes in /proc: state, parent, session, terminal and start
+// time (Stat), and lists that a user can make as large as he likes: descriptors, arguments, the environment. Root reads
+// these outside of the job's cgroup, so each read has a bound.
 package procfs
 
 import (
@@ -48,8 +48,8 @@ func (d Descriptor) InfoPath() string { return filepath.Join(d.dir, "fdinfo", st
 func (d Descriptor) Link() (string, error) { return os.Readlink(d.Path()) }
 
 // Descriptors goes over the descriptors of a process, the lowest first. It ends with an error if the process has more than
-// MaxDescriptors, or cannot be looked at; IsEnded says of the error whether the process has ended. What a process opens and closes meanwhile
-// may be missing.
+// MaxDescriptors, or cannot be looked at; IsEnded says of the error whether the process has ended. Descriptors that the
+// process opens or closes meanwhile may be missing.
 func Descriptors(pid int) iter.Seq2[Descriptor, error] { return upTo(pid, MaxDescriptors) }
 
 // upTo is Descriptors for a process with at most a number of descriptors.

@@ -52,7 +52,7 @@ func TestDescriptors(t *testing.T) {
 		t.Errorf("going over %d of %d descriptors ended with %v", counted-1, seen, err)
 	}
 	for range Descriptors(os.Getpid()) {
-		break // a caller that has found what it looked for
+		break // a caller may stop before the last descriptor
 	}
 }
 

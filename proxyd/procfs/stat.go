@@ -11,12 +11,12 @@ import (
 	"strconv"
 )
 
-// Stat is what /proc/PID/stat says of a process or a thread.
+// Stat is the content of /proc/PID/stat, for a process or a thread.
 type Stat struct {
 	State    byte // the letter of proc(5): 'T' is stopped by a signal, 'Z' and 'X' have ended
 	Parent   int
 	Session  int
-	Terminal uint32 // device number of the controlling terminal, 0 if there is none
+	Terminal uint32 // device number of the controlling terminal, 0 without a terminal
 	Start    uint64 // in ticks of the kernel's clock since boot: with the PID, the identity of a process
 }
 

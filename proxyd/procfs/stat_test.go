@@ -44,7 +44,7 @@ func FuzzParseStat(f *testing.F) {
 	f.Add([]byte("301 (a) R (b) S 1 301 301 0 -1 4194560 100 0 0 0 0 0 0 0 20 0 1 0 12345 0 0"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if s, err := parseStat(b); err == nil && s.State == 0 {
-			t.Errorf("%q: %+v", b, s)
+			t.Errorf("parseStat(%q) = %+v without a state", b, s)
 		}
 	})
 }

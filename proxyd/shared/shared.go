@@ -3,10 +3,10 @@
 
 // Package shared is the folder that all nodes of a cluster share, and its identity.
 //
-// A shared folder that is not mounted looks like an empty folder: a daemon that made what it
-// misses would run every requeued job from its beginning, over the job's own output. So the
-// folder is marked once, by an administrator (`proxyd init`), and a daemon makes nothing in
-// a folder without the mark:
+// A shared folder that is not mounted looks like an empty folder: a daemon that made the missing
+// files would run every requeued job from its beginning, over the job's own output. So the folder
+// is marked once, by an administrator (`proxyd init`), and a daemon makes no file in a folder
+// without the mark:
 //
 //	SHARED/cluster.json         the mark: a random ID, the cluster's name, when the folder was marked
 //	LIB/shared-id               the ID that this node worked with before
@@ -36,7 +36,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
 )
 
-// Errors of Open and Check. ErrUnmarked and ErrOther come with what to do about them.
+// Errors of Open and Check. ErrUnmarked, and ErrOther of Open, come with the remedy in their text.
 var (
 	ErrUnmarked = errors.New("it has no mark of a cluster")
 	ErrOther    = errors.New("it is another cluster's folder")
@@ -59,8 +59,8 @@ type Mark struct {
 }
 
 // Init marks the folder at path, which must exist, for a cluster. A folder that is marked
-// keeps its mark: isNew is false then, and the result is the mark that is there. What a
-// daemon put into the folder before there were marks stays as it is.
+// keeps its mark: isNew is false then, and the result is the mark that is there. Files that a
+// daemon put into the folder before there were marks stay as they are.
 func Init(path, cluster string) (mark Mark, isNew bool, err error) {
 	if mark, err = readMark(path); err == nil || !errors.Is(err, ErrUnmarked) {
 		return mark, false, err

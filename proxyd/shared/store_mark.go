@@ -25,8 +25,8 @@ const storeMark = "store.json"
 func (f *Folder) StorePath() string { return filepath.Join(f.path, "store") }
 
 // OpenStore finds the store by its mark, which Check then looks for, too. A shared folder that never had a store gets one, and
-// a store from before there were marks gets a mark. Nothing is made where a store is missing that was there: the error wraps
-// ErrNoStore or ErrOtherStore. OpenStore is called once, before the folder is used by concurrent callers.
+// a store from before there were marks gets a mark. If a store that was there is missing, OpenStore makes no other: the
+// error wraps ErrNoStore or ErrOtherStore. OpenStore is called once, before the folder is used by concurrent callers.
 func (f *Folder) OpenStore() error {
 	known, err := readMarkFile(filepath.Join(f.path, storeMark))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -42,8 +42,8 @@ func (f *Folder) OpenStore() error {
 	return nil
 }
 
-// markStore makes what is missing of the store's folder and of its mark, and then has the shared folder name the mark. Each file
-// is made by a single node; the rest take what is there.
+// markStore makes the store's folder and its mark if they are missing, and then has the shared folder name the mark.
+// Each file is made by a single node; the other nodes take the file that is there.
 func (f *Folder) markStore() (Mark, error) {
 	if err := os.Mkdir(f.StorePath(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return Mark{}, err

@@ -26,7 +26,8 @@ func openFolder(t *testing.T, dir, lib string) *shared.Folder {
 	return f
 }
 
-// TestStore shows what may happen to the store's folder while a daemon runs, and between its runs.
+// TestStore moves the store's folder while a daemon runs and between its runs, and checks the
+// errors.
 func TestStore(t *testing.T) {
 	dir, lib := t.TempDir(), t.TempDir()
 	f := openFolder(t, dir, lib)
@@ -95,7 +96,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestStoreOfOlderRelease: a store without a mark gets a mark, with what it has, from any number of nodes at once.
+// TestStoreOfOlderRelease: a store without a mark gets a mark and keeps its files, also from many nodes at once.
 func TestStoreOfOlderRelease(t *testing.T) {
 	dir := t.TempDir()
 	folders := make([]*shared.Folder, 8)

@@ -21,10 +21,10 @@ const checkPatience = 5 * time.Second
 // concurrent callers.
 type Watch struct {
 	mu   sync.Mutex
-	look *checkAnswer // in progress; nil: none is
+	look *checkAnswer // the call in progress; nil: no call is
 }
 
-// checkAnswer is what a look at the shared folder finds.
+// checkAnswer is the result of a look at the shared folder.
 type checkAnswer struct {
 	done chan struct{} // closed when err is set
 	err  error

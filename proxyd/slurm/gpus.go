@@ -71,8 +71,8 @@ func (s *shownJob) isNamed(job string) bool {
 	return fmt.Sprint(s.ID) == job
 }
 
-// parseGPUs reads what scontrol prints about a job. Only scontrol's JSON keeps what users write
-// apart from what Slurm does. For a task of an array, scontrol prints all tasks of that array
+// parseGPUs reads scontrol's output about a job. Only in scontrol's JSON can the texts of users not
+// be mistaken for Slurm's own. For a task of an array, scontrol prints all tasks of that array
 // (seen with 26.05).
 func parseGPUs(out []byte, job string) ([][]int, error) {
 	var shown struct {
@@ -132,7 +132,8 @@ func gpusOf(detail string) ([]int, error) {
 	return slices.Compact(all), nil
 }
 
-// maxGPUs bounds what is believed of a node.
+// maxGPUs limits the GPUs of a node that are believed: their count and their numbers are at most
+// this.
 const maxGPUs = 1024
 
 func badGPUs(detail string) error { return fmt.Errorf("%q is not understood", detail) }

@@ -15,7 +15,7 @@ import (
 func TestGPUs(t *testing.T) {
 	for _, c := range []struct {
 		detail []string
-		want   [][]int // nil: an error, unless there are none
+		want   [][]int // nil: no GPUs, or an error
 		bad    bool
 	}{
 		{nil, nil, false},
@@ -68,7 +68,7 @@ func TestGPUsWithoutJSON(t *testing.T) {
 	}
 }
 
-// TestGPUsOfAnArray reads what scontrol prints when it is asked for a single task: all tasks of the array.
+// TestGPUsOfAnArray reads scontrol's output about a single task: scontrol prints all tasks of the array.
 func TestGPUsOfAnArray(t *testing.T) {
 	const (
 		v2605 = `{"jobs": [

@@ -19,16 +19,16 @@ type Job struct {
 	HetJob    uint32 // 0: not heterogeneous
 	HetOffset int    // -1: not heterogeneous
 	UID       uint32
-	State     string // a single word; flags such as COMPLETING hide what is below
+	State     string // a single word; flags such as COMPLETING hide the base state
 	Reason    string
 	Restarts  int
 	Requeue   bool     // may be requeued
-	Batch     bool     // has a script, without which nothing can be requeued
+	Batch     bool     // has a script: Slurm requeues no other jobs
 	Nodes     []string // of this run, in Slurm's order
 	BatchHost string
 	Start     string    // "2026-11-20T16:38:51", as printed
 	Submitted string    // as printed; a requeue changes the time
-	Preempted string    // as printed; "" if nothing preempts the job
+	Preempted string    // as printed; "" if the job is not preempted
 	End       time.Time // of a run: when its time is up; zero without a limit
 
 	nodeList string
@@ -67,7 +67,8 @@ func (j *Job) Expired() bool {
 	return j.Runs() && !j.End.IsZero() && time.Until(j.End) < clockSkew
 }
 
-// clockSkew is between a node and slurmctld, and what squeue cuts off.
+// clockSkew allows for different clocks of a node and slurmctld, and for the fraction of a second
+// that squeue cuts off.
 const clockSkew = 2 * time.Second
 
 // Over says whether Slurm is done with the job, unless the job is requeued.
@@ -79,14 +80,14 @@ func (j *Job) Over() bool {
 	return false
 }
 
-// columns asks squeue for what no user writes: a job's name, comment or command could imitate the
-// columns beside it.
+// columns are squeue's columns with Slurm's own texts, not users': a job's name, comment or command
+// could imitate the columns beside it.
 const columns = "JobID:|,UserID:|,State:|,Reason:|,RestartCnt:|,Requeue:|,BatchFlag:|,BatchHost:|,StartTime:|,PreemptTime:|," +
 	"ArrayJobID:|,ArrayTaskID:|,HetJobID:|,HetJobOffset:|,NodeList:|,SubmitTime:|,EndTime:|"
 
 var errJob = errors.New("squeue printed no job")
 
-// parseJob finds a job in what squeue prints for columns: for the number of an array, which is
+// parseJob finds a job in squeue's output for columns: for the number of an array, which is
 // also the number of a task, squeue prints all tasks.
 func parseJob(out, job string) (*Job, error) {
 	var first *Job

@@ -19,16 +19,16 @@ const (
 func TestParse(t *testing.T) {
 	j, err := parseJob(one, "10")
 	if err != nil || j.ID != 10 || j.UID != 1001 || j.ArrayTask != -1 || j.HetOffset != -1 || j.Preempted != "" || !j.Batch || !j.Requeue || j.String() != "10" {
-		t.Errorf("%+v, %v", j, err)
+		t.Errorf("parseJob of job 10 = %+v, %v", j, err)
 	}
 	// The number of an array is that of one of its tasks too.
 	j, err = parseJob(array, "48")
 	if err != nil || j.ID != 48 || j.ArrayTask != 3 || j.Restarts != 2 || j.Reason != "TimeLimit" || j.String() != "48_3" || !j.Batch || !j.End.IsZero() {
-		t.Errorf("%+v, %v", j, err)
+		t.Errorf("parseJob of job 48 = %+v, %v; want task 3", j, err)
 	}
 	j, err = parseJob(array, "48_2")
 	if err != nil || j.ID != 49 || j.nodeList != "n[2-3]" || j.Preempted == "" || !j.Runs() || j.Waits() || !j.Expired() {
-		t.Errorf("%+v, %v", j, err)
+		t.Errorf("parseJob of job 48_2 = %+v, %v", j, err)
 	}
 	for end, want := range map[string]bool{
 		time.Now().Add(time.Hour).Format("2006-01-02T15:04:05"):    false,
@@ -42,7 +42,7 @@ func TestParse(t *testing.T) {
 	}
 	for _, bad := range []string{"", "\n", "x", strings.Replace(one, "1001", "alice", 1), strings.TrimSuffix(one, "|\n") + "||"} {
 		if j, err := parseJob(bad, "10"); err == nil {
-			t.Errorf("%q: %+v", bad, j)
+			t.Errorf("parseJob of %q = %+v; want an error", bad, j)
 		}
 	}
 }

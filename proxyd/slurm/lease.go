@@ -16,8 +16,8 @@ const leasePrefix = "lease-of-"
 // leaseName is the name of the jobs that lend GPUs to a job. preemptd knows them by this name.
 func leaseName(job uint32) string { return fmt.Sprintf("%s%d", leasePrefix, job) }
 
-// BorrowerOf returns the job to which a job of this name is to lend its GPUs; 0 if the name is not that of a lease. Users
-// choose names: this one says nothing of what the job does.
+// BorrowerOf returns the job to which a job of this name is to lend its GPUs; 0 if the name is not that of a lease.
+// Users choose names, so the name does not prove that the job is a lease.
 func BorrowerOf(name string) uint32 {
 	number, is := strings.CutPrefix(name, leasePrefix)
 	if !is {

@@ -17,7 +17,7 @@ import (
 // succeed later.
 var ErrSilent = errors.New("slurmctld does not answer")
 
-// silentTexts are what Slurm's commands print when slurmctld is away, starts, or is overloaded.
+// silentTexts are messages of Slurm's commands when slurmctld is away, starts, or is overloaded.
 // Seen with 22.05 to 26.05.
 var silentTexts = []string{
 	"Unable to contact slurm controller",

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package slurm is what a node's daemon asks of Slurm, and does to a job of its own node. The
-// package runs scontrol: root on a node is a super user to every release by munge alone, where
-// REST would need slurmrestd within reach of each node and a token kept on the node.
+// Package slurm has the requests of a node's daemon to Slurm: it reads about jobs, and acts on jobs
+// of its own node. The package runs scontrol: root on a node is a super user to every release by
+// munge alone, where REST would need slurmrestd within reach of each node and a token kept on the
+// node.
 package slurm
 
 import (
@@ -17,7 +18,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// ErrNoJob is what Show returns of a job that Slurm does not know (any more).
+// ErrNoJob is the error of Show for a job that Slurm does not know (any more).
 var ErrNoJob = errors.New("no such job")
 
 // Slurm runs scontrol, squeue, scancel and sbatch. A Slurm is safe for concurrent use.
@@ -33,7 +34,7 @@ func New(path string) *Slurm {
 	}
 }
 
-// Show returns what Slurm knows of a job: "812", or "812_3" for a task of an array.
+// Show returns Slurm's record of a job: "812", or "812_3" for a task of an array.
 func (s *Slurm) Show(ctx context.Context, job string) (*Job, error) {
 	out, err := s.squeue.Run(ctx, "--noheader", "--states=all", "--jobs="+job, "--Format="+columns)
 	var failed *slurmrest.ScontrolError
@@ -104,7 +105,7 @@ func (s *Slurm) Said(ctx context.Context, job string) (string, error) {
 	return s.readColumn(ctx, job, "Comment")
 }
 
-// Name returns what the user calls a job.
+// Name returns the job's name, which its user chose.
 func (s *Slurm) Name(ctx context.Context, job string) (string, error) {
 	return s.readColumn(ctx, job, "Name")
 }

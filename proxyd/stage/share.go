@@ -208,7 +208,7 @@ func writeFile(name string, b []byte) error {
 }
 
 // Abort removes a share that is not committed; writers still at work get an error. Abort may be
-// called twice. After Commit, Abort does nothing.
+// called twice. After Commit, Abort has no effect.
 func (h *Share) Abort() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -75,7 +75,7 @@ func listStreams(t *testing.T, s *Stage, job *store.JobID) string {
 	return strings.Join(ids, " ")
 }
 
-// TestShare: what was written is read, under any name, and not before it is committed.
+// TestShare: written streams can be read, under any name, but not before the commit.
 func TestShare(t *testing.T) {
 	for _, dir := range []string{newFolder(t), memoryFolder(t)} {
 		s := openStage(t, dir, 0)
@@ -128,7 +128,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestLeftovers: what a daemon that was killed has left goes, what it had committed stays.
+// TestLeftovers: uncommitted files of a daemon that was killed are removed, committed shares stay.
 func TestLeftovers(t *testing.T) {
 	dir := newFolder(t)
 	s := openStage(t, dir, 0)
@@ -149,7 +149,7 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestCreateAgain: an attempt that failed leaves nothing to its successor of that name.
+// TestCreateAgain: an attempt that failed leaves no stream to a later attempt of the same name.
 func TestCreateAgain(t *testing.T) {
 	s := openStage(t, newFolder(t), 0)
 	i := idOf(t, "mini/7_3+1/1")
@@ -178,7 +178,7 @@ func TestCreateAgain(t *testing.T) {
 	}
 }
 
-// TestAbort: a writer of a share that is given up gets an error, and nothing is left.
+// TestAbort: a writer of a share that is given up gets an error, and no file is left.
 func TestAbort(t *testing.T) {
 	dir := newFolder(t)
 	s := openStage(t, dir, 0)
@@ -222,7 +222,7 @@ func TestLost(t *testing.T) {
 			err = k.CopyTo(io.Discard, 0)
 		}
 		if !errors.Is(err, ErrLost) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("read a share with the harm %q: %v; want ErrLost", name, err)
 		}
 	}
 	s := openStage(t, newFolder(t), 0)
@@ -259,7 +259,7 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// TestReserve: what is reserved, written or kept is not given away again.
+// TestReserve: space that is reserved, written or kept is not given away again.
 func TestReserve(t *testing.T) {
 	s := openStage(t, newFolder(t), 10<<20)
 	one, two := idOf(t, "mini/7/1"), idOf(t, "mini/7/2")
@@ -275,7 +275,7 @@ func TestReserve(t *testing.T) {
 	refused(5<<20, 4)
 	h, err := s.Create(one)
 	noError(t, err)
-	putStream(t, h, "pages", make([]byte, 5<<20)) // out of what is reserved
+	putStream(t, h, "pages", make([]byte, 5<<20)) // out of the reserved space
 	refused(5<<20, 4)
 	putStream(t, h, "more", make([]byte, 3<<20)) // and more
 	refused(3<<20, 2)
@@ -287,7 +287,7 @@ func TestReserve(t *testing.T) {
 	other, err := s.Reserve(two, 10<<20)
 	noError(t, err)
 	other.Release()
-	// What no stage has.
+	// No stage has a petabyte.
 	s = openStage(t, memoryFolder(t), 0)
 	var short *store.SpaceError
 	if _, err := s.Reserve(one, 1<<50); !errors.As(err, &short) {
@@ -319,7 +319,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever lies in the folder, a name is a share's if it is what path makes.
+// FuzzParse: of all names in the folder, a share's are exactly those that sharePath makes.
 func FuzzParse(f *testing.F) {
 	for _, name := range []string{"mini.7.1", "a.b.8_1+2.3", "mini.7.1.new", "lost+found", "...", "mini.07.1", "m/i.7.1"} {
 		f.Add(name)
@@ -356,12 +356,12 @@ func TestCarry(t *testing.T) {
 	k, err := s.Open(i)
 	noError(t, err)
 	if len(k.Streams) != 3 || k.Streams[0].From != nil || k.Streams[2].Name != "blocks" || *k.Streams[2].From != from {
-		t.Errorf("%+v", k.Streams)
+		t.Errorf("streams of the share = %+v; want pages, last, and blocks of the other checkpoint", k.Streams)
 	}
 	for n, want := range []string{"abc", "d"} {
 		var b bytes.Buffer
 		if err := k.CopyTo(&b, n); err != nil || b.String() != want {
-			t.Errorf("%q, %v", b.String(), err)
+			t.Errorf("stream = %q, %v", b.String(), err)
 		}
 	}
 }

@@ -7,7 +7,7 @@
 //
 //	plot UNDISTURBED.losses DISTURBED.losses RUNS MARKS OUT.png
 //
-// A line of losses is "step loss time hash"; a line of runs is what sacct prints of a run:
+// A line of losses is "step loss time hash"; a line of runs is sacct's output for a run:
 // "job|start|end|nodes|allocated TRES"; a line of marks is "seconds text". All times are seconds
 // since 1970.
 package main
@@ -92,7 +92,8 @@ func drawPlot(args []string) (same bool, err error) {
 	return same, errors.Join(png.Encode(out, drawPicture(calm, moved, runs, marks, same)), out.Close())
 }
 
-// equalSteps reports whether moved is what calm begins with. Calm may have made more steps.
+// equalSteps reports whether the steps of moved are the first steps of calm. Calm may have made
+// more steps.
 func equalSteps(calm, moved []point) bool {
 	if len(calm) < len(moved) {
 		return false
@@ -286,7 +287,7 @@ func groupRuns(runs []run) []*band {
 	return all
 }
 
-// drawTimeline draws the jobs' bands, and what happened when.
+// drawTimeline draws the jobs' bands, and the marks at their times.
 func drawTimeline(img *image.RGBA, runs []run, marks []mark) {
 	first, last := runs[0].start, runs[0].end
 	for _, r := range runs {
@@ -371,7 +372,7 @@ func drawRight(img *image.RGBA, x, y int, text string) {
 	drawLabel(img, x-glyph*len(text), y, black, text)
 }
 
-// drawBacked draws a label that hides what is behind it.
+// drawBacked draws a label on a white background.
 func drawBacked(img *image.RGBA, x, y int, text string) {
 	draw.Draw(img, image.Rect(x-2, y-11, x+glyph*len(text)+2, y+3), image.NewUniform(white), image.Point{}, draw.Src)
 	drawLabel(img, x, y, black, text)

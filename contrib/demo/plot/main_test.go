@@ -67,7 +67,7 @@ func TestPlotBadInput(t *testing.T) {
 	}
 }
 
-// TestGroupRuns shows that runs of a job at the same time stand on each other, and none else.
+// TestGroupRuns shows that runs of a job at the same time are stacked, and other runs are not.
 func TestGroupRuns(t *testing.T) {
 	bands := groupRuns([]run{
 		{"training", "n[1-2]", 4, 100, 120}, {"lent", "n3", 1, 125, 140}, {"training", "n[3-4]", 2, 121, 140},

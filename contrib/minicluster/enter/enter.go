@@ -42,7 +42,7 @@ func (e *NotStartedError) Error() string { return fmt.Sprintf("%s: %v", e.Comman
 // Unwrap returns the cause.
 func (e *NotStartedError) Unwrap() error { return e.Err }
 
-// Command is what to run. The environment is that of a fresh login of User, plus
+// Command is a program to run. The environment is that of a fresh login of User, plus
 // Env; the working directory is Dir, or else the user's home, or else /.
 type Command struct {
 	User  string // must exist in the host's /etc/passwd; "" is root

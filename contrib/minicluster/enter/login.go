@@ -15,7 +15,7 @@ const (
 	userPath = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
 )
 
-// login is what a user has right after logging in.
+// login is a user's session right after logging in.
 type login struct{ passwd.User }
 
 func (l login) environmentOf(daemon bool) []string {

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package host is a machine of the cluster: its first process, and what that process sees. The
-// keeper starts this program again as PID 1 of fresh namespaces; the first process builds the
-// host's root, reports that, and from then on only reaps orphans. When the first process ends,
-// for whatever reason, the kernel ends the host.
+// Package host is a machine of the cluster: its first process, and the root file system of that
+// process. The keeper starts this program again as PID 1 of fresh namespaces; the first process
+// builds the host's root, reports that, and from then on only reaps orphans. When the first process
+// ends, for any reason, the kernel ends the host.
 package host
 
 import (
@@ -48,7 +48,7 @@ type Init struct {
 }
 
 // Start starts the host's first process in namespaces of its own. The caller puts the network
-// interface eth0 into them, then calls Boot. label is what ps shows.
+// interface eth0 into them, then calls Boot. label is the command line that ps shows.
 func Start(label string) (*Init, error) {
 	specR, specW, err := os.Pipe()
 	if err != nil {
@@ -78,7 +78,7 @@ func Start(label string) (*Init, error) {
 	return &Init{Process: cmd.Process, spec: specW, ready: readyR}, nil
 }
 
-// Boot builds the host and waits until the host is complete. Its error is what the host said.
+// Boot builds the host and waits until the host is complete. Its error is the host's message.
 // Boot may be called once.
 func (i *Init) Boot(s Spec) error {
 	defer i.ready.Close()

@@ -25,7 +25,7 @@ type mount struct {
 // are empty after each start, as on a machine that was switched on.
 func mountsOf(s Spec) []mount {
 	const quiet = unix.MS_NOSUID | unix.MS_NODEV
-	// What lies on the machine's disk gets its flags in a second step: a bind takes none. Root on
+	// Folders on the machine's disk get their flags in a second mount: a bind ignores flags. Root on
 	// a host must not leave a way to root there for other users.
 	const ownFlags = unix.MS_BIND | unix.MS_REMOUNT | quiet
 	mounts := []mount{
@@ -76,7 +76,7 @@ var links = map[string]string{
 func buildHost(s Spec) error {
 	unix.Umask(0)
 	defer unix.Umask(0o022)
-	// Nothing mounted here may show up in the keeper's namespace.
+	// Mounts that are made here must not show up in the keeper's namespace.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/state"
 )
 
-// ErrNotRunning is what every request to a cluster that does not run returns.
+// ErrNotRunning is the error of every request to a cluster that does not run.
 var ErrNotRunning = errors.New("not running")
 
 // Ask asks the cluster at p for its status.
@@ -44,8 +44,8 @@ func Pidfd(p state.Place, hostName string) (int, error) {
 	return fd, err
 }
 
-// Kill ends the cluster at p and returns when its last process has gone. Kill works on a keeper
-// that answers nothing, and on a keeper without its socket, which was removed.
+// Kill ends the cluster at p and returns when its last process has gone. Kill also works on a
+// keeper that does not answer, and on a keeper whose socket was removed.
 func Kill(p state.Place) error {
 	pid, err := keeperPID(p)
 	if err != nil {

@@ -25,7 +25,7 @@ type request struct {
 	Daemon string
 }
 
-// Answer is what a request gets.
+// Answer is the answer to a request.
 type Answer struct {
 	Error  string  `json:",omitempty"`
 	Status *Status `json:",omitempty"`
@@ -187,7 +187,7 @@ func (m *machine) setCut(cut bool) error {
 	return nil
 }
 
-// healHost brings back whatever is missing: power, network, daemons.
+// healHost brings missing parts of a host back: power, network, daemons.
 func (m *machine) healHost(ctx context.Context) error {
 	if !m.isOn() {
 		if err := m.bootHost(ctx); err != nil {

@@ -107,8 +107,8 @@ func (d *daemon) stateText() string {
 	return fmt.Sprintf("ended (exit code %d)", d.proc.Code())
 }
 
-// The kernel's tables are read instead of connecting: a connection that says
-// nothing is an error in Slurm's logs.
+// The kernel's tables are read instead of connecting: Slurm logs a connection without a message as
+// an error.
 
 // listensAt finds a listening unix socket in the network namespace of pid.
 func listensAt(path string) func(pid int) bool {

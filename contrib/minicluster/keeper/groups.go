@@ -14,7 +14,7 @@ import (
 )
 
 // findGroups are the cgroups that proxyd made for a process's descendants. Hosts share the
-// machine's hierarchy: nothing else of them outlives their processes.
+// machine's hierarchy of cgroups, so only these remain after a host's processes have ended.
 func findGroups(pid int) []string {
 	mounts, _ := os.ReadFile("/proc/self/mounts")
 	root := ""

@@ -31,7 +31,7 @@ func (c *cluster) layerDir(name string) string {
 	return filepath.Join(c.place.Mounts(), "layer", name)
 }
 
-// makeLayer writes what all hosts of this cluster have in common.
+// makeLayer writes the files that all hosts of this cluster have in common.
 func (c *cluster) makeLayer() error {
 	dir, upper, work := c.layerDir("root"), c.layerDir("upper"), c.layerDir("work")
 	for _, d := range []string{dir, upper, work} {
@@ -193,7 +193,7 @@ func copyLink(root *os.Root, from, to string) error {
 	return root.Symlink(target, to)
 }
 
-// makeRoom removes what stands in the way of a new file.
+// makeRoom removes a file or an empty folder that is in the place of a new file.
 func makeRoom(root *os.Root, path string) error {
 	if err := root.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -107,7 +107,7 @@ func (m *machine) powerCut(ctx context.Context) error {
 }
 
 // isOn says whether the host is there. Where a host has just died, isOn waits for the end to be
-// complete, so that what comes next finds the final state.
+// complete, so that the caller finds the final state.
 func (m *machine) isOn() bool {
 	m.mu.Lock()
 	init, off := m.init, m.off

@@ -58,8 +58,8 @@ func beginCluster(s Spec, tell func(Event)) (*cluster, *net.UnixListener, error)
 	return c, control, err
 }
 
-// forgetCaller gives the daemons what a machine that boots would give them, and not the environment
-// of the user that typed `up`.
+// forgetCaller gives the daemons the umask, priority and limits of a machine that boots, in the
+// place of those of the user that typed `up`.
 func forgetCaller() error {
 	unix.Umask(0o022)
 	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, 0); err != nil {

@@ -68,9 +68,9 @@ func raiseCluster(s Spec, tell func(Event)) (*cluster, error) {
 	return c, nil
 }
 
-// ownMounts makes the mount namespace ours: what we mount stays here, what the machine unmounts
-// goes away here too. All our data but /shared and the logs is in a tmpfs, which the kernel frees
-// with the namespace.
+// ownMounts makes the mount namespace ours: our mounts stay here, and a mount that the machine
+// removes goes away here too. All our data but /shared and the logs is in a tmpfs, which the kernel
+// frees with the namespace.
 func ownMounts(dir string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -183,7 +183,7 @@ func allIdle(sinfo string) bool {
 	return sinfo != ""
 }
 
-// runAsRoot runs a program as root on the host and returns what the program printed.
+// runAsRoot runs a program as root on the host and returns its output.
 func (m *machine) runAsRoot(argv ...string) (string, error) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -3,8 +3,8 @@
 
 // Package keeper is the process that a running cluster hangs on: PID 1 of a PID namespace in
 // which every other process of the cluster lives, and owner of the mount and network namespaces
-// that hold its bridge and its root file systems. When the keeper ends, by whatever signal, the
-// kernel takes all of this away.
+// that hold its bridge and its root file systems. When the keeper ends, by any signal, the kernel
+// removes all of this.
 //
 //	up ──spec, lifeline──► keeper ──► host-init ctl   munged mariadbd slurmdbd slurmctld slurmrestd
 //	   ◄──events──────────         ──► host-init n1    munged slurmd
@@ -23,7 +23,7 @@ import (
 // Arg is the hidden first argument by which the program is a keeper.
 const Arg = "keeper"
 
-// Spec is what `up` asks for.
+// Spec describes the cluster that `up` asks for.
 type Spec struct {
 	Name    string
 	Suite   string
@@ -33,7 +33,8 @@ type Spec struct {
 	Tree    string // the suite's root file system
 	Install string // a `make install DESTDIR=…` tree, or ""
 
-	// Opt are folders by the names that they have in /opt of each host: what contrib/cuda-software has fetched.
+	// Opt are folders by the names that they have in /opt of each host: the software that contrib/cuda-software
+	// has fetched.
 	Opt map[string]string
 
 	Singularity bool // Install has singularity-slurm: configure it and start its daemons
@@ -46,8 +47,8 @@ func (s Spec) slurmCluster() slurmconf.Cluster {
 
 func (s Spec) clusterPlace() (state.Place, error) { return state.At(s.Name) }
 
-// Event is what the keeper tells `up` while the cluster is raised, a JSON object a line. The last
-// Event has Done or Error set.
+// Event is a message of the keeper to `up` while the cluster is raised: a JSON object on a line.
+// The last Event has Done or Error set.
 type Event struct {
 	Host  string `json:",omitempty"`
 	What  string `json:",omitempty"` // "network", "boot", or a daemon that is now ready

@@ -20,7 +20,7 @@ import (
 
 // Start starts a keeper, hands over the files that the keeper must hold open (the cluster's lock
 // first), and follows the keeper until the cluster is up. On error, or when ctx ends, the keeper
-// is dead and nothing of the cluster runs.
+// is dead and no process of the cluster runs.
 func Start(ctx context.Context, s Spec, hold [2]*os.File, tell func(Event)) error {
 	place, err := s.clusterPlace()
 	if err != nil {

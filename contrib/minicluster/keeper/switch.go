@@ -39,8 +39,8 @@ func plugCable(hostName string, pid int) error {
 	return setPort(hostName, true)
 }
 
-// setPort switches a host's network on or off at the switch: the host keeps its
-// interface and its address, and hears nothing.
+// setPort switches a host's network on or off at the switch: the host keeps its interface and its
+// address, and receives no packets.
 func setPort(hostName string, on bool) error {
 	port, err := netlink.LinkByName(portName(hostName))
 	if err != nil {
@@ -52,8 +52,8 @@ func setPort(hostName string, on bool) error {
 	return netlink.LinkSetDown(port)
 }
 
-// unplugCable removes what is left of a host's port. The kernel removes the port with the host's
-// namespace too, but in its own time, and the name is needed again.
+// unplugCable removes a host's port if it still exists. The kernel removes the port with the host's
+// namespace too, but at some later time, and the name is needed again.
 func unplugCable(hostName string) error {
 	port, err := netlink.LinkByName(portName(hostName))
 	var gone netlink.LinkNotFoundError

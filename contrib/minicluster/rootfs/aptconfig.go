@@ -24,8 +24,8 @@ const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 // on a host that is not Debian.
 var ErrNoMirror = errors.New("no Debian mirror found in the host's apt configuration: name one with --mirror")
 
-// source is where packages come from: an archive, and what apt must be told to reach the archive. A
-// source may hold a password and goes into files that only root reads.
+// source is the place of packages: an archive, and the settings with which apt reaches the archive.
+// A source may hold a password and goes into files that only root reads.
 type source struct {
 	aptSource
 	options []string // lines of apt.conf

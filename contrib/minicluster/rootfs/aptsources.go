@@ -15,7 +15,7 @@ type aptSource struct {
 	URI        string
 	Suite      string
 	Components []string
-	SignedBy   []string // key files; none means apt's own trusted keys
+	SignedBy   []string // key files; empty means apt's own trusted keys
 	InlineKey  string   // an armoured key written into the configuration itself
 	Trusted    bool     // apt is told not to ask for a signature
 }
@@ -142,9 +142,8 @@ func parseStanzas(text string) []map[string]string {
 
 // pickSource finds the archive that the host's own Debian release comes from
 // among everything apt reads, or reports false. release is its codename. A third
-// party's list may name the same suite and "main", so what is asked for is
-// evidence: the release's updates at the same place, Debian's own keys, a path
-// that ends in "debian"; another's key counts against.
+// party's list may name the same suite and "main", so evidence is needed: the release's updates at
+// the same place, Debian's own keys, a path that ends in "debian"; another's key counts against.
 func pickSource(all []aptSource, release string) (aptSource, bool) {
 	best, bestScore := aptSource{}, 0
 	for _, s := range all {
@@ -187,7 +186,7 @@ func isReleaseSuite(suite, release string) bool {
 	return suite == release || slices.Contains([]string{"stable", "oldstable", "testing", "unstable", "sid"}, suite)
 }
 
-// usableURI leaves out what cannot serve another suite from here: a CD, a folder.
+// usableURI refuses archives that cannot serve another suite from here: a CD, a folder.
 func usableURI(uri string) bool {
 	if strings.ContainsFunc(uri, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 		return false

@@ -125,7 +125,7 @@ func TestSourcesList(t *testing.T) {
 	} {
 		src, err := sourceOf(c.root, c.mirror, nil)
 		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
+			t.Errorf("sourceOf (%s): %v", c.name, err)
 			continue
 		}
 		if got := src.sourcesList("deb", "forky", "/build/mirror.asc"); got != c.want {
@@ -176,12 +176,11 @@ not a setting
 func TestAuthFilesTravel(t *testing.T) {
 	src, err := sourceOf(fstest.MapFS{"etc/apt/auth.conf.d/site.conf": {}}, "https://apt.example.org/debian", nil)
 	if err != nil || !reflect.DeepEqual(src.options, []string{`Dir::Etc::netrcparts "/etc/apt/auth.conf.d";`}) {
-		t.Errorf("%q, %v", src.options, err)
+		t.Errorf("options of the source = %q, %v; want the folder of auth files", src.options, err)
 	}
 }
 
-// Whatever the files hold, what goes to mmdebstrap is a single "deb" line and
-// settings of a single line each.
+// With any content of the files, mmdebstrap gets one "deb" line and settings of one line each.
 func FuzzSources(f *testing.F) {
 	f.Add("deb [signed-by=/a,/b trusted=yes] http://deb.example.org/debian bookworm main # x\n",
 		"Types: deb\nURIs: http://a http://b\nSuites: bookworm\n bookworm-updates\nComponents: main\nSigned-By:\n -----BEGIN\n .\n x\n",

@@ -64,7 +64,7 @@ type buildJob struct {
 }
 
 // buildTree makes the tree in a folder of its own and gives the tree its name at the very end.
-// Whatever happens, the folder is gone when buildTree returns.
+// In every case, the folder is removed when buildTree returns.
 func buildTree(ctx context.Context, j buildJob) (err error) {
 	work, err := os.MkdirTemp(j.cache, buildingPrefix+j.recipe.variantName()+".")
 	if err != nil {
@@ -94,7 +94,7 @@ func buildTree(ctx context.Context, j buildJob) (err error) {
 	return os.Rename(root, j.dir)
 }
 
-// prepareBuild writes what mmdebstrap reads into work and returns the arguments. Mirrors and
+// prepareBuild writes mmdebstrap's input files into work and returns its arguments. Mirrors and
 // proxies may hold passwords: they go into files (work is 0700), not onto a command line that all
 // users can read.
 func (j buildJob) prepareBuild(work string) ([]string, error) {
@@ -209,9 +209,9 @@ func builderCommand(work string, args []string, out, lifeline, lock *os.File) *e
 	return cmd
 }
 
-// transcript is what an error message needs of a build's output.
+// transcript is the part of a build's output that an error message needs.
 type transcript struct {
-	complaint string // the first line that says what went wrong: the rest follow from it
+	complaint string // the first line about an error: later lines are often its consequences
 	last      string
 	noSpace   bool
 }

@@ -17,7 +17,7 @@ import (
 // BuilderArg is the hidden first argument that makes a program the builder.
 const BuilderArg = "rootfs-builder"
 
-// What the builder inherits beyond standard output, which goes to the parent.
+// File descriptors that the builder inherits beside standard output, which goes to the parent.
 const (
 	lifelineFD = 3 // end of file when the parent is gone
 	lockFD     = 4 // the variant's lock; held by being open
@@ -29,9 +29,9 @@ const (
 //		os.Exit(rootfs.Main(os.Args[2:]))
 //	}
 //
-// args is the command that builds. Main runs the command in the current folder, writes to standard
-// output what goes wrong, and returns the exit code. Main is meant for the first process of a new
-// PID and mount namespace and refuses to run in any other process.
+// args is the command that builds. Main runs the command in the current folder, writes errors to
+// standard output, and returns the exit code. Main is meant for the first process of a new PID and
+// mount namespace and refuses to run in any other process.
 func Main(args []string) int {
 	if os.Getpid() != 1 || len(args) == 0 {
 		fmt.Fprintln(os.Stdout, "E: the builder is started by rootfs.Ensure only")
@@ -92,9 +92,8 @@ func superviseBuilder(args []string, gone <-chan struct{}) (int, error) {
 	}
 }
 
-// ownMounts cuts the namespace's mounts off from the host's, so that nothing
-// mounted by the build is seen outside, and shows the namespace's own processes
-// in /proc.
+// ownMounts cuts the namespace's mounts off from the host's, so that mounts of the build are not
+// seen outside, and shows the namespace's own processes in /proc.
 func ownMounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -105,8 +104,8 @@ func ownMounts() error {
 	return nil
 }
 
-// buildEnv keeps of the caller's environment only how to reach the network. What
-// else a user has set (locale, Perl, apt) must not decide what a tree contains.
+// buildEnv keeps only the caller's variables about proxies. Other settings of a user (locale, Perl,
+// apt) must not change the content of a tree.
 func buildEnv(environ []string) []string {
 	env := []string{
 		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8",

@@ -24,7 +24,7 @@ import (
 const someMirror = "http://deb.example.org/debian" // never asked: the tools are fakes
 
 // fakeTools puts an mmdebstrap before the real mmdebstrap. The fake runs script in the
-// build's folder, and an apt-config that knows nothing. fakeTools skips the test without the
+// build's folder, and an apt-config that prints no settings. fakeTools skips the test without the
 // right to make namespaces.
 func fakeTools(t *testing.T, script string) {
 	t.Helper()
@@ -227,7 +227,7 @@ func TestOneBuildsTheOthersWait(t *testing.T) {
 	}
 }
 
-// Killed at any moment, parent and all: nothing runs on, and the next call works.
+// TestParentKilled: after a kill at any moment, no process runs on, and the next call works.
 func TestParentKilled(t *testing.T) {
 	fakeTools(t, `mkdir -p root/a root/b
 		mount -t tmpfs tmpfs root/a
@@ -237,7 +237,7 @@ func TestParentKilled(t *testing.T) {
 }
 
 // killAndEnsure starts a program that calls Ensure and kills it within a time,
-// n times over, looks for what is left, and lets a last call come to its end.
+// n times over, looks for processes and mounts that are left, and lets a last call come to its end.
 func killAndEnsure(t *testing.T, n int, within time.Duration, cache string, mirror ...string) {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())

@@ -80,7 +80,7 @@ func tryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// listPartials lists what builds of the variant have not finished.
+// listPartials lists the folders of unfinished builds of the variant.
 func listPartials(cache, variant string) []string {
 	entries, _ := os.ReadDir(cache)
 	var out []string
@@ -92,8 +92,8 @@ func listPartials(cache, variant string) []string {
 	return out
 }
 
-// removePartials removes what killed builders of the variant left behind. The
-// caller holds the variant's lock, so none of them is at work.
+// removePartials removes the folders that killed builders of the variant left. The caller holds the
+// variant's lock, so no builder uses them.
 func removePartials(cache, variant string, report *reporter) error {
 	for _, dir := range listPartials(cache, variant) {
 		report.setState(Progress{Stage: "removing what an interrupted build left"})
@@ -105,7 +105,7 @@ func removePartials(cache, variant string, report *reporter) error {
 }
 
 // sweepPartials does the same for a caller that has its tree and will not wait for the lock;
-// usually there is nothing to remove. What sweepPartials cannot remove is left.
+// usually no folder is left. Folders that cannot be removed stay.
 func sweepPartials(cache, variant string) {
 	if len(listPartials(cache, variant)) == 0 {
 		return
@@ -134,7 +134,7 @@ func removeOldTrees(cache string, r recipe) {
 }
 
 // removeTree removes a tree unless the tree is held. The tree gets a partial's name first: no
-// Ensure finds a tree half removed, and a later Ensure finishes what is cut short.
+// Ensure finds a tree half removed, and a later Ensure finishes an interrupted removal.
 func removeTree(cache, variant, name string) error {
 	dir := filepath.Join(cache, name)
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -154,7 +154,7 @@ func removeTree(cache, variant, name string) error {
 
 // removeAll is os.RemoveAll for a folder that dying processes may still write
 // to: if parent and builder are killed at the same moment, the lock is free a
-// little before the last process of the build is gone, and nothing tells us when.
+// little before the last process of the build is gone, and we are not told when.
 func removeAll(dir string) error {
 	var err error
 	for range 20 {

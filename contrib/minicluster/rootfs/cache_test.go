@@ -154,7 +154,7 @@ func TestHoldOfRemovedTree(t *testing.T) {
 	}
 	defer f.Close()
 	if ok, err := tryLock(f); !ok || err != nil {
-		t.Fatal(ok, err)
+		t.Fatalf("tryLock of a tree = %v, %v; want the lock", ok, err)
 	}
 	if _, err := Hold(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Hold of a tree that is being removed: error %v, want %v", err, fs.ErrNotExist)

@@ -31,8 +31,8 @@ func (e *SpaceError) Error() string {
 	return fmt.Sprintf("cache %s: %s free, %s", e.Dir, humanBytes(e.Free), need)
 }
 
-// neededSpace is what a build takes at its peak: the tree, the packages from which the tree is
-// unpacked, and the package lists, measured and rounded up.
+// neededSpace is the space that a build takes at its peak: the tree, the packages from which the
+// tree is unpacked, and the package lists, measured and rounded up.
 func (r recipe) neededSpace() (bytes, inodes uint64) {
 	switch {
 	case r.forCRIU:

@@ -111,7 +111,7 @@ func (p *parser) countLine(verb string, n *int) (Progress, bool) {
 	return p.cur, true
 }
 
-// reporter hands Progress to the caller: what is new at once, and the same again every period, so
+// reporter hands Progress to the caller: news at once, and the last Progress again every period, so
 // that a clock runs on the screen. A reporter is safe for concurrent use.
 type reporter struct {
 	tell  func(Progress)

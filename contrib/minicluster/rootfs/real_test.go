@@ -130,7 +130,7 @@ func TestRealNoNetwork(t *testing.T) {
 	last := lines[len(lines)-1]
 	want := fmt.Sprintf("(log: %s/forky.log)", cache)
 	if !strings.HasPrefix(last, "build forky: Failed to fetch http://deb.example.org/debian/dists/forky/InRelease ") || !strings.HasSuffix(last, want) {
-		t.Errorf("%s", last)
+		t.Errorf("last line of the build = %s", last)
 	}
 	t.Log(last)
 	checkClean(t, cache, "forky.lock", "forky.log")

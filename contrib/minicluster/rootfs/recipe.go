@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/contrib/criu"
 )
 
-// recipeVersion is raised when a tree must be built anew although nothing that
-// the hash covers has changed.
+// recipeVersion is raised when a tree must be built anew although the parts that the hash covers
+// have not changed.
 const recipeVersion = 1
 
 // hashLen is how many hex digits of the recipe's hash a tree's name carries.
@@ -33,7 +33,7 @@ var customizeHook string
 //go:embed recipe/criu.sh
 var criuHook string
 
-// packages are installed in every tree, on top of what Debian calls essential.
+// packages are installed in every tree, on top of Debian's essential packages.
 var packages = []string{
 	"slurmctld", "slurmd", "slurmdbd", "slurmrestd", "slurm-client",
 	"slurm-wlm-basic-plugins", "slurm-wlm-mysql-plugin", "slurm-wlm-jwt-plugin", "libslurm-dev",
@@ -42,13 +42,13 @@ var packages = []string{
 	"procps", "psmisc", "hostname", "mount", "passwd", "util-linux",
 }
 
-// criuPackages are what the package of CRIU that is compiled for a suite depends on.
+// criuPackages are the packages on which the CRIU that is compiled for a suite depends.
 var criuPackages = []string{"libprotobuf-c1", "libnl-3-200", "libnet1", "libbsd0", "libnftables1"}
 
-// torchPackages are what Options.Torch adds.
+// torchPackages are the packages that Options.Torch adds.
 var torchPackages = []string{"python3-torch", "python3-numpy"}
 
-// corpusPackages are what Options.Corpus adds to the recipe's packages: the programs that
+// corpusPackages are the packages that Options.Corpus adds: the programs that
 // tests/corpus runs, as Debian packages them.
 var corpusPackages = []string{
 	// compilers and interpreters
@@ -58,16 +58,16 @@ var corpusPackages = []string{
 	"redis-server", "postgresql", "nginx-light", "memcached", "python3-redis", "python3-psycopg2", "python3-boto3", "python3-moto", "python3-flask-cors",
 	// message passing
 	"mpich", "libmpich-dev", "openmpi-bin", "python3-mpi4py", "hpcc",
-	// what Python programs have processes by
+	// libraries with which Python programs start processes
 	"python3-tqdm", "python3-joblib", "python3-dask", "python3-distributed",
-	// what data is analysed with
+	// data analysis
 	"python3-scipy", "python3-pandas", "python3-sklearn", "python3-h5py", "octave",
 	// chemistry, biology, circuits, optimisation
 	"gromacs", "lammps", "nwchem-openmpi", "hmmer", "ncbi-blast+", "bowtie2", "bwa", "bcftools", "mafft", "raxml",
 	"ngspice", "glpk-utils", "openfoam",
 	// notebooks, workflows, films
 	"jupyter-nbconvert", "python3-ipykernel", "snakemake", "ffmpeg",
-	// what talks to servers and terminals
+	// clients of servers, and programs for terminals
 	"mosquitto", "mosquitto-clients", "wrk", "zsh", "expect", "tmux", "less", "vim-tiny", //nolint:misspell // the name of the broker
 	// containers
 	"bubblewrap", "crun",
@@ -77,7 +77,7 @@ var corpusPackages = []string{
 	"minimap2", "samtools",
 }
 
-// dpkgOptions keep out what no test cluster reads: documentation (copyright
+// dpkgOptions leave out files that no test cluster reads: documentation (copyright
 // files stay), translations, and the database's repair tools, each of which is
 // 5 MB of statically linked client.
 var dpkgOptions = []string{
@@ -100,7 +100,7 @@ var dpkgOptions = []string{
 	"path-exclude=/usr/bin/mariadb-tzinfo-to-sql",
 }
 
-// recipe is everything that decides what a tree contains. The place of packages (mirror, proxy)
+// recipe has all settings that decide about a tree's content. The place of packages (mirror, proxy)
 // does not decide that, and is no part of a recipe.
 type recipe struct {
 	suite     Suite
@@ -110,7 +110,7 @@ type recipe struct {
 	dpkg      []string
 	essential string // hook scripts
 	customize string
-	// criu is the script that makes the suite's package of CRIU, and what becomes of the package in a
+	// criu is the script that makes the suite's package of CRIU, and the one that installs it in a
 	// tree; "" where the suite's own is installed.
 	criu string
 	// forCRIU says that not a tree is made but that package: a folder with the package in it.
@@ -148,8 +148,8 @@ func newCRIURecipe(s Suite) recipe {
 	return recipe{suite: s, criu: criu.Script, forCRIU: true}
 }
 
-// variantName names what is cached once per recipe: "forky", "forky-torch", "forky-corpus",
-// "criu-trixie".
+// variantName names the variant of a tree or package, which is cached once per recipe: "forky",
+// "forky-torch", "forky-corpus", "criu-trixie".
 func (r recipe) variantName() string {
 	switch {
 	case r.forCRIU:
@@ -180,8 +180,8 @@ func (r recipe) recipeHash() string {
 // treeName is the name of the finished tree's folder.
 func (r recipe) treeName() string { return r.variantName() + "-" + r.recipeHash() }
 
-// isTreeOf reports whether name is a finished tree of the variant, of whatever
-// recipe. "forky-torch-0123456789ab" is none of "forky".
+// isTreeOf reports whether name is a finished tree of the variant, of any recipe.
+// "forky-torch-0123456789ab" is no tree of "forky".
 func isTreeOf(variant, name string) bool {
 	hash, ok := strings.CutPrefix(name, variant+"-")
 	if !ok || len(hash) != hashLen {

@@ -8,7 +8,7 @@
 //
 //	forky-0123456789ab/   a finished tree, named after its recipe; never changed again
 //	forky.lock            held (flock) by the process that builds, removes or replaces a tree of the variant
-//	forky.log             what mmdebstrap said the last time
+//	forky.log             mmdebstrap's output of the last time
 //	building-forky.*/     a build under way, or the rest of a killed build; Ensure removes the rest
 //	criu-trixie-…/        the package of CRIU that is compiled for a suite: a variant like the others
 //
@@ -27,7 +27,7 @@
 // its first argument, as first process of a new PID and mount namespace. The process reads a pipe
 // whose other end only the parent has, and ends when the parent ends, for any reason; with the
 // process the kernel ends every process of the build and every mount that they made. See Main for
-// what the program must do.
+// the duty of the program.
 package rootfs
 
 import (
@@ -64,8 +64,8 @@ type Options struct {
 }
 
 // Ensure returns the folder of the tree that o asks for. A missing tree is built, which needs root,
-// a network and half a minute to two, and as long again where CRIU has to be compiled. When the tree is there, Ensure returns at once and starts
-// nothing.
+// a network and half a minute to two, and as long again where CRIU has to be compiled. When the tree is there, Ensure
+// returns at once and starts no process.
 //
 // Any number of processes may call Ensure at once: a single process builds, all others wait and
 // report that through Progress. Cancelling ctx ends a build or a wait promptly.

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Suite is a Debian release that a cluster can run, and what the release brings. Only the values of
-// Suites and Lookup are useful.
+// Suite is a Debian release that a cluster can run, with the versions that it brings. Only the
+// values of Suites and Lookup are useful.
 type Suite struct {
 	Name  string // "forky"
 	Slurm string // "26.05"

@@ -13,7 +13,7 @@ import (
 	"text/template"
 )
 
-// Cluster is what the files depend on.
+// Cluster has the properties of a cluster on which the files depend.
 type Cluster struct {
 	Name  string
 	Slurm string // release, "26.05"

@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestFiles compares all files of a cluster with testdata; look at the difference
-// before you commit what -update wrote.
+// TestFiles compares all files of a cluster with testdata; look at the difference before you commit
+// files that -update wrote.
 func TestFiles(t *testing.T) {
 	cases := []struct {
 		golden string

@@ -10,7 +10,7 @@
 //	  NAME.lock       flock: held while the cluster is raised or runs; holds the keeper's PID
 //	  NAME/
 //	    control.sock  the keeper listens here
-//	    keeper.log    what the keeper has to say
+//	    keeper.log    the keeper's log
 //	    logs/HOST/    a file per daemon
 //	    shared/       the folder that every host sees as /shared
 //	    mnt/          mount points; empty outside the keeper's mount namespace
@@ -68,8 +68,8 @@ func (p Place) Logs(host string) string { return filepath.Join(p.Dir(), "logs", 
 // Shared is the folder that all hosts see as /shared.
 func (p Place) Shared() string { return filepath.Join(p.Dir(), "shared") }
 
-// Mounts is the folder under which the keeper mounts; nothing outside its mount
-// namespace ever sees more than an empty folder.
+// Mounts is the folder under which the keeper mounts; processes outside its mount namespace see an
+// empty folder.
 func (p Place) Mounts() string { return filepath.Join(p.Dir(), "mnt") }
 
 func (p Place) lockPath() string { return p.Dir() + ".lock" }
@@ -91,13 +91,13 @@ func SetKeeper(lock *os.File, pid int) error {
 	return err
 }
 
-// Keeper returns what SetKeeper noted, or 0.
+// Keeper returns the PID that SetKeeper noted, or 0.
 func (p Place) Keeper() int {
 	data, err := os.ReadFile(p.lockPath())
 	if err != nil {
 		return 0
 	}
-	pid, _ := strconv.Atoi(string(data)) // 0 when there is none yet
+	pid, _ := strconv.Atoi(string(data)) // 0 when no PID is noted yet
 	return pid
 }
 
@@ -111,7 +111,7 @@ func (p Place) Left() bool {
 // inherits the file, owns the cluster until the file is closed. Take returns an error wrapping
 // ErrRunning while another process owns the cluster.
 func (p Place) Take() (*os.File, error) {
-	// Root's alone: what root on a host leaves in /shared is not for other users.
+	// For root alone: files that root on a host leaves in /shared are not for other users.
 	if err := os.MkdirAll(p.base, 0o700); err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", p.Name, err)
 	}
@@ -133,8 +133,8 @@ func (p Place) Take() (*os.File, error) {
 	}
 }
 
-// Clean makes the folder new and empty, whatever a dead predecessor left there. The caller owns
-// the cluster.
+// Clean makes the folder new and empty, also if a dead predecessor left files there. The caller
+// owns the cluster.
 func (p Place) Clean() error {
 	if err := os.RemoveAll(p.Dir()); err != nil {
 		return fmt.Errorf("cluster %s: clean up: %w", p.Name, err)

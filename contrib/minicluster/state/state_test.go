@@ -17,7 +17,7 @@ func TestNames(t *testing.T) {
 		"a234567890123456789012345678901": true, "a2345678901234567890123456789012": false,
 	} {
 		if _, err := At(name); (err == nil) != ok {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf("At(%q): %v", name, err)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (c *Counts) addCFile(text string) (counted bool) {
 	for _, comment := range comments {
 		c.addComment(comment)
 	}
-	var head strings.Builder // what stands between the last declaration and the next brace
+	var head strings.Builder // the text between the last declaration and the next brace
 	begin := -1              // the line of the function's opening brace, -1 outside of functions
 	number := 0
 	for line := range strings.Lines(code) {

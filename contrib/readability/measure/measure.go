@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package measure counts what makes Go code easy or hard to read: how long functions and files are, how functions
-// are named, how many pronouns the comments have, how large types and packages are.
+// Package measure counts properties that make Go code easy or hard to read: how long functions and files are, how
+// functions are named, how many pronouns the comments have, how large types and packages are.
 //
-// The counts of Go are made from the syntax tree of each file alone. They do not depend on build tags, and nothing is
+// The counts of Go are made from the syntax tree of each file alone. They do not depend on build tags, and no code is
 // compiled. Generated files ("Code generated … DO NOT EDIT.") and folders named testdata are left out.
 //
 // Test files of Go, and C, are counted in the same way, but apart: see Kind.
@@ -33,9 +33,9 @@ type Kind int
 // The kinds of files.
 const (
 	Go     Kind = iota // without test files
-	GoTest             // test files: what ends with _test.go
+	GoTest             // test files: names that end with _test.go
 	C                  // sources and headers, without tests
-	CTest              // C in folders of tests, and what tests compile: testdata
+	CTest              // C in folders of tests, and C that tests compile: testdata
 )
 
 // Counts are the counts of a package, or the sum over several packages, for one kind of files. In the counts of Go, test
@@ -89,7 +89,7 @@ func Tree(root string, kind Kind) (map[string]*Counts, error) {
 			return err
 		}
 		if entry.IsDir() {
-			// bin is what make has built, as the kit for GPUs, which has sources in it.
+			// bin is make's output, such as the kit for GPUs, which has sources in it.
 			if name := entry.Name(); path != root && (strings.HasPrefix(name, ".") || folder == "bin" || name == "testdata" && kind != CTest) {
 				return filepath.SkipDir
 			}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package localsocktest sends what only a hostile peer sends.
+// Package localsocktest sends packets that only a hostile peer sends.
 package localsocktest
 
 import (
