@@ -51,8 +51,8 @@ var complaintFields = table[complaint]{
 	"source":      textField(func(c *complaint) *string { return &c.Source }),
 }
 
-// complaintsField reads an array of complaints, or (v0.0.45's bulk requeue) an
-// array of arrays of them.
+// complaintsField reads an array of complaints, or (v0.0.45's bulk requeue) an array of arrays of
+// complaints.
 func complaintsField(at func(*answer) *[]complaint) field[answer] {
 	var read field[answer]
 	read = func(s *scanner, a *answer) {
@@ -71,7 +71,7 @@ func complaintsField(at func(*answer) *[]complaint) field[answer] {
 	return read
 }
 
-// slurmField is where an answer names its sender; v0.0.38 spells the field "Slurm".
+// slurmField is the member in which an answer names its sender; v0.0.38 spells the field "Slurm".
 var slurmField = objectField(table[answer]{
 	"release": textField(func(a *answer) *string { return &a.Release }),
 	"cluster": textField(func(a *answer) *string { return &a.Cluster }),

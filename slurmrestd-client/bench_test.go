@@ -79,7 +79,7 @@ func makeTemplate(tb testing.TB, job map[string]any) template {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	// The server escapes slashes, which costs a decoder something.
+	// The server escapes slashes, which makes a decoder slower.
 	escaped := strings.NewReplacer(
 		"/", "\\/", "\\u003c", "<", "\\u003e", ">",
 		"\"\\u003cid\\u003e\"", "<id>", "\"\\u003ctime\\u003e\"", "<time>",
@@ -173,8 +173,8 @@ func decodeSlice(tb testing.TB, body *listBody) int {
 	return len(all)
 }
 
-// decodeMap returns encoding/json, with the favour of a buffer that is of the right size
-// from the start.
+// decodeMap decodes the body with encoding/json, and returns the number of jobs. Its buffer has the
+// right size from the start, which is an advantage.
 func decodeMap(tb testing.TB, body *listBody) int {
 	raw := make([]byte, 0, body.bodyLength(tb))
 	buf := bytes.NewBuffer(raw)
@@ -218,7 +218,7 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// figure is a single run of a single way.
+// figure is the measurement of one run of one way.
 type figure struct {
 	took time.Duration
 	peak int64 // bytes resident at most

@@ -21,8 +21,8 @@ type Config struct {
 	// Address is "unix:/run/slurmrestd/slurmrestd.sock", "http://host:6820",
 	// "https://host:6820" or "tcp://host:6820" (the same as http).
 	Address string
-	// Token authenticates each request (rest_auth/jwt). Without a token, the server must know us by
-	// the socket (rest_auth/local), so Address must be a unix socket.
+	// Token authenticates each request (rest_auth/jwt). Without a token, the server must know the
+	// user by the socket (rest_auth/local), so Address must be a unix socket.
 	Token TokenProvider
 	// AsUser is the user that requests are made for. Slurm allows AsUser to root over the socket
 	// and to tokens of root or SlurmUser.
@@ -30,8 +30,8 @@ type Config struct {
 	// Versions limits the versions of the REST API that are tried; nil: all.
 	Versions []string
 
-	// Timeout ends a request with a context that has no deadline of its own; the time counts that a
-	// callback of EachJob takes; default 2 minutes.
+	// Timeout ends a request whose context has no deadline. The time of callbacks of EachJob counts.
+	// Default 2 minutes.
 	Timeout time.Duration
 	// Dial replaces net.Dialer.DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -87,8 +87,8 @@ type Client struct {
 	scontrolProbe scontrolProbe
 }
 
-// New returns a client. New checks the configuration and does not touch the network: the first
-// request negotiates the version. Its error names the field.
+// New returns a client. New checks the configuration, and its error names the wrong field. It does
+// not use the network: the first request negotiates the version.
 func New(cfg Config) (*Client, error) {
 	if err := cfg.fillDefaults(); err != nil {
 		return nil, fmt.Errorf("slurmrest: %w", err)

@@ -224,7 +224,7 @@ func TestRetries(t *testing.T) {
 
 var errAny = errors.New("any error")
 
-// TestKeptConnectionClosed: a server that closes idle connections is not noticed.
+// TestKeptConnectionClosed: a caller does not notice that the server closes idle connections.
 func TestKeptConnectionClosed(t *testing.T) {
 	allVersions(t, func(t *testing.T, s *slurmresttest.Server, c *slurmrest.Client) {
 		for range 10 {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Version returns the version of the REST API that the client speaks, negotiating the version if
-// need be. The next result may differ: a server can be upgraded beneath us.
+// Version returns the version of the REST API that the client speaks, and negotiates it first if
+// necessary. A later call may return another version: the server can be upgraded meanwhile.
 func (c *Client) Version(ctx context.Context) (string, error) {
 	p, err := c.currentPeer(ctx)
 	if err != nil {

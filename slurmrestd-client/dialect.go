@@ -43,14 +43,14 @@ type dialect interface {
 // unixSeconds writes an instant in the form of most versions.
 func unixSeconds(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
-// utsSeconds writes an instant where Slurm's parse_time reads the text: parse_time takes bare
+// utsSeconds writes an instant for fields that Slurm's parse_time reads: parse_time takes bare
 // digits for a date like MMDDYY.
 func utsSeconds(t time.Time) string { return "uts" + unixSeconds(t) }
 
 // body is a request's JSON object.
 type body map[string]any
 
-// draft is a body, or why the version cannot express the request.
+// draft is a body, or the error if the version cannot express the request.
 type draft struct {
 	body body
 	err  error
@@ -66,7 +66,7 @@ type abilities struct {
 	updateNode bool
 	requeue    bool
 	reserve    bool // make and delete reservations
-	// resComment: the releases that serve it have comments of reservations
+	// resComment: the releases that serve this version have comments of reservations.
 	resComment bool
 	// resApart: a job in a reservation with FLEX and OVERLAP stays out of other reservations.
 	resApart bool

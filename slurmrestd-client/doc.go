@@ -30,9 +30,9 @@
 // token of root's or SlurmUser's; munge, which the socket implies, knows no other user than the
 // signer.
 //
-// slurmrestd passes a token on without a look inside. slurmctld or slurmdbd finds out an expired
-// token. If the refusal of the daemon that was asked does not say so, the client asks the other
-// daemon; either way the error is ErrAuth.
+// slurmrestd passes a token on without a look inside. slurmctld or slurmdbd refuses an expired
+// token. If the refusal does not name the token as its reason, the client asks the other daemon; in
+// both cases the error is ErrAuth.
 //
 // # Errors
 //
@@ -54,7 +54,7 @@
 // before the request, less Config.ClockSkew, so that a change is rather reported twice than missed.
 //
 // A list is read job by job through a window of 64 KiB. Config.MaxBody and
-// Config.MaxRecord bound what a server can make the client read and keep.
+// Config.MaxRecord limit the bytes that a server can make the client read and keep.
 //
 // # Requeueing
 //
@@ -65,7 +65,7 @@
 //	exit-code  a signal; the job's own wrapper exits   Config.RequeueExit, and
 //	           with the site's RequeueExit=            RequeueExit= in slurm.conf
 //
-// RequeueRoutes says of each route whether this cluster has the route, and if not, why. The
+// RequeueRoutes tells for each route whether this cluster has it, with the reason if not. The
 // exit-code route is asynchronous: the job has been asked, and WaitRequeued waits until the job is
 // back. A job with a script that does not know the protocol dies of the signal.
 package slurmrest

@@ -122,7 +122,7 @@ var meanings = []struct {
 	{number: 9009, is: ErrInvalidRequest},
 }
 
-// Error is Slurm's answer where the request was not carried out. errors.Is finds the meaning;
+// Error is Slurm's answer to a request that was not carried out. errors.Is finds the meaning;
 // Unwrap has the further errors of an answer that listed several.
 type Error struct {
 	Method, Path string // of the request; or "scontrol" and its arguments
@@ -206,7 +206,7 @@ func Retryable(err error) bool {
 	return errors.As(err, &e) && e.Retryable
 }
 
-// UnsupportedError is something that cannot be done on this cluster.
+// UnsupportedError names a feature that this cluster lacks.
 type UnsupportedError struct {
 	Feature string // "requeue over REST"
 	Needs   string // "v0.0.45 (Slurm 26.05)"

@@ -22,7 +22,7 @@ func (exampleTB) Helper()                        {}
 func (exampleTB) Cleanup(func())                 {} // the fake server lives as long as the test program
 func (exampleTB) Fatalf(format string, a ...any) { log.Fatalf(format, a...) }
 
-// A job is requeued and held, and later released. On a cluster, the client is made by
+// This example requeues and holds a job, and releases it later. On a cluster, the client is made by
 //
 //	slurmrest.New(slurmrest.Config{Address: "unix:/run/slurmrestd/slurmrestd.sock"})
 func ExampleClient_RequeueHold() {

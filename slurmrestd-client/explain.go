@@ -38,7 +38,7 @@ func (c *Client) explainError(ctx context.Context, p *peer, err error) error {
 	_, other := c.tryOnce(ctx, ask, answerFields)
 	var said *Error
 	switch {
-	case other == nil && e.Number == numberUnspecified: // so slurmctld is not there
+	case other == nil && e.Number == numberUnspecified: // slurmctld does not answer
 		e.is = append(e.is, ErrController)
 		e.Retryable = true
 	case errors.As(other, &said) && said.Number == numberBadToken:

@@ -26,7 +26,7 @@ func FieldsRead(version string) map[string][]string {
 
 func names1[T any](fields table[T]) []string { return slices.Sorted(maps.Keys(fields)) }
 
-// NoPauses makes a client's retries immediate and returns where they are counted.
+// NoPauses makes a client's retries immediate, and returns the list to which each pause is added.
 func NoPauses(c *Client) *[]time.Duration {
 	var pauses []time.Duration
 	c.sleep = func(ctx context.Context, d time.Duration) error {

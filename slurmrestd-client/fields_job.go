@@ -55,7 +55,8 @@ var jobFields = table[Job]{
 	"max_nodes":       numberField(func(j *Job) *Number { return &j.MaxNodes }),
 	"tasks":           numberField(func(j *Job) *Number { return &j.Tasks }),
 	"tasks_per_node":  numberField(func(j *Job) *Number { return &j.TasksPerNode }),
-	// Of the job's tasks on a node, which Slurm raises with their number, and does not lower again.
+	// The CPUs of the job's tasks on a node: Slurm raises this with the number of tasks, and does not
+	// lower it again.
 	"minimum_cpus_per_node": numberField(func(j *Job) *Number { return &j.MinCPUsPerNode }),
 	"cpus":                  numberField(func(j *Job) *Number { return &j.CPUs }),
 	"cpus_per_task":         numberField(func(j *Job) *Number { return &j.CPUsPerTask }),
@@ -128,7 +129,7 @@ var exitFields = table[ExitCode]{
 	}, intField(func(e *ExitCode) *int64 { return &e.Signal })),
 }
 
-// resources is where a job runs, in two shapes: flat up to v0.0.40
+// resources are a job's nodes and CPUs, in two shapes: flat up to v0.0.40
 // ("nodes":"n[1-2]","allocated_nodes":[…]), nested after
 // ("nodes":{"list":…,"allocation":[…]}).
 type resources struct {

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// small limits let the fuzzer reach them.
+// tight has small limits, so that the fuzzer reaches them.
 var tight = limits{body: 1 << 20, record: 4 << 10}
 
 // everyField reads an answer with every record that a version has.
@@ -55,7 +55,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// FuzzSkip compares the verdict on any bytes with encoding/json's.
+// FuzzSkip compares skipValue with encoding/json: both must accept the same bytes.
 func FuzzSkip(f *testing.F) {
 	seedBodies(f, func(body []byte) { f.Add(body) })
 	for _, text := range []string{"[1,]", "{\"a\" 1}", "\"\\ud800\"", "-", "1e", "nul", strings.Repeat("[", 70)} {
@@ -179,8 +179,8 @@ func TestEndlessBodies(t *testing.T) {
 	}
 }
 
-// TestWrongTypes puts each wrong kind of value where a field is read: an error that
-// says where, or a value that the field can take, never a panic.
+// TestWrongTypes puts each wrong kind of value where a field is read: the result is an error that
+// names the place, or a value that the field can take, never a panic.
 func TestWrongTypes(t *testing.T) {
 	values := []string{"null", "true", "7", "-7.5e2", `""`, `"text"`, "[]", "[1]", `["a","b"]`, "[[]]", "{}", `{"set":1}`, `{"a":[{}]}`}
 	for _, d := range dialects {

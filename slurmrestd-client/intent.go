@@ -138,9 +138,9 @@ type JobUpdate struct {
 	Hold           *bool   // false releases; any unfinished job
 	Dependency     *string //
 	// BeginTime is the earliest start. A time that is zero or has passed means as
-	// soon as possible, which clears the two minutes that follow a requeue. The
-	// client then waits until two seconds have gone since that: started sooner,
-	// the job would fail, since its credential was revoked in the same second.
+	// soon as possible, which removes Slurm's delay of two minutes after a requeue. The client then
+	// waits until two seconds after the requeue: a job that starts sooner fails, because its
+	// credential was revoked in the same second.
 	BeginTime *time.Time
 }
 

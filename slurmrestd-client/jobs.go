@@ -120,10 +120,10 @@ func (c *Client) Update(ctx context.Context, ref Ref, edit JobUpdate) error {
 	return err
 }
 
-// revocation is how long a job must wait after a requeue before the job may start. The requeue
+// revocation is the time for which a job must not start after a requeue. The requeue
 // revokes its credential on the nodes, and slurmd takes a new credential only if it was made in a
-// later second; a job that starts sooner is "Job credential revoked", and FAILED for good. Slurm's
-// own delay after a requeue covers this; a begin time of now takes that away.
+// later second; a job that starts sooner fails with "Job credential revoked", and is not requeued.
+// Slurm's own delay after a requeue is long enough; a begin time of now removes this delay.
 const revocation = 2 * time.Second
 
 // afterRevocation waits until a job that was just requeued may start. A requeue sets
@@ -203,7 +203,7 @@ func (c *Client) Hold(ctx context.Context, ref Ref) error {
 func (c *Client) Release(ctx context.Context, ref Ref, begin time.Time) error {
 	hold := false
 	err := c.Update(ctx, ref, JobUpdate{Hold: &hold, BeginTime: &begin})
-	if errors.Is(err, ErrJobNotPending) { // which is the time's doing
+	if errors.Is(err, ErrJobNotPending) { // the begin time is refused for a job that is not pending
 		return c.Update(ctx, ref, JobUpdate{Hold: &hold})
 	}
 	return err
@@ -232,8 +232,7 @@ func (c *Client) Signal(ctx context.Context, ref Ref, signal string, to SignalTo
 	return c.deleteJob(ctx, ref, strings.ToUpper(signal), to)
 }
 
-// Cancel ends a job for good: the job is not requeued. Cancelling a job that is over is not an
-// error.
+// Cancel ends a job, and the job is not requeued. Cancelling a job that is over is not an error.
 func (c *Client) Cancel(ctx context.Context, ref Ref) error {
 	err := c.deleteJob(ctx, ref, "KILL", SignalJob)
 	if errors.Is(err, ErrAlreadyDone) || errors.Is(err, ErrJobFinished) {
@@ -250,7 +249,7 @@ func (c *Client) deleteJob(ctx context.Context, ref Ref, signal string, to Signa
 	if err != nil {
 		return err
 	}
-	if !p.listAbilities().signalSaid { // so look first
+	if !p.listAbilities().signalSaid { // this version accepts a signal to a job that does not exist
 		if _, err := c.Job(ctx, ref); err != nil {
 			return err
 		}

@@ -15,8 +15,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// trapper answers USR2 with the exit code that requeues, and TERM at once. The script says
-// when its traps are set: an earlier signal ends the script.
+// trapper answers USR2 with the exit code that requeues, and TERM at once. The script makes a file
+// when its traps are set: an earlier signal would end the script.
 const trapper = "#!/bin/bash\ntrap 'exit 123' USR2\ntrap 'exit 0' TERM\n" +
 	"touch /shared/ready-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}\nwhile :; do sleep 0.1 & wait; done\n"
 
@@ -40,7 +40,7 @@ func (l *live) waitForRequeue(ref slurmrest.Ref, restarts int64) (slurmrest.Job,
 	return l.root.WaitRequeued(ctx, ref, restarts)
 }
 
-// requeueVia requeues along a single route: plainly, held, and where a requeue cannot be done.
+// requeueVia requeues by a single route: plainly, with a hold, and jobs that cannot be requeued.
 func requeueVia(route slurmrest.Route) func(*live, string) {
 	return func(l *live, version string) {
 		via := slurmrest.RequeueOptions{Via: route}
@@ -90,7 +90,7 @@ func requeueVia(route slurmrest.Route) func(*live, string) {
 	}
 }
 
-// testRequeueAny: the route is the best that the version has.
+// testRequeueAny: without a wish of the caller, the route is the best that the version has.
 func testRequeueAny(l *live, version string) {
 	ref := l.submitJob(slurmrest.JobSubmit{})
 	l.waitForJob(ref, "running", isRunning)
@@ -107,8 +107,8 @@ func testRequeueAny(l *live, version string) {
 	}
 }
 
-// TestLiveExitRouteWithoutConsent: a job that does not play along is not reported
-// as requeued.
+// TestLiveExitRouteWithoutConsent: a job that does not answer the signal by the exit code is not
+// reported as requeued.
 func TestLiveExitRouteWithoutConsent(t *testing.T) {
 	version := servedVersions(t)[0]
 	cfg := rootConfig(t, version)

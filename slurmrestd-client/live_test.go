@@ -36,12 +36,11 @@ var (
 // requeueExit is RequeueExit= of the minicluster's slurm.conf.
 const requeueExit = 123
 
-// patience is how long a state may take to come, on two cores that three clusters
-// share.
+// patience is the time that a state may take to be reached, on two cores that three clusters share.
 const patience = 45 * time.Second
 
-// TestMain runs the live tests only, or the recorder: the others need testdata, which
-// is not here.
+// TestMain runs only the live tests, or the recorder: other tests need testdata, which is not on
+// the controller.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if run := flag.Lookup("test.run").Value; *recordFlag != "" {
@@ -56,8 +55,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// prepareUser makes the user that slurmrestd runs as an operator: over its unix socket
-// every request is made as that user.
+// prepareUser makes slurmrestd's user an operator: over its unix socket every request is made as
+// that user.
 func prepareUser() error {
 	added, _ := exec.Command("sacctmgr", "-i", "add", "user", "slurmrestd", "account=root", "adminlevel=operator").CombinedOutput()
 	level, err := exec.Command("sacctmgr", "-nP", "show", "user", "slurmrestd", "format=admin").CombinedOutput()

@@ -53,7 +53,7 @@ func TestLive(t *testing.T) {
 				})
 			}
 		})
-		// Alone, since other jobs would be disturbed.
+		// This test runs alone, because it would disturb other jobs.
 		t.Run(version+"/apart", func(t *testing.T) {
 			cfg := rootConfig(t, version)
 			l := &live{T: t, root: newClient(t, cfg)}
@@ -103,7 +103,7 @@ func testCluster(l *live, version string) {
 		l.Errorf("diag %+v, %v", diag, err)
 	}
 	night := "night-" + strings.ReplaceAll(version, ".", "")
-	// Jobs of other tests have no time limit: without the flag they stand in its way, if they run.
+	// Jobs of other tests have no time limit: without the flag they would prevent the reservation.
 	runCommand(l.T, "scontrol", "create", "reservation="+night, "starttime=now+10days", "duration=60", "users=alice", "nodes=n2", "flags=ignore_jobs")
 	l.Cleanup(func() { runCommand(l.T, "scontrol", "delete", "reservation="+night) })
 	reservations, err := l.root.Reservations(l.Context())

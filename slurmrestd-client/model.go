@@ -11,7 +11,7 @@ import "time"
 // them freely.
 
 // Job is a job record. An array that has not started is a single record for all of its pending
-// tasks (Array.Tasks names them); each started task has its own record.
+// tasks (Array.Tasks lists the tasks); each started task has its own record.
 type Job struct {
 	ID         int64 // unique in the cluster; an array's task has its own
 	Array      Array

@@ -81,7 +81,7 @@ func TestState(t *testing.T) {
 			t.Errorf("%v: %q, finished %v, editable %v", test.names, s, s.Finished(), s.Editable())
 		}
 	}
-	// Where a single flag is all there is, the flag tells the base if possible.
+	// If a state is only a flag, the flag gives the base where Slurm sets it on a single base.
 	for name, want := range map[string]string{
 		"RUNNING": "RUNNING", "COMPLETING": "COMPLETING", "CONFIGURING": "RUNNING+CONFIGURING",
 		"SPECIAL_EXIT": "PENDING+SPECIAL_EXIT", "REQUEUED": "REQUEUED",

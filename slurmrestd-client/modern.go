@@ -78,7 +78,7 @@ func readPartitionState(s *scanner, p *Partition) {
 // numberBody writes a number for versions with {"set","infinite","number"}.
 func numberBody(n int64) body { return body{"set": true, "infinite": false, "number": n} }
 
-// limitMinutes is a limit likewise.
+// limitMinutes writes a limit in minutes in the same form.
 func limitMinutes(l Limit) body {
 	if l.Infinite {
 		return body{"set": true, "infinite": true, "number": 0}

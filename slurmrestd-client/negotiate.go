@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 )
 
-// negotiation finds the newest version that both sides speak, and finds a version again when the
-// server no longer knows the first. Readers take no lock; a single goroutine probes at a time, and
+// negotiation finds the newest version that both sides speak, and finds another when the server no
+// longer knows that version. Readers take no lock; a single goroutine probes at a time, and
 // goroutines that wait for the probe can give up with their context.
 type negotiation struct {
 	offers  []dialect // newest first
@@ -85,7 +85,8 @@ func (c *Client) currentPeer(ctx context.Context) (*peer, error) {
 	return p, nil
 }
 
-// forgetPeer makes the next request probe again, unless another request already did.
+// forgetPeer makes the next request probe again, unless another request has found a new peer
+// already.
 func (n *negotiation) forgetPeer(stale *peer) { n.current.CompareAndSwap(stale, nil) }
 
 // probeDialects pings each version, newest first. 404 means that the server does not serve the version; any
@@ -100,7 +101,7 @@ func (c *Client) probeDialects(ctx context.Context) (*peer, error) {
 			continue
 		case errors.Is(err, ErrAuth):
 			return nil, err
-		case errors.As(err, &refused) && !refused.foreign: // slurmctld may be down: not our question
+		case errors.As(err, &refused) && !refused.foreign: // slurmctld may be down, but slurmrestd serves the version
 		case err != nil:
 			return nil, err
 		}

@@ -40,8 +40,8 @@ func (n Number) String() string {
 	return strconv.FormatInt(n.Value, 10)
 }
 
-// Limit is a limit on time. Slurm counts most limits in minutes and some in seconds; a Limit has no
-// such trap. The zero value is unset: Slurm's default applies.
+// Limit is a limit on time. Slurm counts most limits in minutes and some in seconds; a Limit is a
+// Duration, so its unit cannot be mistaken. The zero value is unset: Slurm's default applies.
 type Limit struct {
 	Duration time.Duration // 0 unless Set and not Infinite
 	Set      bool

@@ -5,5 +5,5 @@
 
 package slurmrest
 
-// underRace: the race detector makes a gigabyte ten times as long.
+// underRace: with the race detector, a test of a gigabyte takes ten times as long.
 const underRace = true

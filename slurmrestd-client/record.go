@@ -36,7 +36,7 @@ func (fields table[T]) withFields(more table[T]) table[T] {
 }
 
 // readEach reads an array of objects, each into a new T, and hands them on. When yield returns an
-// error, each stops with that error.
+// error, readEach stops with that error.
 func readEach[T any](s *scanner, fields table[T], yield func(*T) error) {
 	for s.beginGroup('['); s.hasNext(']'); {
 		var t T
@@ -52,7 +52,7 @@ func readEach[T any](s *scanner, fields table[T], yield func(*T) error) {
 	}
 }
 
-// The rows. Each takes a function that says where in T the value goes.
+// The rows. The argument of each returns the place in T for the value.
 
 func textField[T any](at func(*T) *string) field[T] {
 	return func(s *scanner, t *T) { *at(t) = s.readText() }

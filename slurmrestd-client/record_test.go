@@ -51,7 +51,7 @@ type recorder struct {
 	dir, version, cluster string
 }
 
-// recordAll makes a small world and asks for all of that.
+// recordAll makes jobs, nodes and other objects, and records requests about them.
 func (r *recorder) recordAll() {
 	const old = slurmrest.V0038
 	two := r.submitJob(slurmrest.JobSubmit{
@@ -115,7 +115,7 @@ func (r *recorder) recordAll() {
 	r.recordUnauthorized("auth-bad-ping", "ping/", "not.a.token")
 }
 
-// limitedQOS adds a QOS that has every limit which the model has.
+// limitedQOS adds a QOS that has every limit of the model.
 func (r *recorder) limitedQOS() {
 	runCommand(r.T, "sacctmgr", "-i", "add", "qos", "limited", "set", "priority=7", "gracetime=90", "maxwall=120",
 		"preemptexempttime=00:10:00", "maxtresperuser=gres/gpu=4,cpu=8", "maxtresperjob=cpu=6", "grptres=cpu=16", "mintresperjob=cpu=1",

@@ -91,8 +91,8 @@ func (r Ref) checkID() error {
 // Ref returns the reference that names this record and no other.
 func (j *Job) Ref() Ref { return JobID(j.ID) }
 
-// Label is how people name the job: "812", "812_3" for a task of an array, "812+1" for a
-// component of a heterogeneous job. Tasks that have not started share the array's number.
+// Label is the name by which people know the job: "812", "812_3" for a task of an array, "812+1"
+// for a component of a heterogeneous job. Tasks that have not started share the array's number.
 func (j *Job) Label() string {
 	switch {
 	case j.Array.JobID != 0 && j.Array.Task.Set:

@@ -49,8 +49,8 @@ func dbPathOf(d dialect, elem ...string) string {
 	return "/slurmdb/" + d.versionName() + "/" + strings.Join(elem, "/")
 }
 
-// operation is something to be done in any version: an operation may be built again for another
-// version.
+// operation is an action in any version of the API: its request is built again if the version
+// changes.
 type operation struct {
 	build func(*peer) (*call, error)
 	// fields are the members of the answer that are read; nil: the envelope only.
@@ -125,8 +125,8 @@ func isWorthResending(err error) bool {
 	return Retryable(err) || isLost(err)
 }
 
-// isLost reports whether a connection broke, as kept connections do when the server closes them just
-// then. A refused connection is not lost: no server listens.
+// isLost reports whether a connection broke, as a kept connection does when the server closes it at
+// that moment. A refused connection is not lost: no server listens there.
 func isLost(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, ErrMalformed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)

@@ -25,19 +25,19 @@ const (
 	RouteScontrol Route = "scontrol"
 	// RouteExitCode asks the job to exit with the site's RequeueExit=: the client sends
 	// Config.RequeueSignal, the batch script's own process answers by exiting with
-	// Config.RequeueExit, and slurmctld requeues the job. That takes as long as the job takes. A
-	// script that does not play along may die of the signal instead, and the job with it; a script
-	// that has not begun to run yet may never get the signal.
+	// Config.RequeueExit, and slurmctld requeues the job. The requeue takes as long as the job takes
+	// to exit. A script without a handler may die of the signal instead, and the job ends with it; a
+	// script that has not begun to run yet may never get the signal.
 	RouteExitCode Route = "exit-code"
 )
 
 var routes = []Route{RouteREST, RouteScontrol, RouteExitCode}
 
-// RouteStatus is whether this cluster has a route.
+// RouteStatus tells whether this cluster has a route.
 type RouteStatus struct {
 	Route Route
-	// Err is nil if the route can be taken: an UnsupportedError if not, and any other error if that
-	// could not be found out.
+	// Err is nil if the route can be taken: an UnsupportedError if the cluster lacks it, and another
+	// error if the client could not find out.
 	Err error
 }
 
@@ -58,7 +58,7 @@ type RequeueOptions struct {
 // Requeued is the result of Requeue.
 type Requeued struct {
 	Route Route
-	// Why says why this route and not a better route.
+	// Why has the reason for this route, and against a better one.
 	Why string
 	// Async is true when the job has been asked and will be requeued after its own last work. See
 	// WaitRequeued.
@@ -66,7 +66,8 @@ type Requeued struct {
 }
 
 // Requeue ends a job's run and queues it again, as its owner, an operator or a
-// coordinator. Of an array's id, all tasks; of a heterogeneous job, name the leader.
+// coordinator. With an array's id, all tasks are requeued. For a heterogeneous job, name the
+// leader.
 //
 // The error is ErrJobPending for a job that is pending anyway, ErrDisabled for a job that was
 // submitted with --no-requeue, ErrBatchOnly for a job without a batch script, and an
@@ -161,7 +162,7 @@ func joinReasons(not []error) string {
 	return strings.Join(reasons, "; ")
 }
 
-// requeueREST uses the POST form: the other form is a GET that changes something, and anything
+// requeueREST uses the POST form: the other form is a GET that changes something, and a proxy
 // between us and the server might repeat a GET.
 func (c *Client) requeueREST(ctx context.Context, ref Ref, opt RequeueOptions) error {
 	flags := []string{}
@@ -192,8 +193,8 @@ func (c *Client) requeueScontrol(ctx context.Context, ref Ref, opt RequeueOption
 	return c.runScontrol(ctx, "job "+ref.String(), append(args, ref.String())...)
 }
 
-// requeueExit looks first whether Slurm would requeue the job at all: to find out
-// later is too late, since the signal cannot be taken back.
+// requeueExit first checks that Slurm would requeue the job: after the signal it is too late,
+// because a signal cannot be taken back.
 func (c *Client) requeueExit(ctx context.Context, ref Ref, opt RequeueOptions) error {
 	job, err := c.Job(ctx, ref)
 	if err != nil {
@@ -218,7 +219,7 @@ func (c *Client) requeueExit(ctx context.Context, ref Ref, opt RequeueOptions) e
 	return errors.Join(err, wrapError("undo", c.Release(ctx, job.Ref(), time.Time{})))
 }
 
-// exitRefuses returns the error that Slurm has for a job that Slurm does not requeue.
+// exitRefuses returns Slurm's error for a job that Slurm would not requeue; else nil.
 func exitRefuses(j *Job) error {
 	switch {
 	case j.State.Has(Completing):
@@ -237,7 +238,7 @@ func exitRefuses(j *Job) error {
 	return nil
 }
 
-// waitInterval is how often WaitRequeued looks.
+// waitInterval is the time between two looks of WaitRequeued.
 const waitInterval = 250 * time.Millisecond
 
 // WaitRequeued waits until the job has been restarted more often than restarts says and has left

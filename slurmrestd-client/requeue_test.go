@@ -125,7 +125,7 @@ func TestRequeueStatus(t *testing.T) {
 	}
 }
 
-// TestRequeueREST: the form that a proxy or a retry cannot repeat.
+// TestRequeueREST: the requeue is a POST, which proxies and retries do not repeat.
 func TestRequeueREST(t *testing.T) {
 	s := slurmresttest.Start(t, slurmresttest.Options{})
 	id := s.AddJob(slurmrest.Job{Batch: true, Requeueable: true})
@@ -322,7 +322,7 @@ func TestExecScontrol(t *testing.T) {
 	if err != nil || len(out) != 1<<20 {
 		t.Errorf("%d bytes, %v; want 1 MiB of them", len(out), err)
 	}
-	// As when this process is too busy to read, or another child has a pipe open.
+	// A child of the command keeps its output open. A busy process that reads late looks the same.
 	out, err = slurmrest.ExecScontrol{Path: script("sleep 3 & echo n1")}.Run(t.Context())
 	if err != nil || string(out) != "n1\n" {
 		t.Errorf("its output stays open: %q, %v; want what it has written", out, err)

@@ -157,8 +157,8 @@ func (s *scanner) expectByte(c byte) {
 	s.r++
 }
 
-// beginGroup opens an object ('{') or array ('['). A null will do instead and has no member: Slurm
-// writes null for many empty objects and arrays. next must follow.
+// beginGroup opens an object ('{') or array ('['). A null counts as an empty group: Slurm writes
+// null for many empty objects and arrays. The next call must be hasNext.
 func (s *scanner) beginGroup(open byte) {
 	if s.peekToken() == 'n' {
 		s.readLiteral("null")
@@ -199,7 +199,7 @@ func (s *scanner) hasNext(end byte) bool {
 	return true
 }
 
-// readKey reads a member's name and the colon. The bytes are good until the next call.
+// readKey reads a member's name and the colon. The bytes are valid until the next call.
 func (s *scanner) readKey() []byte {
 	name := s.readString(maxKey, "a key")
 	if s.r < s.w && s.buf[s.r] == ':' { // by far the usual case

@@ -126,8 +126,8 @@ func (s *scanner) readUnicode() rune {
 	if !utf16.IsSurrogate(r) {
 		return r
 	}
-	// A second escape may follow. Anything else that follows is left alone, so the look-ahead must
-	// not need more than a byte at a time.
+	// A second escape may follow. Other bytes must stay unread, so the look-ahead takes one byte at a
+	// time.
 	if s.r == s.w {
 		s.fillBuffer()
 	}
@@ -162,8 +162,9 @@ func (s *scanner) readHex4() rune {
 	return r
 }
 
-// keepText makes a text outlive the window. Short texts are shared within an answer: a list of jobs
-// names the same users, partitions and nodes again and again.
+// keepText returns a copy of a text, which stays valid when the window moves. Short texts are
+// shared within an answer: a list of jobs names the same users, partitions and nodes again and
+// again.
 func (s *scanner) keepText(b []byte) string {
 	if len(b) == 0 {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Slurm's own marks, where a server writes the raw 32 or 64 bits.
+// Slurm's special values, where a server writes the raw 32 or 64 bits.
 const (
 	infinite32 = math.MaxUint32
 	noValue32  = math.MaxUint32 - 1
@@ -19,7 +19,7 @@ const (
 	noValue64  = "18446744073709551614"
 )
 
-// readToken consumes a JSON number and returns its characters, good until the next call.
+// readToken consumes a JSON number and returns its characters, which are valid until the next call.
 func (s *scanner) readToken() []byte {
 	s.peekToken()
 	n := 0

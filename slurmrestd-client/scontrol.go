@@ -92,8 +92,8 @@ func readOutput(f *os.File) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(f, 0, maxScontrol))
 }
 
-// runScontrol runs scontrol for a subject, and gives its complaint the meaning that the same words
-// have in an answer of slurmrestd.
+// runScontrol runs scontrol for a subject, and gives its error the meaning that the same text has
+// in an answer of slurmrestd.
 func (c *Client) runScontrol(ctx context.Context, subject string, args ...string) error {
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()

@@ -91,7 +91,7 @@ func TestFakeRefusesAlike(t *testing.T) {
 	})
 }
 
-// newWorld is a fake with the jobs that TestRecord made.
+// newWorld returns a fake server with the jobs that TestRecord made.
 func newWorld(t *testing.T, release, version string) *slurmresttest.Server {
 	full := map[string]string{"22.05": "22.05.8", "24.11": "24.11.5", "26.05": "26.05.5"}[release]
 	s := slurmresttest.Start(t, slurmresttest.Options{Release: full, Versions: []string{version}})

@@ -143,7 +143,7 @@ func (s *State) addName(name []byte) {
 	s.Flags |= UnknownFlag
 }
 
-// impliedBase is the base behind a flag that v0.0.38 reports instead of the base. Only flags that
+// impliedBase has the base for each flag that v0.0.38 reports instead of the base. Only flags that
 // Slurm sets on a single base are listed; Completing and BeingRequeued are not.
 var impliedBase = map[StateFlags]BaseState{
 	Configuring:        Running,

@@ -24,11 +24,11 @@ type ListInfo struct {
 }
 
 // EachJob lists all jobs, and hands each to yield as soon as the job is read; the list as a whole
-// is never in memory. The Job is yield's to keep. An error from yield ends the list and is returned
+// is never in memory. yield may keep the Job. An error from yield ends the list and is returned
 // unchanged.
 //
-// since is ListInfo.Next of an earlier list, or zero for all. "Nothing changed" is
-// not an error: see ListInfo.
+// since is ListInfo.Next of an earlier list, or zero for all. A list without changes is not an
+// error: see ListInfo.
 //
 // When an error is returned after some jobs were handed on, the list is not whole.
 func (c *Client) EachJob(ctx context.Context, since time.Time, yield func(*Job) error) (ListInfo, error) {
@@ -97,7 +97,7 @@ func (c *Client) JobRecords(ctx context.Context, ref Ref) ([]Job, error) {
 	return all, err
 }
 
-// jobRecords also returns slurmctld's time, or ours where that is not told.
+// jobRecords is JobRecords with slurmctld's time, or ours if the server does not tell the time.
 func (c *Client) jobRecords(ctx context.Context, ref Ref) ([]Job, time.Time, error) {
 	if err := ref.checkID(); err != nil {
 		return nil, time.Time{}, err
@@ -147,7 +147,7 @@ func (c *Client) Job(ctx context.Context, ref Ref) (Job, error) {
 			}
 		}
 	}
-	// An array's own id, when its last record has another id.
+	// r is an array's own id, and the record with this id is another's.
 	if ref.kind == 0 && (all[0].Array.JobID == ref.ID || all[0].Het.JobID == ref.ID) {
 		return all[0], nil
 	}

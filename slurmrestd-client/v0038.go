@@ -60,7 +60,7 @@ var v0038Partitions = table[Partition]{
 	"tres":                  textField(func(p *Partition) *string { return &p.TRES }),
 	"max_time_limit":        minusOneLimit(func(p *Partition) *Limit { return &p.MaxTime }),
 	"default_time_limit":    minusOneLimit(func(p *Partition) *Limit { return &p.DefaultTime }),
-	"min nodes per job":     intField(func(p *Partition) *int64 { return &p.MinNodes }), // sic
+	"min nodes per job":     intField(func(p *Partition) *int64 { return &p.MinNodes }), // with blanks in its name
 	"maximum_nodes_per_job": minusOneNumber(func(p *Partition) *Number { return &p.MaxNodes }),
 	"preemption_grace_time": secondsField(func(p *Partition) *time.Duration { return &p.GraceTime }),
 	"priority_tier":         intField(func(p *Partition) *int64 { return &p.PriorityTier }),
@@ -111,7 +111,7 @@ func (d v0038) jobUpdate(u JobUpdate, now time.Time) draft {
 	switch {
 	case u.AdminComment != nil:
 		return draft{err: noAbility(d, "update of the admin comment", V0040)}
-	case u.Name != nil: // read and forgotten
+	case u.Name != nil: // Slurm parses the name and then ignores it
 		return draft{err: noAbility(d, "update of the name", V0040)}
 	}
 	if u.NodeCount != nil {

@@ -82,8 +82,8 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// TestBeginAfterRequeue: a job that was just requeued is not let go within the
-// second of its revocation.
+// TestBeginAfterRequeue: a job that was just requeued is not released within the second in which
+// its credential was revoked.
 func TestBeginAfterRequeue(t *testing.T) {
 	allVersions(t, func(t *testing.T, s *slurmresttest.Server, c *slurmrest.Client) {
 		pauses := slurmrest.NoPauses(c)
@@ -144,7 +144,7 @@ func TestUpdateRefuses(t *testing.T) {
 	}
 }
 
-// TestSubmitRoundTrip submits everything there is and reads the job back.
+// TestSubmitRoundTrip submits a job with every field set, and reads the job back.
 func TestSubmitRoundTrip(t *testing.T) {
 	allVersions(t, func(t *testing.T, s *slurmresttest.Server, c *slurmrest.Client) {
 		done, err := c.Submit(t.Context(), slurmrest.JobSubmit{

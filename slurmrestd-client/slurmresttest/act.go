@@ -82,7 +82,7 @@ type edit struct {
 	set     func(j *slurmrest.Job, value any, now time.Time)
 }
 
-// applyEdits makes the edits for which there is a value.
+// applyEdits makes the edits of the rows for which the request has a value.
 func applyEdits(rows []edit, j *slurmrest.Job, fields object, now time.Time) *refusal {
 	for _, row := range rows {
 		value, given := fields[row.key]

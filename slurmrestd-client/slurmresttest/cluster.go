@@ -11,7 +11,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// AddJob adds a job and returns its id, which is made up unless the job has an id. A job without a state is
+// AddJob adds a job and returns its id; a job without an id gets a new one. A job without a state is
 // pending.
 func (s *Server) AddJob(job slurmrest.Job) int64 {
 	s.mu.Lock()
@@ -104,7 +104,7 @@ func (s *Server) Settle(id int64) {
 // requeueDelay is Slurm's: the life of a credential and a second.
 const requeueDelay = 121 * time.Second
 
-// EndJob ends a job for good.
+// EndJob ends a job, which is not requeued.
 func (s *Server) EndJob(id int64, state slurmrest.BaseState, exit slurmrest.ExitCode) {
 	s.EditJob(id, func(j *slurmrest.Job) {
 		j.State = slurmrest.State{Base: state}

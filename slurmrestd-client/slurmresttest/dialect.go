@@ -28,7 +28,7 @@ type dialect interface {
 	canUpdateNode() bool
 	canUpdateTask() bool
 	unknownKey(fields object) *refusal
-	jobEdits() []edit // in the order of slurmctld
+	jobEdits() []edit // in the order in which slurmctld applies them
 	submitEdits() []edit
 	updateAnswer(*slurmrest.Job) object
 

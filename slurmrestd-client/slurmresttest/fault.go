@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Fault is a failure to order. A Fault applies to requests whose method and path match, Times times, before
-// anything else is looked at.
+// Fault is a failure that a test orders. It applies to the next Times requests whose method and path match,
+// before any other check of the request.
 type Fault struct {
 	Method string // "" is any
 	Path   string // part of the path; "" is any
@@ -37,7 +37,7 @@ func (s *Server) Fail(f Fault) {
 	s.faults = append(s.faults, f)
 }
 
-// takeFault returns the first fault that matches, once less.
+// takeFault returns the first fault that matches, and lowers its Times by one.
 func (s *Server) takeFault(r *http.Request) (Fault, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

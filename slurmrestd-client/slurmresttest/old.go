@@ -42,7 +42,7 @@ func versionNumbers(release string) object {
 	}
 }
 
-// listComplaints come in four spellings.
+// listComplaints writes complaints in one of four spellings, which depends on the endpoint.
 func (old) listComplaints(no *refusal) []any {
 	full := object{"description": no.why, "error_number": no.number, "error": texts[no.number], "source": "fake"}
 	switch {
@@ -61,7 +61,7 @@ func (old) parseSince(text string) (int64, bool) {
 	return unix, err == nil
 }
 
-// badToken: slurmctld's refusal gets lost on the way.
+// badToken: the refusal of slurmctld arrives without its reason.
 func (old) badToken(db bool) *refusal {
 	if db {
 		return newRefusal(1007, "")
@@ -149,7 +149,7 @@ func (d old) submitEdits() []edit {
 	)
 }
 
-// setOldNodes: only a text counts. A list is read and forgotten.
+// setOldNodes: only a text is applied. Slurm parses a list and then ignores it.
 func setOldNodes(j *slurmrest.Job, value any, _ time.Time) {
 	if text, ok := value.(string); ok {
 		j.NodeCount = numberOf(text)
@@ -187,7 +187,8 @@ func (old) jobList(_ *Server, jobs []*slurmrest.Job) object {
 	return object{"jobs": list}
 }
 
-// oldState is a single word: a flag hides the base, the first of Slurm's order wins.
+// oldState is a single word: a flag hides the base, and of several flags the first in Slurm's order
+// is shown.
 func oldState(state slurmrest.State) string {
 	names := stateNames(state)
 	return names[min(1, len(names)-1)]

@@ -92,7 +92,7 @@ func (s *Server) routeRequest(w http.ResponseWriter, r *http.Request, raw []byte
 
 const noSuchURL = "Unable find requested URL. Please view /openapi/v3 for API reference."
 
-// writePlain is how the router itself answers, and then closes the connection.
+// writePlain answers as the router itself does, with plain text, and then closes the connection.
 func writePlain(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain")
 	w.Header().Set("Connection", "Close")

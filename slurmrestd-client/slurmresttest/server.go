@@ -5,8 +5,8 @@
 // REST API that package slurmrest knows, with failures to order. There is no scheduler: a job starts,
 // settles or ends only when the test says so.
 //
-// Its answers have the shapes of real ones: a test of package slurmrest compares
-// both with recordings from live clusters.
+// Its answers have the shapes of real ones: a test of package slurmrest compares them with
+// recordings from live clusters.
 package slurmresttest
 
 import (
