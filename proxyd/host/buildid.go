@@ -26,7 +26,7 @@ var ErrNoBuildID = errors.New("no build id")
 // that is not regular has no id.
 func BuildID(path string) (string, error) { return buildIDIn("/", path) }
 
-// buildIDIn takes the path, and links on it, as seen in the tree root.
+// buildIDIn is BuildID within the tree root: the path and links on it lead to files of the tree.
 func buildIDIn(root, path string) (string, error) {
 	id, err := buildID(root, path)
 	if err != nil {
@@ -41,7 +41,7 @@ func buildID(root, path string) (string, error) {
 		return "", err
 	}
 	defer unix.Close(tree)
-	// A fifo would block, a device could do anything.
+	// Opening a fifo would block, and opening a device may have any effect.
 	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY, Resolve: unix.RESOLVE_IN_ROOT}
 	fd, err := unix.Openat2(tree, path, &how)
 	// A ".." on the way cannot be followed while anybody on the node renames or mounts.
@@ -98,7 +98,8 @@ type buildIDs struct {
 
 var remembered buildIDs
 
-// maxRemembered bounds them: some times as many as a node's programs map.
+// maxRemembered limits the ids that are kept: several times the number of files that a node's
+// programs map.
 const maxRemembered = 1 << 14
 
 func (b *buildIDs) buildIDOf(f file) (string, error) {
@@ -120,7 +121,7 @@ func (b *buildIDs) rememberID(f file, id string) {
 	b.of[f] = id
 }
 
-// maxRaces bounds how often a program that renames without end may come between.
+// maxRaces limits the retries against a program that renames folders without end.
 const maxRaces = 10000
 
 const (
@@ -131,7 +132,7 @@ const (
 
 // readBuildID reads program headers only. It does not use debug/elf, which reads the sections
 // first: they are often stripped, and a hostile file can have millions. Only 64-bit little-endian
-// files have an id here, as all have on the CPUs that we know.
+// files have an id here: programs of all CPUs that we support are such files.
 func readBuildID(r io.ReaderAt) (string, error) {
 	var head [64]byte
 	if _, err := r.ReadAt(head[:], 0); err != nil || string(head[:6]) != "\x7fELF\x02\x01" {

@@ -213,7 +213,7 @@ func judgeShared(f Finding, n *node) Finding {
 	return judgeSpace(f, fs)
 }
 
-// judgeSpace completes the finding of a folder that nodes share.
+// judgeSpace completes the finding of a folder that nodes share, by its file system and free space.
 func judgeSpace(f Finding, fs filesystem) Finding {
 	found := fmt.Sprintf("%s, %s of %s free", fs.kind, bytesText(fs.free), bytesText(fs.total))
 	switch {
@@ -291,7 +291,7 @@ func checkClock(_ context.Context, n *node) Finding {
 	return n.lookAtFolder(f, Warn, n.cfg.Shared, func() Finding { return judgeClock(f, n) })
 }
 
-// toleratedClock is how far the clocks of a node and of the file server may be apart.
+// toleratedClock is the tolerated difference between the clocks of a node and of the file server.
 const toleratedClock = 30 * time.Second
 
 func judgeClock(f Finding, n *node) Finding {
@@ -306,7 +306,7 @@ func judgeClock(f Finding, n *node) Finding {
 	return f.withOK(found)
 }
 
-// bytesText writes n in the largest unit of which there is at least a whole.
+// bytesText writes n in the largest unit in which it is at least 1.
 func bytesText(n uint64) string {
 	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	f, i := float64(n), 0

@@ -60,7 +60,7 @@ func realDo(said string) string {
 	return "install NVIDIA's driver so that nvidia-smi answers, or set devices.kind to none"
 }
 
-// judgeDevices completes the finding.
+// judgeDevices completes the finding, by the GPUs, their faults and NCCL.
 func (v *inventory) judgeDevices(f Finding, reached string) Finding {
 	kinds := map[string]int{}
 	var order, faults []string

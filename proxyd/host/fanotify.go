@@ -19,8 +19,8 @@ func checkFanotify(context.Context, *node) Finding {
 	return fanotifyFinding(Fanotify.Recheck(), fanotifyGroups(), runtime.NumCPU())
 }
 
-// maxGroups is how many groups of fanotify the kernel lets a user have; each capsule takes a
-// group of root's, and so do other programs of root's that watch files.
+// maxGroups is the kernel's limit on a user's groups of fanotify. Each capsule takes a group of
+// root's, and so do other programs of root that watch files.
 const maxGroups = "fs.fanotify.max_user_groups"
 
 // fanotifyFinding is the finding for a probe's answer and for maxGroups, 0 if that number is not
@@ -41,7 +41,7 @@ func fanotifyFinding(probe error, groups, cores int) Finding {
 	return f.withOK(fmt.Sprintf("for %d capsules", groups))
 }
 
-// fanotifyGroups reads maxGroups; 0: a kernel before 5.13, which does not say.
+// fanotifyGroups reads maxGroups; 0: a kernel before 5.13, which does not tell its limit.
 func fanotifyGroups() int {
 	b, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(maxGroups, ".", "/"))
 	if err != nil {

@@ -3,13 +3,13 @@
 
 package host
 
-// Level says how bad a finding is.
+// Level is the severity of a finding.
 type Level int
 
 // The levels, in rising order.
 const (
 	OK   Level = iota + 1
-	Warn       // works, with less than there could be
+	Warn       // works, with less than possible
 	Fail       // jobs will not be protected, or not start
 )
 

@@ -28,17 +28,17 @@ type Fingerprint struct {
 	Model  string   `json:"model"`  // for people
 	Flags  []string `json:"flags"`  // sorted; instructions only, of /proc/cpuinfo
 	Kernel string   `json:"kernel"` // uname -r
-	// Files that are mapped into programs, each with its build id: a page that was not
-	// changed is in no image but read from the file again.
+	// Files that are mapped into programs, each with its build id: an unchanged page is not in an
+	// image, but is read from the file again.
 	Files map[string]string `json:"files"`
 }
 
 // FingerprintOf describes this node as seen in the tree root ("/", or /proc/PID/root of a
-// capsule). Files are the C library and its loader, and more that the caller names by their paths
-// in that tree; a file without a build id is left out, and so is a missing file: Compatible will
-// miss a file that was mapped and is gone.
+// capsule). Files are the C library, its loader, and those in more, which are paths in that tree. A
+// file without a build id is left out, and so is a missing file: Compatible reports a file that was
+// mapped and is missing now.
 func FingerprintOf(root string, more ...string) (Fingerprint, error) {
-	if _, err := os.Stat(root); err != nil { // else all files were only missing
+	if _, err := os.Stat(root); err != nil { // else all files would only look missing
 		return Fingerprint{}, fmt.Errorf("fingerprint: %w", err)
 	}
 	info, err := os.Open("/proc/cpuinfo")
@@ -90,7 +90,7 @@ func parseCPU(r interface{ Read([]byte) (int, error) }) (Fingerprint, error) {
 		key, value, ok := strings.Cut(lines.Text(), ":")
 		if !ok {
 			if f.Flags != nil {
-				break // the next processor
+				break // the next processor begins
 			}
 			continue
 		}

@@ -163,8 +163,8 @@ func TestBuildIDs(t *testing.T) {
 	}
 }
 
-// inNotes says whether a section is where the kernel would look. Go's linker keeps its own
-// there, and GNU's elsewhere.
+// inNotes says whether a section is in a note segment, where the kernel looks. Go's linker puts its
+// own id there, and a GNU build id elsewhere.
 func inNotes(f *elf.File, s *elf.Section) bool {
 	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool {
 		return p.Type == elf.PT_NOTE && p.Off <= s.Offset && s.Offset < p.Off+p.Filesz

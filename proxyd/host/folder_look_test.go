@@ -71,7 +71,7 @@ func TestLooksOfOneFolder(t *testing.T) {
 // TestKillWaitOfMeasuredNode: doctor writes no file where the time of a capture is known.
 func TestKillWaitOfMeasuredNode(t *testing.T) {
 	n := &node{cfg: &config.Config{Shared: "/nowhere"}, known: Known{Capture: time.Second},
-		slurm: func() (*Slurm, error) { return &Slurm{KillWait: 30 * time.Second}, nil }} // a look would have no patience
+		slurm: func() (*Slurm, error) { return &Slurm{KillWait: 30 * time.Second}, nil }} // a look would have no time
 	if f := checkKillWait(t.Context(), n); f.Level != OK || f.Found != "30s; capturing a job took 1s at most" {
 		t.Errorf("KillWait finding = %+v; want OK with the measured time", f)
 	}

@@ -35,8 +35,8 @@ func TestFeatureIsProbedOnce(t *testing.T) {
 	}
 }
 
-// TestProbesOfThisKernel: the probes tell something on any kernel, and as root on a kernel
-// that can do all this the probes find it.
+// TestProbesOfThisKernel: each probe has a conclusive answer on any kernel, and on Linux 6 the
+// features of Linux 5.8 are found.
 func TestProbesOfThisKernel(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: else the kernel answers \"not permitted\" to all")
@@ -59,7 +59,8 @@ func TestProbesOfThisKernel(t *testing.T) {
 	}
 }
 
-// TestFreezerLeavesNothing probes many times: a group that stayed would be in the way.
+// TestFreezerLeavesNothing probes several times: no probe may leave a cgroup that disturbs the
+// next.
 func TestFreezerLeavesNothing(t *testing.T) {
 	for range 3 {
 		if err := Freezer.Probe(); err != nil {
@@ -177,7 +178,8 @@ func TestParseSlurm(t *testing.T) {
 	}
 }
 
-// TestNoScontrol: a node on which there is no scontrol says so, and not that slurmctld is away.
+// TestNoScontrol: without scontrol, the error names the missing scontrol, and does not say that
+// slurmctld is away.
 func TestNoScontrol(t *testing.T) {
 	if _, err := ReadSlurm(t.Context(), "/bin/false", "n1"); err == nil || errors.Is(err, ErrNoScontrol) {
 		t.Errorf("an scontrol that fails: %v", err)
@@ -251,11 +253,11 @@ func TestPlugin(t *testing.T) {
 	write("plugstack.conf.d/a.conf", "optional other.so\n")
 	write("plugstack.conf", "include plugstack.conf.d/*.conf\n")
 	check(Warn, "required "+so)
-	write("plugstack.conf", "include plugstack.conf\n") // for ever
+	write("plugstack.conf", "include plugstack.conf\n") // an endless include
 	check(Fail, "no line with it")
 }
 
-// compilePlugin makes a shared library as a plugin is.
+// compilePlugin makes a shared library like a plugin of Slurm.
 func compilePlugin(t *testing.T, path, source string) {
 	t.Helper()
 	cc := exec.Command("cc", "-shared", "-fPIC", "-x", "c", "-o", path, "-")

@@ -37,7 +37,7 @@ var (
 	GroupKill = Feature{Name: "cgroup.kill", Probe: func() error { return groupHas("cgroup.kill", KernelNeeds) }}
 )
 
-// checkDeadlines looks whether proxyd can read the deadlines of system calls that wait.
+// checkDeadlines checks that proxyd can read the deadlines of system calls that wait.
 func checkDeadlines(context.Context, *node) Finding {
 	f := Finding{Name: "kernel: deadlines", Needs: "BPF and BTF, so that a checkpoint does not interrupt sleeps and polls"}
 	if err := syscalls.Prepare(); err != nil {
@@ -46,7 +46,7 @@ func checkDeadlines(context.Context, *node) Finding {
 	return f.withOK("can be read")
 }
 
-// Release returns the kernel's, as uname -r.
+// Release returns the kernel's release, as uname -r prints it.
 func Release() string {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -77,7 +77,7 @@ func unsupportedByKernel(feature, needs string) error {
 	return &UnsupportedError{Feature: feature, Needs: needs, Found: "Linux " + Release()}
 }
 
-// missingFeature turns the errno by which the kernel says "never heard of" into UnsupportedError.
+// missingFeature turns the errors of an unknown system call or flag into UnsupportedError.
 func missingFeature(err error, feature, needs string, errnos ...error) error {
 	for _, e := range append(errnos, unix.ENOSYS) {
 		if errors.Is(err, e) {
@@ -157,7 +157,7 @@ func probeNftables() error {
 func linkKind(needs string, link netlink.Link) error {
 	answer := make(chan error, 1)
 	go func() {
-		// Never unlocked: the thread is not usable for anything else, and ends here.
+		// Never unlocked: the thread cannot be used for other goroutines, and ends with this one.
 		runtime.LockOSThread()
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			answer <- err
@@ -184,7 +184,7 @@ func groupHas(file, needs string) error {
 		return fmt.Errorf("cgroup v2: mount: %w", err)
 	}
 	defer unix.Close(mount)
-	group := "singularity-probe-" + rand.Text() // other nodes may be on this kernel too
+	group := "singularity-probe-" + rand.Text() // nodes that are containers share a kernel
 	if err := unix.Mkdirat(mount, group, 0o755); err != nil {
 		return fmt.Errorf("cgroup v2: make a group: %w", err)
 	}

@@ -5,7 +5,8 @@ package host
 
 import "fmt"
 
-// KernelNeeds is the oldest kernel that has all that we use: of these, cgroup.kill came last.
+// KernelNeeds is the oldest kernel with all features that we use: the newest of them is
+// cgroup.kill.
 const KernelNeeds = "Linux 5.14"
 
 // The oldest CRIU that works: 4.1 cannot dump TCP sockets on Linux 6.16 and newer, 3.17 fails
@@ -15,5 +16,5 @@ const (
 	CriuMinor = 2
 )
 
-// CriuNeeds is the same in words.
+// CriuNeeds is the oldest CRIU as text.
 var CriuNeeds = fmt.Sprintf("criu %d.%d", CriuMajor, CriuMinor)

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// plugin is how our plugin's file is named.
+// plugin is the name of our plugin's file.
 const plugin = "spank_singularity.so"
 
 // findPlugin returns the words of the line of plugstack.conf, or of a file that plugstack.conf
@@ -115,7 +115,7 @@ func checkPluginArgument(argument string) (problem, do string) {
 	return "", ""
 }
 
-// pluginPath returns where slurmd finds the plugin; "": not known.
+// pluginPath returns the path at which slurmd finds the plugin; "": not known.
 func (s *Slurm) pluginPath(name string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -139,8 +139,8 @@ func MajorMinor(version string) string {
 	return parts[0] + "." + parts[1]
 }
 
-// pluginVersion returns for which major.minor of Slurm a plugin is built: slurmd compares the
-// number that the header's SPANK_PLUGIN has put there.
+// pluginVersion returns the major.minor of Slurm for which a plugin is built: the number that
+// SPANK_PLUGIN of Slurm's header has put into it, and that slurmd compares.
 func pluginVersion(path string) (string, error) {
 	file, err := elf.Open(path)
 	if err != nil {

@@ -18,17 +18,17 @@ type Known struct {
 	// Capture is the longest time that a job of this node took from Slurm's signal until
 	// its memory was captured.
 	Capture time.Duration
-	// Libexec is the folder of sing-warden, sing-srun and sing-pmix; "" is not looked at.
+	// Libexec is the folder of sing-warden, sing-srun and sing-pmix; "": not checked.
 	Libexec string
-	// Program is proxyd, which is asked for the node's GPUs; "" is not.
+	// Program is proxyd, which lists the node's GPUs; "": not asked.
 	Program string
 	// SharedID is the ID in the shared folder's mark; "": not known.
 	SharedID string
-	// CheckShared tells whether the shared folder is the one that the daemon has begun with; nil is not asked.
+	// CheckShared tells whether the shared folder is the one that the daemon has begun with; nil: not asked.
 	CheckShared func() error
-	// CheckDivert tells whether this node can divert connections of jobs to a forwarder; nil is not asked.
+	// CheckDivert tells whether this node can divert connections of jobs to a forwarder; nil: not asked.
 	CheckDivert func() error
-	// AskRelay tells whether the site's relay takes connections of this node; nil is not asked.
+	// AskRelay tells whether the site's relay takes connections of this node; nil: not asked.
 	AskRelay func(context.Context) error
 }
 
@@ -90,7 +90,7 @@ func (n *node) runChecks(ctx context.Context) []Finding {
 	return findings
 }
 
-// withOK and bad complete a finding.
+// withOK and withProblem complete a finding.
 func (f Finding) withOK(found string) Finding {
 	f.Level, f.Found = OK, found
 	return f

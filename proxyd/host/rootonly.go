@@ -80,7 +80,7 @@ func RootOnly(path string) error {
 	return nil
 }
 
-// maxLinks is the kernel's.
+// maxLinks is the kernel's limit on links that are followed.
 const maxLinks = 40
 
 func statLink(path string) (*unix.Stat_t, error) {

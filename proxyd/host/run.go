@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// soon bounds each program that a probe runs: scontrol waits long for a dead slurmctld.
+// soon limits the time of each program that a probe runs: scontrol waits long for a dead slurmctld.
 const soon = 15 * time.Second
 
 // runProgram returns the output of a program. An error holds the last line of its error output.

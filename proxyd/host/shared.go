@@ -109,7 +109,8 @@ func tryFolder(dir string) (ahead time.Duration, err error) {
 	return info.ModTime().Sub(now), nil
 }
 
-// writeRate returns how fast a folder takes n bytes, flushed, in bytes per second.
+// writeRate returns the rate, in bytes per second, at which n bytes are written to a folder and
+// flushed.
 func writeRate(dir string, n int64) (rate float64, err error) {
 	f, err := os.CreateTemp(dir, ".doctor-")
 	if err != nil {
@@ -129,7 +130,7 @@ func writeRate(dir string, n int64) (rate float64, err error) {
 // onlyWriter hides ReadFrom, which would not use the buffer.
 type onlyWriter struct{ io.Writer }
 
-// noise is bytes that are not all zero, as cheap as can be.
+// noise is a reader of bytes that are not all zero and cost little to make.
 type noise struct{}
 
 func (noise) Read(p []byte) (int, error) {

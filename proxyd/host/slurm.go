@@ -27,7 +27,7 @@ type Slurm struct {
 	SpoolDir    string // of slurmd on this node, with %n and %h replaced
 	Plugstack   string // path of plugstack.conf
 	MPIDefault  string // MpiDefault: "none", "pmi2"
-	PluginDir   string // where plugins are that are named without a path; several, with colons
+	PluginDir   string // folders, separated by colons, of plugins that are named without a path
 }
 
 // ErrNoScontrol is returned by ReadSlurm if scontrol cannot be started.

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// withoutSlurm is the finding of all checks that need Slurm's configuration, which err keeps from being read.
+// withoutSlurm is the finding of checks that need Slurm's configuration, if reading it failed with err.
 func (f Finding) withoutSlurm(err error) Finding {
 	if errors.Is(err, ErrNoScontrol) {
 		return f.withProblem(Fail, "cannot tell without scontrol", "name scontrol in proxyd.yaml: scontrol")

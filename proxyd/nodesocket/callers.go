@@ -26,7 +26,7 @@ type doorProcess struct {
 	control *net.UnixConn
 }
 
-// doorTime is how long a door may take to make its socket.
+// doorTime is the time that a door may take to make its socket.
 const doorTime = 30 * time.Second
 
 // openDoor starts a door, and returns when callers can connect.
@@ -109,10 +109,11 @@ func (s *Server) keepDoor(ctx context.Context) {
 	}
 }
 
-// doorAgain is how long to wait when a door cannot be started.
+// doorAgain is the wait after a door could not be started.
 const doorAgain = time.Second
 
-// serveDoor answers a door's callers until the door has ended or ctx is done. Those that are still being answered then are in answers.
+// serveDoor answers a door's callers until the door has ended or ctx is done. Answers that are not complete then are
+// counted in answers.
 func (s *Server) serveDoor(ctx context.Context, p *doorProcess, answers *sync.WaitGroup) {
 	defer context.AfterFunc(ctx, func() { p.control.Close() })()
 	for {
@@ -128,7 +129,7 @@ func (s *Server) serveDoor(ctx context.Context, p *doorProcess, answers *sync.Wa
 }
 
 // maxAtOnce bounds the requests of an ordinary user that are being answered: each is a process
-// until its srun runs, and a request that waits for a file system for ever counts as long. A
+// until its srun runs, and a request that waits for a file system for ever counts for ever. A
 // sing-srun that is turned away asks again.
 const maxAtOnce = 16
 

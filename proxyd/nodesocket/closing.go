@@ -20,12 +20,12 @@ type closingLimits struct {
 	waiting int // connections of a user that wait
 }
 
-// usualLimits are those of a door. An ordinary user has at most maxCalls connections that count as open; those that are
-// turned away come on top. A connection that waits takes no thread, but a descriptor.
+// usualLimits are those of a door. An ordinary user has at most maxCalls connections that count as open; connections
+// that are turned away come in addition. A connection that waits takes a descriptor, and no thread.
 var usualLimits = closingLimits{ofUser: 64, all: 2000, waiting: 8192}
 
-// closer closes connections, with the descriptors in their queues. To close a connection may take for ever, and a thread
-// that does is never given back. So threads are counted by user: others' connections are closed meanwhile.
+// closer closes connections, with the descriptors in their queues. To close a connection may take for ever, and its
+// thread then never ends. So threads are counted by user, and connections of other users are closed meanwhile.
 type closer struct {
 	limits closingLimits
 	giveUp func() // called when limits.all or limits.waiting is reached: the door is to be left behind
@@ -45,7 +45,7 @@ type closingConn struct {
 	after func() // called when the connection is closed
 }
 
-// closeConn closes a connection when that can be done, and returns at once.
+// closeConn returns at once. The connection is closed by a thread, as soon as the limits allow one.
 func (c *closer) closeConn(uid uint32, conn io.Closer, after func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +95,7 @@ func (c *closer) takeNext(uid uint32, u *closingUser) (next closingConn, ok bool
 }
 
 // maxDoorsLeft bounds the doors that were left behind and have not ended: their threads wait for files of users. While
-// there are as many, srun.sock is not served.
+// so many are left, srun.sock is not served.
 const maxDoorsLeft = 8
 
 // leftDoors counts the doors that were left behind.

@@ -132,10 +132,10 @@ func runDoor(args []string) error {
 		return err
 	}
 	d := &door{control: control, open: calls{of: map[uint32]int{}}}
-	// The daemon sees at once that this door has ended, though the process may never end.
+	// The daemon sees at once that this door has given up, though the process may never end.
 	d.closer = closer{limits: usualLimits, giveUp: func() { _ = shutdownConn(control) }}
 	go d.acceptCallers(l)
-	_, _ = control.Read(make([]byte, 1)) // returns at the daemon's end, or when this door closes the socket itself
+	_, _ = control.Read(make([]byte, 1)) // returns when the daemon ends, or when this door closes the socket itself
 	return nil
 }
 
@@ -143,7 +143,7 @@ func (d *door) acceptCallers(l *net.UnixListener) {
 	for {
 		c, err := l.AcceptUnix()
 		if err != nil {
-			<-time.After(acceptAgain) // out of descriptors, for example: that may pass
+			<-time.After(acceptAgain) // accept may fail for lack of descriptors, which may pass
 			continue
 		}
 		who, err := peerOfConn(c)
@@ -157,7 +157,7 @@ func (d *door) acceptCallers(l *net.UnixListener) {
 			continue
 		}
 		go func() {
-			if d.serveCaller(c, who) != nil { // the caller, which is turned away, is told no reason
+			if d.serveCaller(c, who) != nil { // the caller is turned away without a reason
 				_ = shutdownConn(c)
 			}
 			who.closePidfd()
@@ -185,7 +185,7 @@ func (d *door) serveCaller(c *net.UnixConn, who Peer) error {
 	defer talk.Close()
 	b := make([]byte, len(sayListen))
 	if _, err := talk.Read(b); err != nil {
-		return err // he is in no capsule
+		return err // the caller is in no capsule
 	}
 	packet, files, err := peekPacket(c)
 	if err != nil {
@@ -211,7 +211,8 @@ func (d *door) serveCaller(c *net.UnixConn, who Peer) error {
 	return errors.Join(err, sent)
 }
 
-// announceCaller tells the daemon of a caller, and returns the end of the conversation about him.
+// announceCaller tells the daemon of a caller, and returns this side's socket of the conversation
+// about him.
 func (d *door) announceCaller(who Peer) (*net.UnixConn, error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -134,7 +134,7 @@ func FuzzPeek(f *testing.F) {
 
 const sentName = "sent-to-hear"
 
-// openSent counts this process's descriptors of the file that FuzzHear sends.
+// openSent counts this process's descriptors of the file that FuzzPeek sends.
 func openSent(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")

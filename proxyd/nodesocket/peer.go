@@ -61,8 +61,8 @@ func (p Peer) closePidfd() {
 	}
 }
 
-// peerOfConn asks the kernel which process has connected. The caller closes the answer. Where the kernel cannot tell
-// exactly, the process must at least have the user that has connected.
+// peerOfConn asks the kernel which process has connected. The caller closes the Peer. Where the kernel has no
+// SO_PEERPIDFD, the process must at least have the user that has connected.
 func peerOfConn(c *net.UnixConn) (Peer, error) {
 	var p Peer
 	var inner error

@@ -32,8 +32,8 @@ const (
 
 // Conductor decides about the tasks of jobs. Its methods are called concurrently.
 type Conductor interface {
-	// Join finds a place for a task. The caller closes the files of the answer. The user is
-	// shown an error, and the task fails.
+	// Join finds a place for a task. The caller closes the files of the answer. If Join returns an
+	// error, the user is shown it, and the task fails.
 	Join(ctx context.Context, j Join) (Place, error)
 	// End is called when Slurm has ended a job on this node; after nil no part of the job is left on
 	// the node.
@@ -221,7 +221,7 @@ func (s *Server) answerJoin(ctx context.Context, c *net.UnixConn, m message, who
 		}()
 	}
 	p, err := s.conductor.Join(ctx, j)
-	if err != nil && serving.Err() != nil { // This daemon ends. Without an answer the plugin asks the next one.
+	if err != nil && serving.Err() != nil { // This daemon ends. Without an answer the plugin asks the next daemon.
 		s.log.Info("task not placed any more", "job", j.Job, "step", j.Step, "task", j.Task, "error", err)
 		return
 	}

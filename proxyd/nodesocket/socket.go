@@ -29,7 +29,7 @@ func (s *Server) acceptRoot(ctx context.Context, l *net.UnixListener, answer fun
 		}
 		if err != nil {
 			s.log.Error("cannot accept a connection", "socket", l.Addr(), "error", err)
-			select { // out of descriptors, for example: that may pass
+			select { // accept may fail for lack of descriptors, which may pass
 			case <-time.After(acceptAgain):
 				continue
 			case <-ctx.Done():
@@ -49,10 +49,10 @@ func (s *Server) acceptRoot(ctx context.Context, l *net.UnixListener, answer fun
 	}
 }
 
-// acceptAgain is how long to wait when accept fails.
+// acceptAgain is the wait after a failure of accept.
 const acceptAgain = 100 * time.Millisecond
 
-// patience is how long a process that has connected may take to send its request, which is a
+// patience is the time that a process that has connected may take to send its request, which is a
 // single packet.
 const patience = 5 * time.Second
 

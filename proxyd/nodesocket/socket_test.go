@@ -27,7 +27,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts/mountstest"
 )
 
-// listening says which peer asked for an srun.
+// listening sends the peer of each request to asked.
 type listening struct {
 	SrunRequests
 	asked  chan Peer
@@ -52,8 +52,8 @@ func (l listening) Srun(_ context.Context, who Peer, _ string, _ func(*os.File) 
 	l.asked <- who
 }
 
-// callerVariable makes the test binary a caller: it opens so many connections, says so,
-// and on the last connection sends a request. Instead of a number it may be a file, which it opens,
+// callerVariable makes the test binary a caller: it opens so many connections, prints "open", and
+// sends a request on the last connection. Instead of a number it may be a file, which it opens,
 // writes to and sends as the descriptors of an srun.
 const callerVariable = "WARDEN_TEST_CALLER"
 
@@ -98,8 +98,8 @@ func beCaller(what string) error {
 }
 
 // sendFile leaves the only descriptors of a file in the queue of a socket. Then sendFile
-// writes to the file by another descriptor, so that the process that closes the last of the descriptors must wait for
-// that.
+// writes to the file by another descriptor, so that the process that closes the last of these descriptors must wait
+// for the file's owner.
 func sendFile(path, name string) error {
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
@@ -251,7 +251,7 @@ func TestPeer(t *testing.T) {
 }
 
 // TestFileThatHangs: no caller can make the daemon close a file of an owner that does not answer.
-// There is another user's turn meanwhile, and the daemon can end.
+// Another user is served meanwhile, and the daemon can end.
 func TestFileThatHangs(t *testing.T) {
 	for _, where := range []string{"in no capsule", "in a capsule"} {
 		t.Run(where, func(t *testing.T) {
@@ -270,7 +270,7 @@ func TestFileThatHangs(t *testing.T) {
 			}
 			socket, stop := startServer(t, l)
 			caller := callerCommand(54321, socket, "/")
-			t.Cleanup(func() { _ = caller.Wait() }) // when its file is no more
+			t.Cleanup(func() { _ = caller.Wait() }) // ends when its file is gone
 			server, hangs := mountstest.ServeHanging(t)
 			caller.Env[len(caller.Env)-1] += server.Path[1:]
 			hold, err := caller.StdinPipe()
@@ -315,8 +315,8 @@ func TestFileThatHangs(t *testing.T) {
 	}
 }
 
-// TestDoorEnds: users are served while the request of another waits, also after callers with as many groups as the kernel allows,
-// and when the door was killed.
+// TestDoorEnds: a user is served while another's request waits, also after a caller with as many groups as the kernel
+// allows, and after the door was killed.
 func TestDoorEnds(t *testing.T) {
 	l := listening{asked: make(chan Peer), over: make(chan struct{})}
 	socket, stop := startServer(t, l)
@@ -344,7 +344,7 @@ func TestDoorEnds(t *testing.T) {
 		groups[i] = 1_000_000_000 + uint32(i)
 	}
 	for range 3 {
-		// How this ends is the caller's concern.
+		// The result of this call does not matter.
 		_ = callerOfGroups(54322, groups, socket, "1").Run()
 	}
 	askAs(54323)
@@ -361,7 +361,7 @@ func TestDoorEnds(t *testing.T) {
 	askAs(54324)
 }
 
-// doorOf returns the PID of the process that listens on a socket, or that did last.
+// doorOf returns the PID of the process that listens on a socket, or that has listened on it last.
 func doorOf(t *testing.T, socket string) int {
 	t.Helper()
 	var c *net.UnixConn

@@ -76,7 +76,7 @@ func (o *Overlay) Attach(ctx context.Context, pid int, name string, addr netip.A
 }
 
 // makePair returns the capsule's interface, and creates the pair if needed. An interface of the
-// same name that leads to another capsule is left of a predecessor and is removed.
+// same name that leads to another capsule is a predecessor's, and is removed.
 func (a *attachment) makePair() error {
 	var inside netlink.Link
 	err := withinNamespace(a.capsule, func() (err error) {

@@ -64,8 +64,8 @@ func (p *Pool) isUsable(b block) bool {
 	return p.blockAddress(b, 0) != p.space.Addr() && p.space.Contains(last.Next())
 }
 
-// candidateBlocks returns the blocks that a job tries, in order: from a start that depends on the
-// job's name, first blocks that seem unused so far, at last larger blocks.
+// candidateBlocks returns the blocks that a job tries, in order: beginning at a block that depends
+// on the job's name: first blocks that seem unused, then others, then larger blocks.
 func (p *Pool) candidateBlocks(job string, size int, seen map[string]bool) iter.Seq[block] {
 	sum := sha256.Sum256([]byte(job))
 	start := binary.BigEndian.Uint64(sum[:])
@@ -91,7 +91,7 @@ func (p *Pool) takeBlock(ctx context.Context, job string, size int) (block, erro
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return block{}, err
 	}
-	// By descriptor from here on: this process can work in the folder even if it is moved.
+	// From here on the folder is used by descriptor: this process can work in it even after a move.
 	dir, err := openFolder(path)
 	if err != nil {
 		return block{}, asGivenBack(err)
@@ -117,8 +117,8 @@ func (p *Pool) takeBlock(ctx context.Context, job string, size int) (block, erro
 	return b, err
 }
 
-// adoptClaim decides in favour of a claim that a killed process made for this job, if there is such
-// a claim. If that process still runs, the result is the same as its own decision.
+// adoptClaim decides in favour of a claim that another process made for this job, if there is one:
+// that process may have been killed. If it still runs, its own decision has the same result.
 func (p *Pool) adoptClaim(dir *folder, job string) (bool, error) {
 	entries, err := dir.listNames()
 	if err != nil {
@@ -246,7 +246,7 @@ func (p *Pool) releaseClaim(b block, job, nonce string) error {
 	return nil
 }
 
-// asGivenBack turns errors of work in a removed folder into errGivenBack.
+// asGivenBack turns the errors of operations in a removed folder into errGivenBack.
 func asGivenBack(err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) {
 		return fmt.Errorf("%w: %w", errGivenBack, err)

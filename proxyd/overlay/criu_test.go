@@ -72,7 +72,7 @@ func TestCRIU(t *testing.T) {
 			on(h, "sweep")
 		}
 	}
-	clean() // of a run that was killed
+	clean() // of a test that was killed
 	t.Cleanup(clean)
 	wait := func(file string, until func(string) bool) {
 		t.Helper()
@@ -104,7 +104,7 @@ func TestCRIU(t *testing.T) {
 
 	const moves = 4
 	for round := range moves {
-		// When so much has come, it is under way.
+		// After so many bytes the stream is surely under way.
 		wait("812.0.net", func(s string) bool { n, _ := strconv.Atoi(s); return n > (round+1)*total/(moves+1) })
 		began := time.Now()
 		for i, c := range capsules {

@@ -40,7 +40,7 @@ const (
 //	DivertRequests ──► output, mark 0x514a ──► ip rule: by lo ──► prerouting: tproxy ──► listener
 //
 // The first packet of a connection (SYN) does not reach the listener by itself: connect() waits until Requests.Grant or
-// Refuse, so connect() ends as it would without the detour.
+// Refuse, so connect() returns the same result as without Divert.
 //
 // There is no address translation, so a connection depends on its two sockets alone: both can be saved and made
 // again (TakeConnection), and go on.
@@ -70,7 +70,8 @@ func divertHere(space netip.Prefix) (*os.File, error) {
 	return divertListener()
 }
 
-// divertRoute has marked packets delivered to this host itself.
+// divertRoute adds the rule and the route by which marked packets are delivered to this host
+// itself.
 func divertRoute() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -188,7 +189,7 @@ func divertListener() (*os.File, error) {
 func CheckDivert() error {
 	answer := make(chan error, 1)
 	go func() {
-		// Never unlocked: the thread is not usable for anything else, and ends here.
+		// Never unlocked: the thread cannot be used for other goroutines, and ends with this one.
 		runtime.LockOSThread()
 		answer <- tryDivert()
 	}()

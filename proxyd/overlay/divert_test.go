@@ -37,7 +37,7 @@ func makeDiverted(t *testing.T) (*lab, *box, net.Listener) {
 	return b, a0, l
 }
 
-// divertedAsking is diverted for a test that answers the requests itself.
+// divertedAsking is makeDiverted for a test that answers the requests itself.
 func divertedAsking(t *testing.T) (*lab, *box, net.Listener, *Requests) {
 	t.Helper()
 	b := newLab(t, Config{})
@@ -109,14 +109,14 @@ func TestDivert(t *testing.T) {
 	expectText(t, keptEnd, "between")
 }
 
-// takeAway saves the forwarder's end of a connection, ends the socket as the end of its process in a locked
-// capsule does, and makes it again.
+// takeAway saves the forwarder's end of a connection, closes the socket without a packet, as happens when
+// the process ends in a locked capsule, and makes the socket again.
 func takeAway(t *testing.T, a *box, forwarder *net.TCPConn) (made *net.TCPConn, c *Connection, unread, unsent []byte) {
 	t.Helper()
 	f := descriptorOf(t, forwarder)
 	c, unread, unsent, err := TakeConnection(f)
 	failOn(t, err)
-	failOn(t, unix.SetsockoptInt(int(f.Fd()), unix.SOL_TCP, unix.TCP_REPAIR, tcpRepairOn)) // closes without a word
+	failOn(t, unix.SetsockoptInt(int(f.Fd()), unix.SOL_TCP, unix.TCP_REPAIR, tcpRepairOn)) // then close sends no packet
 	failOn(t, f.Close())
 	failOn(t, forwarder.Close())
 	again, err := MakeConnection(a.pid, c)

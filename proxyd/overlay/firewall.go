@@ -51,8 +51,8 @@ import (
 // Packets between capsules are not tracked: after a move a node sees only the rest of a connection,
 // and a filter of the node's that drops invalid states would cut them.
 //
-// Rules that decide often come first: a packet from capsule to capsule is accepted after three
-// look-ups. Every verdict but drop leaves the packet to the node's other tables.
+// Rules that decide about most packets come first: a packet from capsule to capsule is accepted
+// after three look-ups. Every verdict but drop leaves the packet to the node's other tables.
 type firewall struct {
 	space    netip.Prefix
 	capsules []local
@@ -77,7 +77,8 @@ func newTable(family nftables.TableFamily) *nftables.Table {
 // if one fails.
 func newTransaction() (*nftables.Conn, error) {
 	return nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
-		// A batch is sent as a single message, and every command in it is answered.
+		// A batch is sent as a single message, and the kernel answers every command in it: both need
+		// large buffers.
 		return errors.Join(c.SetWriteBuffer(8<<20), c.SetReadBuffer(8<<20))
 	}))
 }

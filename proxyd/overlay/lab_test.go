@@ -170,7 +170,7 @@ func (b *lab) addNode(name, addr, via string) *node {
 	return n
 }
 
-// openOverlay opens the node's overlay, again if need be.
+// openOverlay opens the node's overlay; called again, it opens a new one.
 func (n *node) openOverlay() {
 	n.lab.t.Helper()
 	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", n.ns.Fd()))

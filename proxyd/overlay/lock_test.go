@@ -144,7 +144,8 @@ func TestUnlockLoopback(t *testing.T) {
 	}
 }
 
-// TestLockNoReset: a capsule that has no socket for a packet does not say so.
+// TestLockNoReset: a locked capsule without a socket for a packet does not answer the packet with a
+// reset.
 func TestLockNoReset(t *testing.T) {
 	eachLock(t, func(t *testing.T, lock func(int) error) {
 		b := newLab(t, Config{})
@@ -163,7 +164,8 @@ func TestLockNoReset(t *testing.T) {
 	})
 }
 
-// TestLockLong: a lock that is longer than TCP's patience with a full queue.
+// TestLockLong: a connection survives a lock that is longer than the time after which TCP gives up
+// on a full queue.
 func TestLockLong(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIP: waits for half a minute")
@@ -184,7 +186,8 @@ func TestLockLong(t *testing.T) {
 	failOn(t, errors.Join(Unlock(a0.pid), Unlock(a1.pid)))
 	sendText(t, quiet, "at once")
 	expectText(t, quietEnd, "at once")
-	// A connection that waits for TCP's next try waits for as long again as it was locked.
+	// Only a connection with data on its way waits for TCP's next try, up to as long again as the
+	// lock.
 	if took := time.Since(began); took > long/2 {
 		t.Errorf("what was not under way took %v", took)
 	}
@@ -196,7 +199,7 @@ func TestLockLong(t *testing.T) {
 	t.Logf("data came %v after a lock of %v", time.Since(began), long)
 }
 
-// TestLockUDP: a program does not notice that it is locked.
+// TestLockUDP: a program that sends UDP gets no error while its network is locked.
 func TestLockUDP(t *testing.T) {
 	b := newLab(t, Config{})
 	n1 := b.addNode("n1", "10.1.0.1/24", "")

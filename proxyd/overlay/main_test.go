@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
-// The first thread stays out of the tests' namespaces: it cannot end with a goroutine, and
-// /proc/self means it.
+// The first thread must not enter the tests' namespaces: it does not end with its goroutine, and
+// /proc/self is this thread.
 func init() { runtime.LockOSThread() }
 
 func TestMain(m *testing.M) {

@@ -81,7 +81,8 @@ func parseAlias(s string) (name string, addr netip.Addr, ok bool) {
 	return name, addr, err == nil
 }
 
-// capsuleMAC computes the MAC of a capsule from its address, as all MACs here are, so no query is needed.
+// capsuleMAC computes the MAC of a capsule from its address. All MACs here are computed, so no query is
+// needed.
 func capsuleMAC(a netip.Addr) net.HardwareAddr { return macOf(0x53, a) }
 func nodeMAC(a netip.Addr) net.HardwareAddr    { return macOf(0x56, a) }
 func gatewayMAC() net.HardwareAddr             { return macOf(0x47, gatewayAddress) }

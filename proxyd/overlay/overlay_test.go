@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNeighbours: capsules of a job talk to each other wherever they are, to nodes, and
-// nodes to them.
+// TestNeighbours: capsules of a job talk to each other on any nodes, and to nodes, and nodes talk
+// to them.
 func TestNeighbours(t *testing.T) {
 	b := newLab(t, Config{})
 	n1, n2 := b.addNode("n1", "10.1.0.1/24", ""), b.addNode("n2", "10.1.0.2/24", "")
@@ -107,7 +107,7 @@ func TestRouter(t *testing.T) {
 					}
 				}
 			}
-			// The host of a node has no address in there, and hears so at once.
+			// The host of a node has no address in the tunnel, and its connections are refused at once.
 			if mode == ModeAuto {
 				_, err := dialIn(n1.ns, a2.addr, patience)
 				if !errors.Is(err, unix.EHOSTUNREACH) && !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.EPERM) {
@@ -175,7 +175,7 @@ func TestVXLANStrangers(t *testing.T) {
 			return err
 		}))
 	}
-	// A machine that has our software and says that it has 812.1.
+	// A machine that has our software and claims to have 812.1.
 	fake := evil.addCapsule("812.1", "100.64.0.9")
 	failOn(t, evil.SetPeers(t.Context(), "812", []Peer{{a0.addr, n1.addr}, {fake.addr, evil.addr}}))
 	say(fake, "evil")
@@ -207,7 +207,7 @@ func TestIsolation(t *testing.T) {
 	checkTalks(t, a0.ns, a1.addr)
 
 	t.Run("another's address", func(t *testing.T) {
-		// A job's root user may take any address for his own. 812.1 must not hear of it.
+		// A job's root user may take any address for his own. His packets must not reach 812.1.
 		failOn(t, withinNamespace(c0.ns, func() error {
 			l, err := netlink.LinkByName("eth0")
 			if err != nil {
@@ -254,7 +254,8 @@ func TestGuard(t *testing.T) {
 	checkTalks(t, right, netip.MustParseAddr("10.1.0.99"))
 }
 
-// TestMove: a capsule is where SetPeers says, and a capsule that is left behind is not heard.
+// TestMove: packets go to the node that SetPeers named, and packets of a capsule that was left
+// behind are dropped.
 func TestMove(t *testing.T) {
 	for _, mode := range []string{ModeRoute, ModeVXLAN} {
 		t.Run(mode, func(t *testing.T) {
@@ -288,14 +289,14 @@ func TestMove(t *testing.T) {
 					t.Error("packets of the capsule that was left behind still arrive")
 				}
 			}
-			// Now n1 hears of it.
+			// Now n1 is told that 812.0 is on n3.
 			introduceAll(t, "812", a0, a1)
 			failOn(t, n1.SetPeers(t.Context(), "812", []Peer{{a0.addr, n3.addr}, {a1.addr, n2.addr}}))
 			checkDeaf(t, old.ns, a1.addr)
 			if mode == ModeRoute {
 				checkTalks(t, n1.ns, a1.addr)
 			}
-			// And takes it back.
+			// Then 812.0 moves back to n1.
 			failOn(t, n3.Detach(t.Context(), "812.0"))
 			failOn(t, n1.Attach(t.Context(), old.pid, "812.0", old.addr))
 			introduceAll(t, "812", old, a1)
@@ -304,7 +305,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestMany: 64 capsules on a node, of a single job and of 32.
+// TestMany: 64 capsules on a node, of a single job and of 32 jobs.
 func TestMany(t *testing.T) {
 	b := newLab(t, Config{})
 	n1, n2 := b.addNode("n1", "10.1.0.1/24", ""), b.addNode("n2", "10.1.0.2/24", "")
@@ -329,7 +330,7 @@ func TestMany(t *testing.T) {
 	failOn(t, n1.SetPeers(t.Context(), "900", nil))
 }
 
-// TestBigJob: a thousand nodes are named to a node.
+// TestBigJob: SetPeers with a thousand nodes.
 func TestBigJob(t *testing.T) {
 	b := newLab(t, Config{})
 	b.addRouter("10.1.0.254/16", "10.2.0.254/16")

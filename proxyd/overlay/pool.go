@@ -39,9 +39,9 @@ var ErrExhausted = errors.New("no free addresses")
 // takes no block away from a successor. A job's folder is moved away before its claims go: a
 // process that was about to decide there does so in a folder that is not used any more.
 //
-// Blocks of different sizes lie in different parts of the range, so two blocks that have not the
-// same name have no address in common. A small range is soon full that way: of a /24 only 62 jobs
-// of one node get a block, of the default 260000.
+// Blocks of different sizes lie in different parts of the range, so blocks with different names
+// have no address in common. Therefore a small range is soon full: in a /24 only 62 jobs of one
+// node get a block, in the default range 260000.
 type Pool struct {
 	dir   string
 	space netip.Prefix
@@ -131,8 +131,8 @@ func (p *Pool) Take(ctx context.Context, job string, n int) ([]netip.Addr, error
 	}
 }
 
-// Give releases a job's addresses, when the job is over on all nodes. It may be called again, and
-// for a job without addresses.
+// Give releases a job's addresses. Call it when the job is over on all nodes. It may be called
+// again, and for a job without addresses.
 func (p *Pool) Give(ctx context.Context, job string) error {
 	if err := checkJob(job); err != nil {
 		return err

@@ -219,12 +219,12 @@ func runUntilKilled(f func()) (died bool) {
 	return false
 }
 
-// TestPoolCrash kills at every step of Take and of Give.
+// TestPoolCrash kills Take and Give at each of their steps.
 func TestPoolCrash(t *testing.T) {
 	for _, what := range []string{"take", "give"} {
 		for n := 0; ; n++ {
 			dir := t.TempDir()
-			// One of two single addresses is another's, and the job's first choice.
+			// Another job has one of the two single addresses, the one that this job tries first.
 			p := newPool(t, dir, "10.9.0.0/28")
 			before := takeAddresses(t, p, "812", 1)
 			giveBack(t, p, "812")
@@ -279,7 +279,7 @@ func TestPoolCrash(t *testing.T) {
 	}
 }
 
-// poolArg makes the test binary a process that takes and gives without end.
+// poolArg makes the test binary a process that calls Take and Give without end.
 const poolArg = "pool-worker"
 
 func poolWorker(dir, id string) {
@@ -294,7 +294,7 @@ func poolWorker(dir, id string) {
 	os.Exit(1)
 }
 
-// TestPoolKill kills processes at work, for real.
+// TestPoolKill kills real processes that call Take and Give.
 func TestPoolKill(t *testing.T) {
 	dir := t.TempDir()
 	p := newPool(t, dir, "10.9.0.0/24")

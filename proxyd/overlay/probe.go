@@ -153,13 +153,14 @@ func probeVeth() error {
 }
 
 // enableForwarding enables forwarding for packets from an interface. If forwarding was enabled there
-// before, other packets are not our concern.
+// before, packets of other hosts need no guard.
 func (o *Overlay) enableForwarding(link string) error {
 	on, err := isForwarding(link)
 	if err != nil || on {
 		return err
 	}
-	// The guard comes first; the firewall is written as a whole anyway.
+	// The interface is guarded before forwarding is enabled; the firewall is written as a whole
+	// anyway.
 	if !slices.Contains(o.guard, link) {
 		o.guard = append(o.guard, link)
 		if err := o.writeFirewall(); err != nil {

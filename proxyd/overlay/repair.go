@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Connection is an end of a TCP connection, from which the end can be made again.
+// Connection is the saved state of an end of a TCP connection, from which the end can be made
+// again.
 type Connection struct {
 	Local  netip.AddrPort `json:"local"`
 	Remote netip.AddrPort `json:"remote"`
@@ -22,8 +23,8 @@ type Connection struct {
 	SendNext    uint32 `json:"send_next"` // number of the byte behind Sent
 	ReceiveNext uint32 `json:"receive_next"`
 	Sent        []byte `json:"sent,omitempty"` // bytes that were sent and not acknowledged
-	// Ended tells that the other end has sent its last byte: ReceiveNext counts the end. The socket that
-	// MakeConnection returns does not tell that.
+	// Ended tells that the other end has sent its last byte: ReceiveNext counts the end as a byte. The
+	// socket that MakeConnection returns does not know of it.
 	Ended bool `json:"ended,omitempty"`
 	// Ending tells that this end was shut down and the other end has not acknowledged that: the socket that
 	// MakeConnection returns has to be shut down again.
@@ -63,9 +64,9 @@ const (
 // ErrNotConnected is wrapped by the error of TakeConnection for a socket that has no connection any more.
 var ErrNotConnected = errors.New("the socket is not connected")
 
-// TakeConnection returns an end of a connection, the bytes that had come and were not read, and the bytes that
-// were written and not sent. The network of the capsule is locked, and no process uses the socket meanwhile. The
-// connection itself does not change.
+// TakeConnection returns an end of a connection, the bytes that had arrived and were not read, and the bytes
+// that were written and not sent. The network of the capsule is locked, and no process uses the socket
+// meanwhile. The connection itself does not change.
 func TakeConnection(f *os.File) (c *Connection, unread, unsent []byte, err error) {
 	fd := int(f.Fd())
 	c = &Connection{}

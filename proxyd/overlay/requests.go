@@ -23,7 +23,7 @@ type Request struct {
 	packet []byte // IPv4 and TCP headers
 }
 
-// Refusal says how connect() fails.
+// Refusal is a reason with which connect() fails.
 type Refusal int
 
 // The refusals, with the error that connect() returns for each.
@@ -163,7 +163,7 @@ func (r *Requests) Next() (Request, error) {
 			n, _, failed = unix.Recvfrom(int(fd), b, 0)
 			return !errors.Is(failed, unix.EAGAIN)
 		})
-		if err != nil { // internal/poll's error, which only says that the file is closed
+		if err != nil { // internal/poll's error for a closed file
 			return Request{}, fmt.Errorf("requests for connections to outside: %w", os.ErrClosed)
 		}
 		if failed != nil && !errors.Is(failed, unix.EINTR) {

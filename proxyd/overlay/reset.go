@@ -109,7 +109,7 @@ func endsOf(fd int) (local, remote netip.AddrPort, err error) {
 	return local, remote, err
 }
 
-// addrPortOf returns the IPv4 address of a socket; capsules have no other to the outside.
+// addrPortOf returns the IPv4 address of a socket; capsules have only IPv4 to the outside.
 func addrPortOf(sa unix.Sockaddr) (netip.AddrPort, error) {
 	switch a := sa.(type) {
 	case *unix.SockaddrInet4:

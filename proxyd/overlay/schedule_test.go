@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// actor is a process in a schedule: it goes on when it is told, up to its next step.
+// actor is a process in a schedule: it runs to its next step when turn says so.
 type actor struct {
 	run  func(*Pool) error
 	turn chan bool // true: one step; false: die
@@ -25,8 +25,8 @@ type actor struct {
 	err  error
 }
 
-// playActors runs actors on a single folder. next says which actor goes on; an actor that is asked to go on may be
-// killed instead.
+// playActors runs actors on a single folder. next chooses the actor that runs to its next step, or that is killed
+// there.
 func playActors(t *testing.T, dir string, actors []*actor, next func(alive []int) (who int, kill bool)) {
 	t.Helper()
 	for _, a := range actors {

@@ -15,12 +15,12 @@ import (
 // from an address that now belongs to a restored capsule. TCP would accept its bytes, because the
 // sequence numbers continue from the same checkpoint.
 //
-// So the firewall drops packets with a capsule's address that come from a node on which that
-// capsule is not known to be. A node is known by its MAC: with vxlan the MAC is computed from the
-// node's address, else the neighbour table has it. Packets from an unknown MAC pass: a bond may
-// send from several MACs, and a false drop would make a job hang. A node does not forward packets
-// to a capsule that has moved away, so a stray packet only meets nodes of its own job, which know
-// its node.
+// So the firewall drops packets with a capsule's address that come from another node than the one
+// that SetPeers named for the capsule. A node is recognised by its MAC: with vxlan the MAC is
+// computed from the node's address, else the neighbour table has it. Packets from an unknown MAC
+// pass: a bond may send from several MACs, and a false drop would make a job hang. A node does not
+// forward packets to a capsule that has moved away, so a stray packet only meets nodes of its own
+// job, which know its node.
 
 // learnMACs returns the known nodes by their MACs. A MAC that was seen once is kept: the kernel
 // forgets idle neighbours, but just these neighbours matter here.

@@ -14,7 +14,7 @@ import (
 )
 
 // Sweep removes everything that belongs to no capsule of live, and the peers of jobs without a
-// capsule there. live has names as Attach takes them. Call Sweep while no capsule is being made.
+// capsule in live. live has names as Attach takes them. Call Sweep while no capsule is being made.
 func (o *Overlay) Sweep(ctx context.Context, live []string) error {
 	jobs := map[string]bool{}
 	for _, name := range live {

@@ -61,7 +61,7 @@ func TestAttachCrash(t *testing.T) {
 	}
 }
 
-// TestReopen: a new process finds all that an earlier process made, and connections go on.
+// TestReopen: a new process finds the state of an earlier process, and connections go on.
 func TestReopen(t *testing.T) {
 	b := newLab(t, Config{})
 	b.addRouter("10.1.0.254/24", "10.2.0.254/24")
@@ -95,7 +95,7 @@ func TestReopen(t *testing.T) {
 	checkDeaf(t, c0.ns, a1.addr)
 	checkDeaf(t, a0.ns, c0.addr)
 
-	// 813 has ended while no daemon looked.
+	// Job 813 has ended while no daemon ran.
 	c0.kill()
 	n1.openOverlay()
 	failOn(t, n1.Sweep(t.Context(), []string{"812.0"}))
@@ -138,7 +138,8 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// TestAttachAgain: the same twice, another capsule of the same name, another address.
+// TestAttachAgain: Attach twice for one capsule, for another capsule of the same name, and with
+// another address.
 func TestAttachAgain(t *testing.T) {
 	b := newLab(t, Config{})
 	n := b.addNode("n1", "10.1.0.1/24", "")
@@ -313,7 +314,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestNotes: a filter of the node's that would stop capsules is told.
+// TestNotes: Notes names a filter of the node's own that would drop packets of capsules.
 func TestNotes(t *testing.T) {
 	b := newLab(t, Config{})
 	ns := b.addHost("10.1.0.1/24", "")

@@ -63,8 +63,8 @@ func (c *Client) Ping(ctx context.Context) (*PingReply, error) {
 	return callUnary(ctx, c, shortDeadline, c.rpc.Ping, &PingRequest{})
 }
 
-// PingHealth asks which proxyd answers and how its node is; a proxyd of an older release does not say the latter. For
-// daemons.
+// PingHealth asks which proxyd answers, and for the health of its node, which a proxyd of an older release does not
+// tell. For daemons.
 func (c *Client) PingHealth(ctx context.Context) (*PingReply, error) {
 	return callUnary(ctx, c, shortDeadline, c.rpc.Ping, &PingRequest{Health: true})
 }
@@ -80,7 +80,7 @@ func (c *Client) Doctor(ctx context.Context) (*DoctorReply, error) {
 	return callUnary(ctx, c, longDeadline, c.rpc.Doctor, &DoctorRequest{})
 }
 
-// Show asks for all there is to know of a job.
+// Show asks for the description of a job.
 func (c *Client) Show(ctx context.Context, job string) (*Job, error) {
 	return callUnary(ctx, c, shortDeadline, c.rpc.Show, &ShowRequest{Job: job})
 }
@@ -91,7 +91,7 @@ func (c *Client) Checkpoints(ctx context.Context, job string) ([]*Checkpoint, er
 	return reply.GetCheckpoints(), err
 }
 
-// ListCheckpoints is Checkpoints, with how many of each job are kept.
+// ListCheckpoints is Checkpoints, with the number that is kept of each job.
 func (c *Client) ListCheckpoints(ctx context.Context, job string) (*CheckpointsReply, error) {
 	return callUnary(ctx, c, longDeadline, c.rpc.Checkpoints, &CheckpointsRequest{Job: job})
 }
@@ -113,7 +113,7 @@ func (c *Client) RunOn(ctx context.Context, job string) error {
 	return err
 }
 
-// Lend has a running job have so many GPUs in all, by jobs of its user that lend it theirs.
+// Lend gives a running job so many GPUs in all: jobs of the same user lend it theirs.
 func (c *Client) Lend(ctx context.Context, req *LendRequest) (*LendReply, error) {
 	return callUnary(ctx, c, longDeadline, c.rpc.Lend, req)
 }
@@ -147,7 +147,7 @@ func (c *Client) Delete(ctx context.Context, checkpoints []string) ([]string, er
 	return reply.GetDeleted(), err
 }
 
-// Export hands the files of a checkpoint to put, piece by piece. They can be trusted only if
+// Export hands the files of a checkpoint to put, piece by piece. The files can be trusted only if
 // Export returns nil. An error of put ends the export and is returned.
 func (c *Client) Export(ctx context.Context, checkpoint string, put func(*ExportPiece) error) error {
 	ctx, cancel := context.WithCancel(ctx)

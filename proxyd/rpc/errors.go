@@ -52,7 +52,7 @@ var (
 	ErrUnreachable = errors.New("proxyd does not answer")
 )
 
-// contract is how errors travel.
+// contract is the table by which errors travel over gRPC.
 var contract = kind.Contract{
 	Rows: []kind.Row{
 		{Name: "invalid", Kind: ErrInvalid, Code: codes.InvalidArgument},

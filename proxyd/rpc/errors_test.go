@@ -80,7 +80,7 @@ func TestErrorsOfAllShapes(t *testing.T) {
 	}
 }
 
-// TestManyObstacles: a status travels in headers, which must not become too large for it.
+// TestManyObstacles: a status travels in headers, which have a limit.
 func TestManyObstacles(t *testing.T) {
 	e := &Error{Kind: ErrObstacle, Text: "no"}
 	for range 500 {

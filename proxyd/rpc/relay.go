@@ -81,7 +81,8 @@ func (r *RelayAsker) Forget(ctx context.Context, job string) error {
 	return r.nameRelay(err)
 }
 
-// nameRelay returns the error of a call; that of a relay that does not answer speaks of the relay instead of a node's proxyd.
+// nameRelay returns the error of a call. If the relay does not answer, the text names the relay instead of a node's
+// proxyd.
 func (r *RelayAsker) nameRelay(err error) error {
 	if !errors.Is(err, ErrUnreachable) {
 		return err

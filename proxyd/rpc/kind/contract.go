@@ -31,7 +31,7 @@ type Problem interface {
 	GetHint() string
 }
 
-// Contract says how the errors of a gRPC service travel.
+// Contract is the table by which the errors of a gRPC service travel.
 type Contract struct {
 	// Rows lists the kinds. An error that wraps several kinds travels as the first of them; an error that
 	// wraps no kind travels as the last row.

@@ -39,9 +39,9 @@
 //
 // # Replays
 //
-// munged refuses a credential that it has decoded already, but forgets all when munged is
-// restarted, and each node has its own. Therefore a ticket names its node, and a Gate remembers
-// nonces for as long as munge calls credentials fresh.
+// munged refuses a credential that it has decoded already, but a restart makes it forget them, and
+// each node has a munged of its own. Therefore a ticket names its node, and a Gate remembers nonces
+// for as long as munge calls credentials fresh.
 //
 // # Why the programs
 //

@@ -17,7 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge/mungetest"
 )
 
-// slowMunge decodes few credentials at a time, and those of users not before answer is closed.
+// slowMunge decodes few credentials at a time, and credentials of users only after answer is
+// closed.
 type slowMunge struct {
 	munge.Coder
 	threads chan struct{} // as many as munged has
@@ -56,8 +57,8 @@ func (s *slowMunge) Decode(ctx context.Context, credential string) (*munge.Crede
 	}
 }
 
-// TestFairness: a user's requests, by many connections, have taken all that they can have of munged. A daemon's call is served
-// meanwhile; the user's are served after that.
+// TestFairness: a user's requests, on many connections, have taken all places that they may have. A daemon's call is
+// served meanwhile, and the user's calls afterwards.
 func TestFairness(t *testing.T) {
 	const connections, each, processes = 50, 2, 8
 	realm := mungetest.NewRealm()

@@ -27,8 +27,8 @@ const (
 // of the bytes that travel: protobuf promises no canonical form.
 type frame struct{ b []byte }
 
-// piece is how much of a request is sent in a message. A larger message is not read: gRPC reads a
-// message to its end before the gate sees the message.
+// piece is the largest part of a request that is sent in one message. A larger message is not read:
+// gRPC reads a message to its end before the gate sees the message.
 const piece = 256 << 10
 
 // frameCodec moves frames.
@@ -55,7 +55,7 @@ func (frameCodec) Unmarshal(data mem.BufferSlice, v any) error {
 
 func (frameCodec) Name() string { return "singularity" }
 
-// marshalMessage and unmarshal are the only places where messages become bytes and back.
+// marshalMessage and unmarshalMessage are the only places where messages become bytes and back.
 func marshalMessage(v any) ([]byte, error) {
 	m, ok := v.(proto.Message)
 	if !ok {
@@ -72,7 +72,7 @@ func unmarshalMessage(b []byte, v any) error {
 	return proto.Unmarshal(b, m)
 }
 
-// seal runs along a reply: every message, in order, then the status. Each part is preceded
+// seal is computed over a reply: every message, in order, then the status. Each part is preceded
 // by its kind and length, so that no two replies look alike.
 type seal struct{ mac hash.Hash }
 

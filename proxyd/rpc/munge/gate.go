@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Caller is the user that calls, as munge vouches. From is the caller's own word, to be believed
-// of root only.
+// Caller is the user that calls, as munge vouches. From is the caller's own claim, which only
+// root's may be trusted.
 type Caller struct {
 	UID, GID uint32
 	From     string // node
@@ -62,8 +62,8 @@ type Gate struct {
 
 func (g *Gate) init() {
 	g.once.Do(func() {
-		// A credential may be from Lifetime ago or ahead, so the same credential can come again
-		// until twice that has passed.
+		// A credential may be from Lifetime ago or ahead, so the same credential can come again until
+		// twice Lifetime has passed.
 		g.seen = newNonces(2*Lifetime, time.Now)
 		g.decoding = newTurns()
 		g.calls = make(map[uint32]int)
@@ -132,8 +132,8 @@ func (g *Gate) serveCall(method string, stream grpc.ServerStream, handle func(co
 	return st.Err()
 }
 
-// readRequest puts a request together from its pieces. It ends with the piece with which there is
-// enough, or too much: covers checks size and hash.
+// readRequest puts a request together from its pieces. It stops after the piece that completes or
+// exceeds the announced size: covers checks size and hash.
 func (t ticket) readRequest(stream grpc.ServerStream) ([]byte, error) {
 	var request []byte
 	for {
@@ -193,8 +193,8 @@ func (g *Gate) admitCall(ctx context.Context, method string) (Caller, ticket, er
 	return caller, t, nil
 }
 
-// countCall counts a call, or refuses a call that is too large or exceeds the user's number. The
-// caller must call the returned function.
+// countCall counts a call, or refuses a call that is too large, or one more than the user's limit.
+// The caller must call the returned function.
 func (g *Gate) countCall(c Caller, t ticket) (leave func(), err error) {
 	if g.Limits == nil {
 		return func() {}, nil
@@ -218,7 +218,7 @@ func (g *Gate) countCall(c Caller, t ticket) (leave func(), err error) {
 	}, nil
 }
 
-// refusedStatus is err as a status.
+// refusedStatus returns err as a status.
 func refusedStatus(err error) error {
 	switch {
 	case errors.Is(err, ErrRefused):

@@ -57,7 +57,7 @@ func TestCalls(t *testing.T) {
 	})
 }
 
-// TestRefused sends requests that no server should believe. The service must not get them, and the caller is told why.
+// TestRefused sends requests that no server should accept. The service must not get them, and the caller is told why.
 func TestRefused(t *testing.T) {
 	eachRealm(t, func(t *testing.T, as func(uid, gid uint32) munge.Coder) {
 		s := &service{}

@@ -17,16 +17,16 @@ import (
 
 // The errors of this package.
 var (
-	// ErrRefused says that a credential, or the request that came with it, is not to be believed;
-	// all errors below but ErrUnsealed wrap it.
+	// ErrRefused says that a credential, or the request that came with it, cannot be trusted;
+	// ErrReplayed, ErrExpired, ErrElsewhere and ErrTampered wrap it.
 	ErrRefused = errors.New("credential refused")
 	// ErrReplayed says that the credential was used before.
 	ErrReplayed = fmt.Errorf("%w: used before", ErrRefused)
 	// ErrExpired says that the credential is from too long ago or from the future.
 	ErrExpired = fmt.Errorf("%w: too old, or from the future: compare the clocks of both nodes", ErrRefused)
-	// ErrElsewhere says that the credential was made for another node or another request.
+	// ErrElsewhere says that the credential was made for another node or another method.
 	ErrElsewhere = fmt.Errorf("%w: made for another", ErrRefused)
-	// ErrTampered says that the credential was made for another request.
+	// ErrTampered says that the credential was made for a request with other bytes.
 	ErrTampered = fmt.Errorf("%w: request was changed on its way", ErrRefused)
 	// ErrUnsealed says that a reply is not from a root process of this cluster, or was
 	// changed on its way.
@@ -35,7 +35,7 @@ var (
 	ErrNoMunge = errors.New("munge does not work on this node")
 )
 
-// Lifetime is for how long a credential is fresh: munge's own default, so that nodes with
+// Lifetime is the time for which a credential is valid: munge's own default, so that nodes with
 // clocks that are good enough for Slurm are good enough for us.
 const Lifetime = 300 * time.Second
 

@@ -130,8 +130,8 @@ func TestForgedReplies(t *testing.T) {
 	})
 }
 
-// TestImpostor: a process that listens on the port without being root of this cluster answers for
-// no daemon.
+// TestImpostor: a process that listens on the port without being root of this cluster cannot answer
+// in the place of a daemon.
 func TestImpostor(t *testing.T) {
 	ours, theirs := mungetest.NewRealm(), mungetest.NewRealm()
 	other := dialServer(t, startServer(t, &munge.Gate{Node: "n1", Coder: theirs.As(0, 0)}, &service{}), "n1", ours.As(1001, 1001))

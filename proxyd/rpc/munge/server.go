@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// KeepAlive says when a silent peer counts as dead: a power cut closes no connection. Clients
-// pass KeepAlive to Dial; ServerLimits has the same for servers.
+// KeepAlive has the times after which a silent peer counts as dead: a power cut closes no
+// connection. Clients pass KeepAlive to Dial; ServerLimits has the same for servers.
 var KeepAlive = keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 10 * time.Second}
 
 // ServerOptions are the options that a grpc.Server must have to Register behind a Gate. No more of

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// ticketVersion is raised when a ticket of before must not be accepted any more.
+// ticketVersion is raised when older tickets must not be accepted any more.
 const ticketVersion = 1
 
 // ticket is the payload of a credential. Any user can make a ticket of any bytes.

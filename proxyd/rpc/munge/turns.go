@@ -20,9 +20,9 @@ import (
 // own.
 const (
 	atOnce    = 8 // unmunge processes side by side; more would only wait for munged's threads
-	forOthers = 6 // of them, the most for connections that no daemon is known on
-	// knownFor is how long a connection is a daemon's after its last request. A connection
-	// without requests is closed after that time.
+	forOthers = 6 // of them, for connections that are not known as a daemon's
+	// knownFor is the time for which a connection counts as a daemon's after its last request. A
+	// connection without requests is closed after that time.
 	knownFor = 5 * time.Minute
 )
 
@@ -30,8 +30,8 @@ const (
 type turns struct {
 	mu      sync.Mutex
 	busy    int                  // places taken
-	others  int                  // of them, by connections that no daemon is known on
-	known   map[string]time.Time // connections of daemons, by remote address, and when a daemon was vouched for
+	others  int                  // of them, by connections that are not known as a daemon's
+	known   map[string]time.Time // connections of daemons, by remote address, with the time of the last proof
 	daemons []*turn              // that wait, first come first served
 	hosts   []*hostTurns         // that have waiting requests; the first is next
 }
@@ -54,7 +54,7 @@ type turn struct {
 
 func newTurns() *turns { return &turns{known: make(map[string]time.Time)} }
 
-// noteDaemon notes that a daemon asks by a connection.
+// noteDaemon notes that a connection is a daemon's.
 func (t *turns) noteDaemon(remote string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

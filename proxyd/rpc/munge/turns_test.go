@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// crowd is requests that wait for a turn, and take turns.
+// crowd makes requests that wait for a place, and records the order in which they get places.
 type crowd struct {
 	t     *testing.T
 	turns *turns
