@@ -28,10 +28,10 @@ const (
 	kindCuda = "cuda"
 )
 
-// cudaProgram is this program, linked with the C library: only that can open a driver.
+// cudaProgram is this program, linked with the C library: only such a program can open a driver.
 const cudaProgram = "proxyd-cuda"
 
-// chooseProcess makes this process able to hold the devices that it is asked for: it executes
+// chooseProcess prepares this process for the kind of devices that it shall hold: it executes
 // another program, or this program once more.
 func (o *deviceOptions) chooseProcess() error {
 	switch o.kind {
@@ -42,7 +42,7 @@ func (o *deviceOptions) chooseProcess() error {
 		return fmt.Errorf("--kind %q: it is %s or %s; %w", o.kind, kindSoft, kindCuda, errUsage)
 	}
 	if o.gate >= 0 {
-		// The program that is executed now cannot change this for all its threads.
+		// The next program, once executed, could not do this for all of its threads.
 		if err := life.Renounce(); err != nil {
 			return fmt.Errorf("no new privileges: %w", err)
 		}
@@ -105,7 +105,7 @@ func gpusCommand() *cobra.Command {
 			found := struct {
 				*inventory.Node
 				NCCL    string `json:"nccl"`
-				Without string `json:"withoutNCCL,omitempty"` // why
+				Without string `json:"withoutNCCL,omitempty"` // the reason
 			}{Node: n}
 			if found.NCCL, err = cuda.NCCL(); err != nil {
 				found.Without = err.Error()

@@ -39,7 +39,7 @@ func TestRunCuda(t *testing.T) {
 			cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+tt.path)
 			var out, errs bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &errs
-			_ = cmd.Run() // the exit code says whether the run succeeded
+			_ = cmd.Run() // the exit code shows whether the run succeeded
 			if code := cmd.ProcessState.ExitCode(); code != tt.code || out.String() != tt.out || !strings.HasPrefix(errs.String(), tt.err) {
 				t.Errorf("exit %d, want %d\n%s\n%s", code, tt.code, out.String(), errs.String())
 			}

@@ -133,20 +133,20 @@ func (n *node) makeFolders(context.Context) (func(), error) {
 	return func() { lock.Close() }, nil
 }
 
-// listDir is where capsules see the list of their files.
+// listDir is the folder where capsules see the list of their files.
 func (n *node) listDir() string { return filepath.Join(n.cfg.RunDir, "files") }
 
-// kitDir is where capsules see the shim.
+// kitDir is the folder where capsules see the shim.
 func (n *node) kitDir() string { return filepath.Join(n.cfg.RunDir, "kit") }
 
 // containersDir is the folder where capsules show the roots of containers. It is not in RunDir:
 // files that programs write there are recorded, files in RunDir are not.
 func (n *node) containersDir() string { return filepath.Clean(n.cfg.RunDir) + "-containers" }
 
-// realScontrol is where capsules have the node's scontrol; sing-srun knows the path too.
+// realScontrol is the path of the node's scontrol in capsules; sing-srun knows the path too.
 func (n *node) realScontrol() string { return filepath.Join(n.cfg.RunDir, "scontrol") }
 
-// deviceDir is where capsules see the socket of their device server.
+// deviceDir is the folder where capsules see the socket of their device server.
 func (n *node) deviceDir() string { return filepath.Join(n.cfg.RunDir, "devices") }
 
 // probeCRIU checks whether criu works: without criu no job could be captured.
@@ -220,8 +220,8 @@ func (n *node) makeNetwork(ctx context.Context) (func(), error) {
 	return func() { cancel(); <-repaired; o.Close() }, nil
 }
 
-// repairEvery is how long the capsules' network may stay broken when an administrator, or
-// another daemon, has flushed the firewall. The kernel does not tell.
+// repairEvery is the longest time that the capsules' network stays broken after an administrator,
+// or another daemon, has flushed the firewall. The kernel does not report that.
 const repairEvery = 30 * time.Second
 
 func (n *node) repairShared(ctx context.Context) {
@@ -316,7 +316,7 @@ func (n *node) deviceConfig(ctx context.Context, s *slurm.Slurm) (*checkpoint.De
 	return c, err
 }
 
-// realGPUs runs the program that can open a driver, for the UUIDs of the node's GPUs.
+// realGPUs returns the UUIDs of the node's GPUs. It runs the program that can open a driver.
 func realGPUs(ctx context.Context) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -342,8 +342,8 @@ func realGPUs(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
-// servePeers answers people and other nodes, and opens the gate. Its undo waits for the answers under way, those to Slurm's side
-// of the node among them: the conductor is closed next.
+// servePeers answers people and other nodes, and opens the gate. Its undo waits for the answers under way, also those
+// to Slurm's side of the node, because the conductor is closed next.
 func (n *node) servePeers(context.Context) (func(), error) {
 	coder := munge.Programs{Socket: n.cfg.MungeSocket}
 	grpc := api.NewServer(api.Options{

@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/forward"
 )
 
-// forwardCommand is the process that carries a capsule's connections to outside to the relay. The daemon starts
-// the process; people do not.
+// forwardCommand is the process that carries a capsule's connections to outside to the relay. Only the daemon
+// starts this process.
 func forwardCommand() *cobra.Command {
 	var gate, control int
 	c := &cobra.Command{

@@ -23,7 +23,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
 )
 
-// TestHealth: a node says in which state it finds the shared folder and its store, and which space there is.
+// TestHealth: a node reports the state of the shared folder and of its store, and their space.
 func TestHealth(t *testing.T) {
 	dir, lib := filepath.Join(t.TempDir(), "shared"), t.TempDir()
 	storePath := filepath.Join(dir, "store")

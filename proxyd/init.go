@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 )
 
-// initCommand marks the shared folder of a new cluster: package shared says why.
+// initCommand marks the shared folder of a new cluster: package shared has the reason.
 func initCommand(load func() (*config.Config, error)) *cobra.Command {
 	var cluster string
 	c := &cobra.Command{

@@ -32,14 +32,14 @@ var (
 	libexec = "/usr/local/libexec/singularity-slurm"
 )
 
-// lives are the other processes that this program can be, by a hidden first argument.
+// lives are the other processes that this program can be, by their hidden first argument.
 var lives = map[string]func([]string) int{
 	capsule.Arg: capsule.Init,
 	files.Arg:   files.Run,
 	srun.Arg:    srun.Run,
-	// Has the user's real id, so the user can stop it.
+	// A process of its own, because it has the user's real id, so the user can stop it.
 	messagequeue.Arg: messagequeue.Run,
-	// Serves srun.sock, and may hang alone.
+	// A process of its own, because it serves srun.sock and may hang.
 	nodesocket.DoorArg: nodesocket.Door,
 }
 
@@ -70,10 +70,10 @@ func runMain() int {
 	return 1
 }
 
-// errUsage says that the command line makes no sense.
+// errUsage is the error for a wrong command line.
 var errUsage = errors.New("proxyd --help says what it takes")
 
-// wantArguments wants as many as there are names.
+// wantArguments wants as many arguments as there are names.
 func wantArguments(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// partVariable has this test's program be proxyd.
+// partVariable makes the test program run as proxyd.
 const partVariable = "PROXYD_TEST_PART"
 
 func TestMain(m *testing.M) {
@@ -99,7 +99,7 @@ func TestCommandLine(t *testing.T) {
 			cmd.Env = append(os.Environ(), partVariable+"=1")
 			var out, errs bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &errs
-			_ = cmd.Run() // the exit code says it
+			_ = cmd.Run() // the test looks at the exit code
 			if code := cmd.ProcessState.ExitCode(); code != tt.code || !beginsWith(out.String(), tt.out) || !beginsWith(errs.String(), tt.err) {
 				t.Errorf("exit %d, want %d\n%s\n%s", code, tt.code, out.String(), errs.String())
 			}

@@ -80,8 +80,8 @@ func (m *meter) countDevices(ctx context.Context) {
 	m.Devices(now)
 }
 
-// measureSpace looks at the file systems on which checkpoints lie. One that does not answer holds up no more than a
-// single look.
+// measureSpace looks at the file systems on which checkpoints lie. A file system that does not answer holds up a
+// single look only.
 func (m *meter) measureSpace(ctx context.Context) {
 	store, stage, err := m.findSpace(ctx)
 	m.Spaces(err == nil, store, stage)

@@ -60,8 +60,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestReady: monitors are told, by readyz and by proxyd_shared_up, of a daemon that waits for the shared folder at its start, and of a
-// store that goes away later; and that it is back, though its folder is a copy.
+// TestReady: monitors are told, by readyz and by proxyd_shared_up, that a daemon waits for the shared folder at its
+// start, that a store goes away later, and that it is back, although its folder is a copy.
 func TestReady(t *testing.T) {
 	dir, lib := t.TempDir(), t.TempDir()
 	if _, _, err := shared.Init(dir, "mini"); err != nil {

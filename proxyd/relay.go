@@ -59,16 +59,17 @@ func relayCommand() *cobra.Command {
 	return c
 }
 
-// relayLinksFD is the descriptor with which the process without rights begins: the listener for links.
+// relayLinksFD is the descriptor that the process without rights inherits: the listener for links.
 const relayLinksFD = 3
 
-// relayLinksCommand is the relay's process that meets jobs' connections, without any rights. People do not run the command.
+// relayLinksCommand is the relay's process that handles jobs' connections, without any rights. Only the relay runs this
+// command.
 func relayLinksCommand() *cobra.Command {
 	var level slog.Level
 	c := &cobra.Command{
 		Use: "relay-links", Short: "Carry connections for the relay", Hidden: true, Args: wantArguments(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			// Other programs of its user may not read jobs' bytes and tickets.
+			// Other programs of its user must not be able to read jobs' bytes and tickets.
 			if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 				return fmt.Errorf("relay-links: %w", err)
 			}
@@ -149,7 +150,7 @@ func rightsOf(name string) (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
-// startLinks starts the process that meets connections, and that ends with this process.
+// startLinks starts the process that handles connections. It ends with this process.
 func startLinks(ctx context.Context, cfg *relayconfig.Config, links *net.TCPListener, rights *syscall.Credential) (*connections.Process, <-chan error, error) {
 	f, err := links.File()
 	if err != nil {
@@ -198,7 +199,7 @@ func relayLimits(c munge.Caller) munge.Limits {
 	return munge.Limits{Bytes: 4 << 10, Calls: 1}
 }
 
-// relayAnswers answers nodes.
+// relayAnswers answers requests of nodes.
 type relayAnswers struct {
 	rpc.UnimplementedRelayServer
 	process *connections.Process
@@ -206,7 +207,7 @@ type relayAnswers struct {
 	log     *slog.Logger
 }
 
-// errRelayCaller says that a user asked the relay.
+// errRelayCaller is the error for a caller that is not a daemon.
 var errRelayCaller = &rpc.Error{Kind: rpc.ErrDenied, Text: "the relay answers the nodes' proxyds only"}
 
 func (a *relayAnswers) Admit(ctx context.Context, req *rpc.AdmitRequest) (*rpc.AdmitReply, error) {

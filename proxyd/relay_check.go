@@ -17,11 +17,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// noUser is the user of the job that askRelay makes up: a user without jobs.
+// noUser is the user of the invented job of askRelay: a user without jobs.
 const noUser = 65534
 
-// askRelay goes the whole way that a connection of a job goes, up to where the relay would connect to the other side: the
-// relay refuses that, because the address is of no host.
+// askRelay makes a connection as a job does, up to the point where the relay would connect to the other side. There the
+// relay refuses, because no host has the address.
 func (n *node) askRelay(ctx context.Context) error {
 	relay, err := n.dialRelay()
 	if err != nil || relay == nil {

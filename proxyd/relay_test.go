@@ -24,7 +24,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
-// TestRelayAnswers: the relay answers root of a node alone; it says why a capsule is not admitted.
+// TestRelayAnswers: the relay answers only root of a node; its error has the reason if a capsule is
+// not admitted.
 func TestRelayAnswers(t *testing.T) {
 	links, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -79,7 +80,8 @@ func TestRelayAnswers(t *testing.T) {
 	}
 }
 
-// TestRelayLinks: the user of the process that meets jobs' connections may not look into the process.
+// TestRelayLinks: the user of the process that handles jobs' connections cannot read the process's
+// memory.
 func TestRelayLinks(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: another user's process is started")

@@ -83,10 +83,11 @@ It returns what the program returns: its exit status, or 128 + N if signal N end
 	return c
 }
 
-// runFolder is how the names of folders begin in which a run has its socket, and its links to the shim.
+// runFolder begins the names of the folders in which a run has its socket, and its links to the shim.
 const runFolder = "proxyd-run-"
 
-// runProgram starts a device server and the program, and ends like the program. blas is for wire.BlasEnv; "": as it is.
+// runProgram starts a device server and the program, and ends like the program. blas is the value of wire.BlasEnv; "":
+// the variable is not changed.
 func runProgram(o *deviceOptions, shim, blas string, args []string) (err error) {
 	if shim, err = findShim(shim); err != nil {
 		return err
@@ -143,8 +144,8 @@ func findShim(named string) (string, error) {
 var libraries = []string{"libcuda.so.1", "libcuda.so", "libnccl.so.2", "libnvidia-ml.so.1"}
 
 // shimEnvironment has the shim loaded into programs, and found where they look for a driver. For
-// that it makes links in a folder with a name that has no character that separates names in these
-// variables.
+// this it makes links in a folder. The folder's name must have no blank and no colon, which
+// separate names in these variables.
 func shimEnvironment(env []string, folder, shim string) ([]string, error) {
 	preload := filepath.Join(folder, filepath.Base(shim))
 	if strings.ContainsAny(folder, ": \t\n") {
@@ -159,7 +160,7 @@ func shimEnvironment(env []string, folder, shim string) ([]string, error) {
 	return prependVariable(env, "LD_LIBRARY_PATH", folder), nil
 }
 
-// withoutShim is an environment in which no shim is preloaded: that of a run in which this run is. A program has a single shim.
+// withoutShim removes the shim of an outer run from the preloaded libraries of env: a program has a single shim.
 func withoutShim(env []string) []string {
 	out := make([]string, 0, len(env))
 	for _, v := range env {
@@ -288,8 +289,8 @@ func (s *privateServer) stopServer() {
 	}
 }
 
-// passed are the signals that are the program's and not ours. Other signals stop both, or
-// neither.
+// passed are the signals that are passed on to the program and do not stop proxyd. Other signals
+// stop both processes, or neither.
 var passed = []os.Signal{
 	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT, unix.SIGWINCH,
 }
@@ -317,7 +318,7 @@ func (s *privateServer) runProgram(cmd *exec.Cmd) error {
 			}
 		case end := <-died:
 			fmt.Fprintf(os.Stderr, "proxyd: the device server has died (%v); the program's devices are gone\n", end.err)
-			s.ended <- end // for stop
+			s.ended <- end // for stopServer
 			died = nil
 		case err := <-done:
 			return endLike(cmd.ProcessState, err)
@@ -325,8 +326,8 @@ func (s *privateServer) runProgram(cmd *exec.Cmd) error {
 	}
 }
 
-// fromTerminal tells whether a terminal has sent a signal to the program as well: a terminal
-// sends such signals to all processes in its foreground.
+// fromTerminal tells whether a terminal has sent the signal to the program as well: a terminal
+// signals all processes in its foreground.
 func fromTerminal(sig os.Signal) bool {
 	if sig != unix.SIGINT && sig != unix.SIGQUIT && sig != unix.SIGWINCH && sig != unix.SIGCONT {
 		return false

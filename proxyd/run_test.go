@@ -21,7 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeShim returns a library that can be preloaded: any will do where the program makes no call.
+// makeShim returns a library that can be preloaded. Any library will do, because the program makes
+// no call of it.
 func makeShim(t *testing.T) string {
 	t.Helper()
 	for _, pattern := range []string{"/lib/*/libdl.so.2", "/lib*/libdl.so.2", "/usr/lib*/libdl.so.2"} {
@@ -66,7 +67,7 @@ func TestRun(t *testing.T) {
 		name, script string
 		env          []string
 		code         int
-		out, err     string // all of it; a beginning
+		out, err     string // all of it; its beginning
 	}{
 		{"status", "exit 7", nil, 7, "", ""},
 		{"success", "echo hello", nil, 0, "hello\n", ""},
@@ -89,7 +90,7 @@ func TestRun(t *testing.T) {
 			cmd.Env = append(slices.DeleteFunc(cmd.Env, func(v string) bool { return strings.HasPrefix(v, "LD_") }), tt.env...)
 			var out, errs bytes.Buffer
 			cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader("typed\n"), &out, &errs
-			_ = cmd.Run() // the exit code says it
+			_ = cmd.Run() // the test looks at the exit code
 			if code := cmd.ProcessState.ExitCode(); code != tt.code || out.String() != tt.out || !beginsWith(errs.String(), tt.err) {
 				t.Errorf("exit %d, want %d\n%s\n%s", code, tt.code, out.String(), errs.String())
 			}
@@ -173,7 +174,7 @@ func serverOf(t *testing.T, parent int) int {
 	return 0
 }
 
-// TestRunServerDies: it is said, and the program's status is still its own.
+// TestRunServerDies: the end of the server is reported, and the exit status is still the program's.
 func TestRunServerDies(t *testing.T) {
 	cmd := newProxyd(t, "run", "--shim", makeShim(t), "--", "sh", "-c", `echo ready; read x; exit 5`)
 	in, err := cmd.StdinPipe()
@@ -231,7 +232,8 @@ func TestRunKilled(t *testing.T) {
 	}
 }
 
-// TestDevice: it listens when it says so, once at a place, and ends with its lifeline or by a signal. Its socket is gone then.
+// TestDevice: a device server listens when it reports ready, only one at a path, and ends with its lifeline or by a
+// signal. Its socket is removed then.
 func TestDevice(t *testing.T) {
 	for _, how := range []string{"lifeline", "signal"} {
 		t.Run(how, func(t *testing.T) {
@@ -310,7 +312,7 @@ func TestDeviceAfterAKill(t *testing.T) {
 	}
 }
 
-// TestEndAnyway: a server that is told to end and does not is ended; a server that ends in time is left alone.
+// TestEndAnyway: a server that does not end when it is told to is killed; a server that ends in time is not.
 func TestEndAnyway(t *testing.T) {
 	told, tell := context.WithCancel(t.Context())
 	over, ended := make(chan struct{}), make(chan struct{})
@@ -322,7 +324,8 @@ func TestEndAnyway(t *testing.T) {
 	endAnyway(t.Context(), 0, over, func() { t.Error("a program that was not told to end was ended") })
 }
 
-// TestRunInRun: a program has the shim of the run that is nearest, and all else that was preloaded.
+// TestRunInRun: a program has the shim of the innermost run, and all other libraries that were
+// preloaded.
 func TestRunInRun(t *testing.T) {
 	got := withoutShim([]string{"A=1", "LD_PRELOAD=/tmp/proxyd-run-1/libsingshim-device.so:/opt/libsingshim-device.so /opt/x.so"})
 	if want := []string{"A=1", "LD_PRELOAD=/opt/libsingshim-device.so:/opt/x.so"}; !slices.Equal(got, want) {

@@ -30,8 +30,8 @@ type service struct{ n *node }
 
 var _ api.Conductor = service{}
 
-// numberOf finds the number by which Slurm, and we, know a job; a person may name a task of
-// an array.
+// numberOf finds the number by which Slurm and we know a job: a person may name it as a task of an
+// array.
 func (d service) numberOf(ctx context.Context, job string) (string, *slurm.Job, error) {
 	s, err := d.n.peers.slurm.Show(ctx, job)
 	if errors.Is(err, slurm.ErrNoJob) {

@@ -65,7 +65,8 @@ func TestChooseRetention(t *testing.T) {
 	}
 }
 
-// TestNotProtected: of a job that is never protected, as salloc's, it is not said that --singularity would help.
+// TestNotProtected: the error for a job that cannot be protected, such as salloc's, does not advise
+// --singularity.
 func TestNotProtected(t *testing.T) {
 	for _, tt := range []struct {
 		job        *slurm.Job

@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 )
 
-// sharedAgain is how long to wait for a shared folder that is away.
+// sharedAgain is the wait before the next look for a shared folder that is away.
 const sharedAgain = time.Second
 
 // openShared opens the shared folder and finds its store. It makes no file in them unless they are marked: a file
@@ -63,7 +63,8 @@ func (n *node) checkShared() error {
 	return n.folder.Follow()
 }
 
-// watchEvery is how soon the log says that the shared folder or the store is away. Tasks that start look by themselves.
+// watchEvery is the interval at which the shared folder and the store are checked for the log. Tasks that start make
+// their own check.
 const watchEvery = 5 * time.Second
 
 // watchShared says in the log when the shared folder or the store goes away, and when they are back.

@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 )
 
-// slurmAgain is how long to wait for a controller that does not answer yet.
+// slurmAgain is the wait before a controller that does not answer is asked again.
 const slurmAgain = 2 * time.Second
 
 // probeSlurm reads Slurm's configuration, as soon as slurmctld answers.

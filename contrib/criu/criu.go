@@ -8,7 +8,7 @@ package criu
 
 import _ "embed"
 
-// Script is the text of contrib/criu/build; the first lines of the script say how to use the script.
+// Script is the text of contrib/criu/build; the first lines of the script explain its use.
 //
 //go:embed build
 var Script string

@@ -71,7 +71,7 @@ func runOn(p state.Place, hostName, user string, argv []string) error {
 		return ownError(err)
 	}
 	defer unix.Close(pidfd)
-	// Before the start: otherwise a signal that comes early would end us and not the command.
+	// Before the start: otherwise an early signal would end this process and not the command.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, heededSignals(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)...)
 	proc, err := enter.Start(pidfd, enter.Command{

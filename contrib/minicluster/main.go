@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command minicluster raises a real Slurm cluster of many hosts on a single machine and takes the
-// cluster away again without a trace.
+// Command minicluster raises a real Slurm cluster of many hosts on a single machine and removes it
+// again completely.
 package main
 
 import (
@@ -41,8 +41,8 @@ type codeError struct {
 func (e *codeError) Error() string { return e.err.Error() }
 func (e *codeError) Unwrap() error { return e.err }
 
-// parts are the other lives of this program, which starts itself again as the first process of a
-// cluster, of a host, and of a root file system's build.
+// parts are the other processes that this program can be: it starts itself again as the first
+// process of a cluster, of a host, and of a root file system's build.
 var parts = map[string]func(args []string) int{
 	keeper.Arg:        func([]string) int { return exitCode(keeper.Main()) },
 	host.Arg:          func([]string) int { return exitCode(host.Main()) },
@@ -61,13 +61,13 @@ func main() {
 	os.Exit(exitCode(rootCommand().Execute()))
 }
 
-// heededSignals returns the signals that the caller did not tell us to ignore, as nohup does: to
-// ask for an ignored signal would undo that.
+// heededSignals returns the signals that this process does not ignore. A caller such as nohup has
+// us ignore some, and signal.Notify would undo that.
 func heededSignals(all ...os.Signal) []os.Signal {
 	return slices.DeleteFunc(all, signal.Ignored)
 }
 
-// exitCode is the only place that turns an error into words and a code.
+// exitCode prints an error and returns the exit code. It is the only place for both.
 func exitCode(err error) int {
 	var coded *codeError
 	switch {
@@ -138,5 +138,5 @@ func mustBeRoot() error {
 	return nil
 }
 
-// place is how a verb learns which cluster is meant.
+// place returns the cluster on which a verb acts.
 type place = func() (state.Place, error)

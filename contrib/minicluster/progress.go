@@ -26,7 +26,7 @@ type progress struct {
 	began    time.Time
 	last     time.Time
 	latest   string
-	gap      time.Duration // in a log: how long after the last line the next one comes
+	gap      time.Duration // in a log: time between the last line and the next
 	wrote    bool          // the terminal's line is not empty
 	ticker   *time.Ticker
 	once     sync.Once
@@ -57,7 +57,7 @@ func (p *progress) repeatLine() {
 	}
 }
 
-// showLine shows line, or drops the line if another was shown a moment ago.
+// showLine shows line; in a log, it drops the line if another was written a moment ago.
 func (p *progress) showLine(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,13 +86,13 @@ func (p *progress) drawLine() {
 	}
 }
 
-// dropDetails returns the stage that a line names first.
+// dropDetails returns the stage, with which a line begins.
 func dropDetails(line string) string {
 	name, _, _ := strings.Cut(line, ":")
 	return name
 }
 
-// endLine leaves the terminal's line, and may be called twice.
+// endLine ends the line on the terminal, and may be called twice.
 func (p *progress) endLine() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -54,7 +54,7 @@ func upCommand(at place) *cobra.Command {
 				return err
 			}
 			ctx := c.Context()
-			// No signal at all would mean every signal.
+			// signal.Notify without signals would mean all signals.
 			if s := heededSignals(unix.SIGINT, unix.SIGTERM, unix.SIGHUP); len(s) > 0 {
 				var stop func()
 				ctx, stop = signal.NotifyContext(ctx, s...)
@@ -101,7 +101,7 @@ func (w *wanted) checkOptions() (rootfs.Suite, error) {
 	return suite, w.findInstall()
 }
 
-// findInstall makes the path a path that the keeper, which runs elsewhere, can walk.
+// findInstall makes the path absolute and without links, because the keeper runs in another folder.
 func (w *wanted) findInstall() error {
 	if w.install == "" {
 		return nil
@@ -170,7 +170,7 @@ func raiseCluster(ctx context.Context, p state.Place, suite rootfs.Suite, w want
 	return nil
 }
 
-// roomFor finds a full disk before the daemons do, which say so in their logs only.
+// roomFor finds a full disk before the daemons do, which would report it in their logs only.
 func roomFor(dir string) error {
 	const want = 64 << 20
 	var s unix.Statfs_t

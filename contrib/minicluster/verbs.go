@@ -37,7 +37,7 @@ func downCommand(at place) *cobra.Command {
 			}
 			err = keeper.Kill(p)
 			if errors.Is(err, keeper.ErrNotRunning) && p.Left() {
-				err = nil // the cluster died before; its folder is still to be removed
+				err = nil // the cluster had ended before; its folder is still to be removed
 			}
 			if err != nil {
 				return err
@@ -134,7 +134,7 @@ func printStatus(w io.Writer, s *keeper.Status, shared string) error {
 	return t.Flush()
 }
 
-// daemonList names the daemons that run, and says why the rest do not.
+// daemonList names the daemons that run, and the states of the others.
 func daemonList(ds []keeper.DaemonStatus) string {
 	var words []string
 	for _, d := range ds {
@@ -180,8 +180,8 @@ func logsCommand(at place) *cobra.Command {
 
 var hostForm = regexp.MustCompile(`^(ctl|n[0-9]+)$`)
 
-// logFiles lists a host's logs. The folder outlives the cluster's processes, so
-// that a cluster that was killed can be looked into.
+// logFiles lists a host's logs. The folder outlives the cluster's processes, so that the logs of a
+// cluster that was killed can be read.
 func logFiles(dir string, args []string) ([]string, error) {
 	all, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err != nil || len(all) == 0 {
@@ -214,7 +214,7 @@ func execTail(files []string, follow bool, lines string) error {
 	return unix.Exec(path, append(argv, files...), os.Environ())
 }
 
-// argumentCount wants n arguments, or as many as most, and says which.
+// argumentCount wants n arguments, or at most as many as most; its error names them.
 func argumentCount(n int, what string, most ...int) cobra.PositionalArgs {
 	upTo := slices.Max(append(most, n))
 	return func(c *cobra.Command, given []string) error {

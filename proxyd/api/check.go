@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// maxReason keeps a reason to a single line of a table.
+// maxReason limits a reason, so that it fits into a line of a table.
 const maxReason = 200
 
 // checkReason returns the reason of a checkpoint, by default "asked". It refuses control

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package api is the server's side of package rpc: it finds out which user sends a request and whether
-// that user may, and then hands the request to the conductor. It makes no other decision.
+// that user may make it, and then hands the request to the conductor. It makes no other decision.
 //
 //	request               allowed to
 //	───────               ──────────
@@ -45,17 +45,17 @@ type Conductor interface {
 	RunOn(ctx context.Context, job string) error
 	// Lend has a running job have so many GPUs in all, by jobs of its user that lend it theirs.
 	Lend(ctx context.Context, req *rpc.LendRequest) (*rpc.LendReply, error)
-	// Call serves another node's leader. from is that node's name, as root there calls the node.
+	// Call serves the leader on another node. from is that node's name, in the words of its root.
 	Call(ctx context.Context, from string, req *rpc.CallRequest) (*rpc.CallReply, error)
 	// Checkpoints lists the checkpoints of a job, or with "" of all jobs. UID is right in each
 	// checkpoint that can be trusted; where Problem is set UID is the job's owner, and User is
 	// empty if the owner is not known.
 	Checkpoints(ctx context.Context, job string) ([]*rpc.Checkpoint, error)
-	// Attempts returns the checkpoint of a job that is being made, if this node leads the job and one is being made.
+	// Attempts returns the checkpoint of a job that is being made, if there is one and this node leads the job.
 	Attempts(ctx context.Context, job string) ([]*rpc.Attempt, error)
 	// Verify reads checkpoints back, named by the ids that Checkpoints gave.
 	Verify(ctx context.Context, ids []string, progress func(*rpc.Progress)) (*rpc.VerifyReport, error)
-	// Delete takes checkpoints away, named likewise.
+	// Delete deletes checkpoints, named in the same way.
 	Delete(ctx context.Context, ids []string) error
 	GC(ctx context.Context, req *rpc.GCRequest, progress func(*rpc.Progress)) (*rpc.GCReport, error)
 	// Export calls put for each file of a checkpoint, in turn. An error of put ends the export

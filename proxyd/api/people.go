@@ -22,13 +22,13 @@ type people struct {
 	known map[uint32]lookup
 }
 
-// lookup is whether a user was an operator, and when that was looked up.
+// lookup is the answer of a look-up: whether a user was an operator at that time.
 type lookup struct {
 	isOperator bool
 	at         time.Time
 }
 
-// lookupTTL is for how long a lookup holds: groups change seldom, and the lookup may cost a
+// lookupTTL is the time for which a lookup is valid: groups change seldom, and a look-up may cost a
 // request to LDAP.
 const lookupTTL = time.Minute
 

@@ -162,7 +162,7 @@ func (s *Server) wholeCheckpoints(ctx context.Context, what string, names []stri
 		if c.GetProblem() == "" {
 			continue
 		}
-		caller, _ := munge.CallerOf(ctx) // named has seen him
+		caller, _ := munge.CallerOf(ctx) // namedCheckpoints has checked that there is one
 		is, err := s.people.isOperator(ctx, caller.UID)
 		if err == nil && !is {
 			err = s.denyCall(caller, what, "checkpoint "+c.GetId()+" is damaged, which leaves it to operators")

@@ -92,7 +92,7 @@ func (s *Server) Call(ctx context.Context, req *rpc.CallRequest) (*rpc.CallReply
 }
 
 // Doctor looks at this node. Requests that come while a look is under way get the same answer; no
-// answer is kept, for the next question may come right after a repair.
+// answer is kept, because the next request may come right after a repair.
 func (s *Server) Doctor(ctx context.Context, _ *rpc.DoctorRequest) (*rpc.DoctorReply, error) {
 	findings, err := s.doctor.freshAnswer(ctx, s.opt.Doctor)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Server) Doctor(ctx context.Context, _ *rpc.DoctorRequest) (*rpc.DoctorR
 	return reply, nil
 }
 
-// Show tells all there is to know of a job.
+// Show returns the description of a job.
 func (s *Server) Show(ctx context.Context, req *rpc.ShowRequest) (*rpc.Job, error) {
 	job, err := func() (*rpc.Job, error) {
 		if _, err := s.admitOwner(ctx, "show", req.GetJob()); err != nil {
@@ -143,7 +143,7 @@ func (s *Server) RunOn(ctx context.Context, req *rpc.RunOnRequest) (*rpc.RunOnRe
 	return &rpc.RunOnReply{}, rpc.Status(s.opt.Conductor.RunOn(ctx, req.GetJob()))
 }
 
-// Lend has a running job be lent GPUs, or leave some.
+// Lend has a running job be lent more or fewer GPUs.
 func (s *Server) Lend(ctx context.Context, req *rpc.LendRequest) (*rpc.LendReply, error) {
 	caller, err := s.admitOwner(ctx, "lend GPUs to", req.GetJob())
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *Server) Verify(req *rpc.VerifyRequest, stream grpc.ServerStreamingServe
 	}
 	var ids []string
 	for _, c := range list {
-		if c.GetState() == "" { // otherwise the checkpoint is not there yet
+		if c.GetState() == "" { // else the checkpoint is not in the store yet
 			ids = append(ids, c.GetId())
 		}
 	}

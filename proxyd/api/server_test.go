@@ -66,11 +66,11 @@ func (d *daemon) clientOf(t testing.TB, uid uint32) *rpc.Client {
 	return c
 }
 
-// requests is every request there is, each on things of alice.
+// requests are all kinds of requests, each about jobs and checkpoints of alice.
 var requests = []struct {
 	name string
 	ask  func(context.Context, *rpc.Client) error
-	// may lists the users that are let through.
+	// users that are admitted
 	owner, others, operators, daemons bool
 }{
 	{"ping", func(ctx context.Context, c *rpc.Client) error { _, err := c.Ping(ctx); return err }, false, false, false, true},
@@ -118,9 +118,9 @@ func TestPingHealth(t *testing.T) {
 	}
 }
 
-// TestWhoMay asks everything as everybody.
+// TestWhoMay makes every kind of request as every kind of user.
 func TestWhoMay(t *testing.T) {
-	d := startDaemon(t, "nobody") // user 65534 wherever there are users
+	d := startDaemon(t, "nobody") // user 65534 on all systems
 	for _, r := range requests {
 		for _, who := range []struct {
 			name string
@@ -195,7 +195,7 @@ func TestOthersAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestDamaged: the owner hears of the damaged checkpoint and may not delete the checkpoint, for the owner's name is a guess.
+// TestDamaged: the owner is shown the damaged checkpoint and may not delete it, because the owner is only a guess.
 func TestDamaged(t *testing.T) {
 	d := startDaemon(t)
 	bob, root := d.clientOf(t, apitest.Bob), d.clientOf(t, 0)
@@ -306,7 +306,7 @@ func TestObstaclesArrive(t *testing.T) {
 	}
 }
 
-// TestHangUp: a caller that goes away gives the attempt up.
+// TestHangUp: the attempt ends when its caller goes away.
 func TestHangUp(t *testing.T) {
 	d := startDaemon(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -329,7 +329,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// TestExportLeavesHolesOut reads an export with its ends and its hole.
+// TestExportLeavesHolesOut reads an export of a file with a hole in the middle.
 func TestExportLeavesHolesOut(t *testing.T) {
 	d := startDaemon(t)
 	var sent, holeless int

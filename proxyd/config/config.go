@@ -59,7 +59,7 @@ type Config struct {
 	values table.Values
 }
 
-// Auto is the value of a time that proxyd is to find out.
+// Auto is the value of a time that proxyd finds out itself.
 const Auto time.Duration = -1
 
 // Staging is where checkpoints land on this node, before they are in the store.
@@ -80,7 +80,7 @@ type Devices struct {
 	Address    string // of this node, for device servers of other nodes
 }
 
-// Metrics is where they are served.
+// Metrics has the address at which metrics are served.
 type Metrics struct{ Address string }
 
 // Log has the level and the form of log lines.

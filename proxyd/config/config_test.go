@@ -126,7 +126,8 @@ func TestWrong(t *testing.T) {
 	}
 }
 
-// TestNobodyElseWrites: the file names programs that root runs.
+// TestNobodyElseWrites: a file that other users can write is refused, because it names programs
+// that root runs.
 func TestNobodyElseWrites(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: files of others")
@@ -184,7 +185,7 @@ func TestExplained(t *testing.T) {
 	if !reflect.DeepEqual(c, d) {
 		t.Errorf("as explained: %+v\nby default:   %+v", c, d)
 	}
-	// With all keys taken out of their comments it says the same.
+	// With the comment signs of all keys removed, the file means the same.
 	c, err = loadText(t, regexp.MustCompile(`(?m)^( *)#([^ ])`).ReplaceAllString(b.String(), "$1$2"))
 	if err != nil {
 		t.Fatal(err)

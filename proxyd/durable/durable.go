@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package durable replaces files so that a reader, and a successor after a crash, finds the
-// old contents or the new contents and never a part. The folders that it writes to must be
-// writable by root alone: a file is opened by its path.
+// Package durable replaces files so that a reader, and a successor after a crash, finds either the
+// old or the new contents, and never a part of them. The folders that it writes to must be writable
+// by root alone: a file is opened by its path.
 package durable
 
 import (

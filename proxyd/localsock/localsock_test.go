@@ -46,7 +46,7 @@ func TestListen(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			for range 2 { // the second in place of the first
+			for range 2 { // the second socket replaces the first
 				server, _ := connectBoth(t, path)
 				cred, err := localsock.PeerCredentials(server)
 				if err != nil || int(cred.Pid) != os.Getpid() || int(cred.Uid) != os.Getuid() {
@@ -61,7 +61,7 @@ func TestListen(t *testing.T) {
 }
 
 // TestReceive shows that descriptors arrive, and that the descriptors of a refused packet are
-// closed: the other end of their pipe sees its end.
+// closed: the other end of their pipe gets the end of file.
 func TestReceive(t *testing.T) {
 	for name, tt := range map[string]struct {
 		packet string
@@ -107,7 +107,8 @@ func TestReceive(t *testing.T) {
 	}
 }
 
-// TestTryWithDescriptor: the error is the function's. With a closed file the function is not called, and there is an error.
+// TestTryWithDescriptor: the error is the function's. With a closed file the function is not called, and
+// TryWithDescriptor returns an error.
 func TestTryWithDescriptor(t *testing.T) {
 	f, err := os.Open(os.DevNull)
 	if err != nil {

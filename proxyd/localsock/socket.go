@@ -21,8 +21,8 @@ import (
 const maxPath = 107
 
 // Listen makes a socket with that mode in place of a predecessor's. root alone may write to its
-// folder. Before the socket has its mode only root can connect: that takes the right to write.
-// The path stays when the listener is closed: a successor's socket may be there already.
+// folder. Before the socket has its mode, only root can connect, because connecting needs the right
+// to write. The path stays when the listener is closed: a successor's socket may be there already.
 func Listen(path string, mode os.FileMode) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -89,7 +89,8 @@ func ConnOf(f *os.File) (*net.UnixConn, error) {
 }
 
 // WithDescriptor calls f with the descriptor of a file or connection, which stays open
-// meanwhile. Fd of a file would make the file blocking, and all copies of the descriptor in other processes.
+// meanwhile. File.Fd is not used: it would make the file blocking, also for copies of the descriptor in
+// other processes.
 func WithDescriptor(c syscall.Conn, f func(fd int)) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -144,14 +145,14 @@ func PeerPidfd(fd, pid int) (pidfd int, exact bool, err error) {
 	return pidfd, exact, nil
 }
 
-// InterruptAtEnd makes the end of ctx interrupt I/O that has its deadline from setDeadline; it takes
-// back an earlier deadline. The caller calls stop when the I/O is done; after that setDeadline
-// is not called any more.
+// InterruptAtEnd makes the end of ctx interrupt I/O whose deadline is set by setDeadline. It first
+// clears an earlier deadline. The caller calls stop when the I/O is done; after that setDeadline is
+// not called any more.
 func InterruptAtEnd(ctx context.Context, setDeadline func(time.Time) error) (stop func()) {
 	_ = setDeadline(time.Time{})
 	done := make(chan struct{})
 	cancel := context.AfterFunc(ctx, func() {
-		_ = setDeadline(time.Unix(1, 0)) // an error: closed already, then no I/O waits
+		_ = setDeadline(time.Unix(1, 0)) // an error means: closed already, so no I/O waits
 		close(done)
 	})
 	return func() {

@@ -77,7 +77,7 @@ func descriptionOf(c *cobra.Command) string {
 	return c.Long
 }
 
-// availableCommands returns the commands below a command that people are to know.
+// availableCommands returns the commands below a command that are not hidden.
 func availableCommands(c *cobra.Command) []*cobra.Command {
 	var all []*cobra.Command
 	for _, s := range c.Commands() {

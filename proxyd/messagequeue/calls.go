@@ -20,7 +20,7 @@ type attributes struct {
 	_           [4]int64
 }
 
-// openQueue opens a queue of the thread's namespace. The descriptor is closed by exec with any flags.
+// openQueue opens a queue of the thread's namespace. The descriptor is close-on-exec with any flags.
 func openQueue(name string, flags int) (int, error) { return callOpen(name, flags, nil) }
 
 // createQueue makes a queue that only root can open yet.
@@ -47,7 +47,7 @@ func attributesOf(fd int) (a attributes, err error) {
 	return a, nil
 }
 
-// receiveMessage takes a message; b has room for the queue's largest.
+// receiveMessage takes a message; b must have room for the queue's largest message.
 func receiveMessage(fd int, b []byte) (n int, priority uint32, err error) {
 	got, _, errno := unix.Syscall6(unix.SYS_MQ_TIMEDRECEIVE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), uintptr(unsafe.Pointer(&priority)), 0, 0)
 	if errno != 0 {

@@ -21,8 +21,8 @@ import (
 var ErrIncomplete = errors.New("messages could not be put back into their queue")
 
 // Capture returns the queues of an IPC namespace, a file below /proc. The queues are left as they were, unless the
-// error is an ErrIncomplete. A *NotifiedError if a process is to be notified of a message: then no message was touched.
-// See the package's comment for the duties of the caller.
+// error is an ErrIncomplete. The error is a *NotifiedError if a process is to be notified of a message; then no message
+// was taken. See the package's comment for the duties of the caller.
 func Capture(namespace string) (*State, error) {
 	s := &State{}
 	err := inNamespace(namespace, func() error {
@@ -133,8 +133,8 @@ func captureQueue(name string) (*Queue, error) {
 	return q, err
 }
 
-// copyMessages takes all messages out of a queue and puts them back. All memory is there before the first message is
-// taken.
+// copyMessages takes all messages out of a queue and puts them back. All memory is allocated before the first
+// message is taken.
 func copyMessages(fd int, a attributes, size int64) ([]Message, error) {
 	all := make([]Message, 0, a.Messages)
 	room := make([]byte, size+a.MessageSize)
@@ -145,7 +145,7 @@ func copyMessages(fd int, a attributes, size int64) ([]Message, error) {
 		}
 		all = append(all, Message{priority, room[:n:n]})
 		room = room[n:]
-		if int64(len(room)) < a.MessageSize { // more bytes than the kernel has said
+		if int64(len(room)) < a.MessageSize { // more bytes than the kernel has reported
 			room = make([]byte, a.MessageSize)
 		}
 	}
@@ -155,7 +155,7 @@ func copyMessages(fd int, a attributes, size int64) ([]Message, error) {
 	return all, nil
 }
 
-// sendPatience bounds how long the kernel may lack memory for a message.
+// sendPatience limits the time for which the kernel may lack memory for a message.
 const sendPatience = 10 * time.Second
 
 // sendAll puts messages into a queue.

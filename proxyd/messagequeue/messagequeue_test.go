@@ -40,7 +40,8 @@ func TestParseStatus(t *testing.T) {
 	}
 }
 
-// exampleState has the order of priorities, an empty message, an empty queue and a full queue.
+// exampleState has messages of several priorities, an empty message, an empty queue and a full
+// queue.
 func exampleState() *State {
 	return &State{
 		Limits: Limits{"msg_default": "10", "msg_max": "12", "msgsize_default": "8192", "msgsize_max": "8192", "queues_max": "256"},

@@ -56,15 +56,15 @@ func Restore(ctx context.Context, namespace string, s *State) error {
 // Arg is the hidden first argument by which a main calls Run.
 const Arg = "message-queues"
 
-// makerTime is how long a maker of queues may take.
+// makerTime is the time that a maker of queues may take.
 const makerTime = time.Minute
 
-// The maker's descriptor of the namespace.
+// makerNamespace is the maker's descriptor of the namespace.
 const makerNamespace = 3
 
 // restoreInto has a maker, a process of its own, make the queues.
 //
-// The maker's real user is the owner of the queues, one after the other, because the kernel counts a queue for the real user. The
+// The maker's real user is the owner of each queue in turn, because the kernel counts a queue for the real user. The
 // owner may therefore signal the maker, at any of its threads: stop it, or kill it. The daemon itself must never have such a thread.
 func restoreInto(ctx context.Context, ns *os.File, s *State) error {
 	state, err := json.Marshal(s)
@@ -137,9 +137,9 @@ func (s *State) fillNamespace() error {
 	return nil
 }
 
-// liftLimit takes away this process's limit of the bytes in queues. The owner had the queues already, and they count for
-// that user; but the kernel compares the owner's sum with the limit of the process that makes a queue.
-// Without CAP_SYS_RESOURCE the limit stays.
+// liftLimit removes this process's limit on bytes in queues. The owner had these queues before, within his own limit;
+// but the kernel compares the owner's sum with the limit of the process that makes a queue. Without CAP_SYS_RESOURCE
+// the limit stays.
 func liftLimit() error {
 	none := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
 	err := unix.Prlimit(0, unix.RLIMIT_MSGQUEUE, &none, nil)
@@ -170,7 +170,7 @@ func (q *Queue) makeQueue() error {
 	return sendAll(fd, q.Messages)
 }
 
-// Open opens a queue of an IPC namespace with the flags that fcntl showed of the open queue. The file is called as.
+// Open opens a queue of an IPC namespace with the flags that fcntl showed of the open queue. The file's name is as.
 func Open(namespace, name string, flags int, as string) (*os.File, error) {
 	var f *os.File
 	err := inNamespace(namespace, func() error {

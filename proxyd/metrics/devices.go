@@ -16,7 +16,7 @@ type DeviceCounts struct {
 	Once, Own, Spared, Compared, Taken                                   uint64 // as in server.SharingStatus
 	SwitchTime                                                           time.Duration
 
-	Common, Saved, Private uint64 // bytes that are there now
+	Common, Saved, Private uint64 // bytes in use now
 }
 
 // deviceTotals adds up the counts of device servers. A server's counts end with the server, but the

@@ -73,7 +73,7 @@ func newHistogram(name, help string, buckets []float64) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + name, Help: help, Buckets: buckets})
 }
 
-// labelOf is an event as a single word.
+// labelOf returns the label of an event: a single word.
 func labelOf(event string) string { return strings.ReplaceAll(event, " ", "-") }
 
 // Handler answers a scrape.
@@ -93,7 +93,7 @@ func (m *Metrics) Phase(name string, took time.Duration, failed bool) {
 	m.phases.WithLabelValues(name).Observe(took.Seconds())
 }
 
-// Checkpoint counts a checkpoint that counts.
+// Checkpoint counts a completed checkpoint.
 func (m *Metrics) Checkpoint(took time.Duration) { m.checkpoints.Observe(took.Seconds()) }
 
 // Stored counts a checkpoint that is in the store.

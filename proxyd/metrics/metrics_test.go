@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// toldMetrics is metrics that have been told everything once.
+// toldMetrics returns metrics that have been told of events, phases, checkpoints and device counts.
 func toldMetrics() *Metrics {
 	m := New("1.2.3", []string{"checkpoint", "no checkpoint", "restored"}, []string{"cut", "dump"})
 	m.Event("checkpoint")

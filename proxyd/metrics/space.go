@@ -40,14 +40,14 @@ func (m *Metrics) Spaces(sharedUp bool, store, stage *Space) {
 	s.sharedUp, s.store, s.stage = sharedUp, store, stage
 }
 
-// Describe is for the registry.
+// Describe implements prometheus.Collector.
 func (s *spaces) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{sharedUp, storeSize, storeFree, stageSize, stageFree} {
 		to <- d
 	}
 }
 
-// Collect is for the registry.
+// Collect implements prometheus.Collector.
 func (s *spaces) Collect(to chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,10 +9,10 @@ import (
 	"os"
 )
 
-// Where the kernel looks for the arguments and the environment of a process is the process's choice, and so is how long they
-// are (PR_SET_MM_MAP): any program can have gigabytes of them, at no cost for the program.
+// A process chooses where the kernel looks for its arguments and environment, and how long they are (PR_SET_MM_MAP):
+// any program can have gigabytes of them, at no cost for the program.
 const (
-	maxEnviron = 6 << 20 // as much as the kernel lets a program begin with
+	maxEnviron = 6 << 20 // the most that the kernel lets a program begin with
 	maxCmdline = 4096
 )
 

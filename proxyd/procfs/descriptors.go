@@ -18,13 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxDescriptors is the most descriptors of a process that Descriptors goes over. A process with more cannot be captured.
+// MaxDescriptors limits the descriptors of a process that Descriptors goes over. A process with more cannot be
+// captured.
 const MaxDescriptors = 1 << 16
 
 // ErrTooMany says that a process has more descriptors than MaxDescriptors.
 var ErrTooMany = fmt.Errorf("the process has more than %d descriptors, which are the most that can be captured", MaxDescriptors)
 
-// chunk is how many names are in memory at a time.
+// chunk is the number of names that are in memory at a time.
 const chunk = 1024
 
 // Descriptor is a descriptor of a process. The process may have closed it.
@@ -33,7 +34,7 @@ type Descriptor struct {
 	dir    string // /proc/PID
 }
 
-// DescriptorOf returns a descriptor of a process by its number, which the process need not have.
+// DescriptorOf returns the Descriptor for a number, whether or not the process has it open.
 func DescriptorOf(pid, number int) Descriptor {
 	return Descriptor{number, fmt.Sprintf("/proc/%d", pid)}
 }

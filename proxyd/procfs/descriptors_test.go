@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestDescriptors goes over the descriptors of this process, more of them than are read at a time.
+// TestDescriptors goes over the descriptors of this process, which has more of them than are read
+// at a time.
 func TestDescriptors(t *testing.T) {
 	opened := map[int]bool{}
 	for range 3 * chunk {
@@ -56,7 +57,7 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
-// TestEnded: a process that has ended has no descriptors, before and after the parent has waited for the process.
+// TestEnded: a process that has ended has no descriptors, both before and after its parent has waited for it.
 func TestEnded(t *testing.T) {
 	cmd := exec.Command("true")
 	if err := cmd.Start(); err != nil {

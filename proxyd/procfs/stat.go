@@ -20,7 +20,7 @@ type Stat struct {
 	Start    uint64 // in ticks of the kernel's clock since boot: with the PID, the identity of a process
 }
 
-// HasEnded tells whether the process has ended, perhaps without its parent's notice.
+// HasEnded tells whether the process has ended; its parent may not have waited for it yet.
 func (s Stat) HasEnded() bool { return s.State == 'Z' || s.State == 'X' }
 
 // ReadStat reads /proc/PID/stat. The error for a process that does not exist wraps os.ErrNotExist, or ESRCH for a process that

@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 )
 
-// TestInit marks a folder once, however often and from however many nodes it is asked for.
+// TestInit marks a folder once, with any number of requests from any number of nodes.
 func TestInit(t *testing.T) {
 	dir := t.TempDir()
 	marks := make([]shared.Mark, 8)
@@ -46,7 +46,8 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestOpen shows in which states a daemon can find the shared folder, at its start and while it runs.
+// TestOpen opens the shared folder in each state that a daemon can find, at its start and while it
+// runs.
 func TestOpen(t *testing.T) {
 	lib, dir, other := t.TempDir(), t.TempDir(), t.TempDir()
 	if _, err := shared.Open(dir, lib); !errors.Is(err, shared.ErrUnmarked) {
@@ -70,7 +71,7 @@ func TestOpen(t *testing.T) {
 		t.Errorf("opened a second time: %v", err)
 	}
 
-	// The file system goes away, and comes back.
+	// The file system is unmounted, and mounted again.
 	away := dir + ".away"
 	if err := os.Rename(dir, away); err != nil {
 		t.Fatal(err)
@@ -105,7 +106,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestBadMarks are refused, and never replaced.
+// TestBadMarks: bad marks are refused, and never replaced.
 func TestBadMarks(t *testing.T) {
 	for name, content := range map[string]string{
 		"empty":   "",

@@ -13,7 +13,7 @@ import (
 // ErrSilent is returned by Watch.CheckNow while a look at the shared folder takes too long.
 var ErrSilent = errors.New("its file system does not answer")
 
-// checkPatience is how long a look at the shared folder may take.
+// checkPatience is the time that a look at the shared folder may take.
 const checkPatience = 5 * time.Second
 
 // Watch looks at the shared folder for several callers with a single system call at a time: while the

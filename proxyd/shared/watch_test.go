@@ -14,13 +14,13 @@ import (
 )
 
 // TestWatch has many callers look at a folder of a file system that does not answer: a single system call
-// hangs, no caller does, and all callers get the answer when there is an answer.
+// hangs, no caller hangs, and all callers get the answer once the file system answers.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w shared.Watch
 		var calls atomic.Int32
 		away := errors.New("away")
-		answers := make(chan struct{}) // closed: the file system does
+		answers := make(chan struct{}) // closed when the file system shall answer
 		check := func() error { calls.Add(1); <-answers; return away }
 		ask := func() []error {
 			errs := make([]error, 20)

@@ -101,8 +101,8 @@ func parseGPUs(out []byte, job string) ([][]int, error) {
 	return all, nil
 }
 
-// gpusOf reads the resources of a node: "gpu:a100:2(IDX:0,3),license:1". Where Slurm does not say
-// which GPUs, they are counted from 0.
+// gpusOf reads the resources of a node: "gpu:a100:2(IDX:0,3),license:1". If Slurm does not give the
+// numbers of the GPUs, they are counted from 0.
 func gpusOf(detail string) ([]int, error) {
 	var all []int
 	for _, item := range splitOutside(detail) {

@@ -34,8 +34,8 @@ type Job struct {
 	nodeList string
 }
 
-// String is the job's name for Slurm's commands. A number alone could mean all tasks of an
-// array.
+// String is the job's name for Slurm's commands. For a task it is not its number alone, which could
+// mean all tasks of the array.
 func (j *Job) String() string {
 	if j.ArrayTask >= 0 {
 		return fmt.Sprintf("%d_%d", j.ArrayJob, j.ArrayTask)
@@ -61,8 +61,8 @@ func (j *Job) Runs() bool {
 	return false
 }
 
-// Expired says whether a run's time is up: slurmctld ends the run when slurmctld looks next, half
-// a minute later at most, or as late as OverTimeLimit allows, and starts no steps before.
+// Expired says whether a run's time is up: slurmctld ends the run at its next check, at most half a
+// minute later, or as late as OverTimeLimit allows. Until then it starts no steps.
 func (j *Job) Expired() bool {
 	return j.Runs() && !j.End.IsZero() && time.Until(j.End) < clockSkew
 }

@@ -54,9 +54,9 @@ func (s *Slurm) Show(ctx context.Context, job string) (*Job, error) {
 	return j, nil
 }
 
-// All returns the jobs that Slurm knows, by number, without their nodes. Those tasks of an array
-// that are no jobs of their own yet are a single job. Lines of squeue that are not understood are
-// left out.
+// All returns the jobs that Slurm knows, by number, without their nodes. The tasks of an array that
+// have no record of their own yet are a single job. Lines of squeue that cannot be parsed are left
+// out.
 func (s *Slurm) All(ctx context.Context) (map[uint32]*Job, error) {
 	out, err := s.squeue.Run(ctx, "--noheader", "--all", "--states=all", "--Format="+columns)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *Slurm) readColumn(ctx context.Context, job, column string) (string, err
 	return text, withJob(err, strings.ToLower(column)+" of job", job)
 }
 
-// wide is a width that no comment has.
+// wide is a width that is larger than any comment.
 const wide = "4096"
 
 // Comment sets a job's comment.
@@ -141,7 +141,7 @@ func (s *Slurm) SetAdminComment(ctx context.Context, job, text string) error {
 	return withJob(err, "administrator's comment of job", job)
 }
 
-// Requeue requeues a job, or begins the job anew once Slurm has ended it. A job that waits
+// Requeue requeues a job, or starts it again after Slurm has ended it. A job that waits
 // already is left alone. Slurm refuses while the job completes after an end of its own; then
 // Requeue tries again until ctx is done.
 func (s *Slurm) Requeue(ctx context.Context, job string) error {
@@ -153,8 +153,8 @@ func (s *Slurm) RequeueHold(ctx context.Context, job string) error {
 	return s.requeueJob(ctx, job, "requeuehold")
 }
 
-// requeueAgain is how long to wait before Slurm is asked again. Slurm does not report when a job
-// has completed.
+// requeueAgain is the wait before Slurm is asked again: Slurm does not report when a job has
+// completed.
 const requeueAgain = 500 * time.Millisecond
 
 func (s *Slurm) requeueJob(ctx context.Context, job, verb string) error {

@@ -55,7 +55,7 @@ type Share struct {
 	dir   string // before the commit
 
 	mu      sync.Mutex
-	ended   error // why no stream can be added any more
+	ended   error // the error for later calls that add streams
 	names   []string
 	files   []*os.File
 	carried []Stream // streams of other checkpoints
@@ -278,7 +278,7 @@ func (b *shareReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// markLost marks errors that another try would not avoid.
+// markLost makes ErrLost of errors that a second try would meet again.
 func markLost(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EIO) {
 		return fmt.Errorf("%w: %w", ErrLost, err)

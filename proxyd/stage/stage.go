@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package stage stores the dumps of a node until they are in the store. A job is frozen during
-// its dump, so everything that can wait is left for later: each stream of a share is a plain
-// file; the file is hashed, compressed and compared when it is copied into the store and the job
-// runs again.
+// its dump, so all work that can wait is done later: each stream of a share is a plain file, which
+// is hashed, compressed and compared only when it is copied into the store, while the job runs
+// again.
 //
 //	DIR/                      owned by root, closed to all other users, on a single file system
 //	  mini.812.3/             a share: this node's part of checkpoint mini/812/3
@@ -86,7 +86,7 @@ func (s *Stage) sharePath(id store.ID) string {
 	return filepath.Join(s.dir, strings.ReplaceAll(id.String(), "/", "."))
 }
 
-// parseShareName is the inverse of path.
+// parseShareName is the inverse of sharePath.
 func parseShareName(name string) (store.ID, bool) {
 	rest, number, ok := cutAtLast(name)
 	cluster, job, also := cutAtLast(rest)

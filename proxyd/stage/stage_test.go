@@ -121,7 +121,7 @@ func memoryFolder(t *testing.T) string {
 	return dir
 }
 
-// TestMemory: where a folder is in memory, that is known.
+// TestMemory: Open finds out whether its folder is in memory.
 func TestMemory(t *testing.T) {
 	if !openStage(t, memoryFolder(t), 0).memory {
 		t.Error("/dev/shm is no memory")
@@ -238,7 +238,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// TestDelete: a share goes, the rest stays.
+// TestDelete: Delete removes one share, and other shares stay.
 func TestDelete(t *testing.T) {
 	dir := newFolder(t)
 	s := openStage(t, dir, 0)
@@ -332,7 +332,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestCarry: a stream of another checkpoint is one of the share by its name only.
+// TestCarry: a share refers to a stream of another checkpoint by its name, without a file of its
+// own.
 func TestCarry(t *testing.T) {
 	s := openStage(t, newFolder(t), 0)
 	i, from := idOf(t, "mini/7/2"), idOf(t, "mini/7/1")

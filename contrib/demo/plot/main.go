@@ -45,7 +45,7 @@ type run struct {
 	start, end float64
 }
 
-// mark is something that happened.
+// mark is an event, with its time.
 type mark struct {
 	time float64
 	text string
@@ -141,7 +141,7 @@ func readRuns(path string) ([]run, error) {
 		var err, errEnd error
 		r.start, err = strconv.ParseFloat(f[1], 64)
 		r.end, errEnd = strconv.ParseFloat(f[2], 64)
-		if err != nil || errEnd != nil { // the job never ran
+		if err != nil || errEnd != nil { // the job has not run
 			return nil
 		}
 		for t := range strings.SplitSeq(f[4], ",") {
@@ -238,7 +238,7 @@ func drawPicture(calm, moved []point, runs []run, marks []mark, same bool) image
 	return img
 }
 
-// roundStep returns the smallest of 1, 2 and 5 times a power of ten by which a span has at most so many steps.
+// roundStep returns the smallest of 1, 2 and 5 times a power of ten of which at most so many fit into a span.
 func roundStep(span float64, most int) float64 {
 	least := math.Max(span, 1e-9) / float64(most)
 	power := math.Pow(10, math.Floor(math.Log10(least)))
@@ -257,12 +257,12 @@ func drawCurve(img *image.RGBA, points []point, x func(int) int, y func(float64)
 	}
 }
 
-// band is a job's row: its runs, as high as their share of the most GPUs that the job had at a time. Runs at the same time
-// stand on each other.
+// band is a job's row: its runs, each as high as its share of the most GPUs that the job had at a time. Runs at the
+// same time are stacked.
 type band struct {
 	job   string
 	runs  []run
-	below []int // GPUs of the runs on which a run stands
+	below []int // GPUs of the runs below each run
 	most  int
 }
 
@@ -328,7 +328,7 @@ func (b *band) drawRuns(img *image.RGBA, y int, x func(time float64) int) {
 		bottom := y + bandHeight - bandHeight*b.below[i]/b.most
 		box := image.Rect(x(r.start), bottom-bandHeight*r.gpus/b.most, x(r.end), bottom)
 		if b.below[i] > 0 {
-			box.Max.Y-- // a line between runs that stand on each other
+			box.Max.Y-- // a line between stacked runs
 		}
 		draw.Draw(img, box, image.NewUniform(green), image.Point{}, draw.Src)
 		if text := fmt.Sprintf("%d on %s", r.gpus, r.nodes); box.Dx() > glyph*len(text)+6 {

@@ -56,7 +56,7 @@ func TestPlot(t *testing.T) {
 	}
 }
 
-// A wrong file is named with the line.
+// The error about a wrong file names the file and the line.
 func TestPlotBadInput(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "losses")
 	if err := os.WriteFile(path, []byte("1 4.5 100.1 aa\n2 what\n"), 0o600); err != nil {

@@ -94,7 +94,7 @@ func (p *Process) Signal(s os.Signal) error { return p.proc.Signal(s) }
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Code waits for the end and returns the exit code as a shell would: 128 + n for
-// a death by signal n.
+// an end by signal n.
 func (p *Process) Code() int {
 	<-p.done
 	return p.code
@@ -111,7 +111,7 @@ func exitCode(state *os.ProcessState, err error) int {
 	return state.ExitCode()
 }
 
-// joinHost runs on a locked thread that is given up afterwards.
+// joinHost must run on a locked thread that is not used afterwards.
 func joinHost(pidfd int, c Command) (*os.Process, error) {
 	// The mount namespace cannot be left by a thread that shares its root and working directory
 	// with other threads.

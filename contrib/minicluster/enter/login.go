@@ -30,7 +30,7 @@ func (l login) credentialOf() *syscall.Credential {
 	return &syscall.Credential{Uid: l.UID, Gid: l.GID, Groups: l.Groups}
 }
 
-// startDirectory is where the command starts.
+// startDirectory returns the folder in which the command starts.
 func (l login) startDirectory(asked string) string {
 	for _, d := range []string{asked, l.Home} {
 		if st, err := os.Stat(d); d != "" && err == nil && st.IsDir() {

@@ -19,11 +19,11 @@ import (
 // Arg is the hidden first argument by which the program is a host's first process.
 const Arg = "host-init"
 
-// Spec is all that a host's first process needs to know.
+// Spec is the input of a host's first process.
 type Spec struct {
 	Name   string            // host name
 	Addr   string            // address of eth0 with its prefix, "10.77.0.2/24"
-	Known  []string          // addresses of hosts that need not be looked up, for their MAC addresses follow from them
+	Known  []string          // addresses of hosts that need no ARP: their MAC addresses follow from them
 	Lower  []string          // read-only layers of the root, uppermost first
 	Upper  string            // the host's own disk: outlives the host's processes
 	Work   string            // overlay's scratch folder, beside Upper

@@ -203,7 +203,7 @@ func macAddress(ip net.IP) net.HardwareAddr {
 	return append(net.HardwareAddr{2, 0}, ip.To4()...) // 2: assigned locally
 }
 
-// addNeighbors makes hosts known for good.
+// addNeighbors makes permanent entries for hosts in the kernel's table of neighbors.
 func addNeighbors(link netlink.Link, addresses []string) error {
 	for _, address := range addresses {
 		ip := net.ParseIP(address)

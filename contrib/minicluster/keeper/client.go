@@ -59,7 +59,7 @@ func Kill(p state.Place) error {
 		return fmt.Errorf("cluster %s: %w", p.Name, err)
 	}
 	defer unix.Close(pidfd)
-	// The number may be another process's by now; pidfd cannot change any more.
+	// The PID may be another process's by now; from here on the pidfd cannot change.
 	if !isKeeper(pid, p.Name) {
 		return notRunning(p)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/slurmconf"
 )
 
-// A recipe is how a daemon is run: in the foreground, its output in a log.
+// A recipe describes a daemon, which runs in the foreground with its output in a log.
 type recipe struct {
 	name  string
 	on    func(hostName string) bool
@@ -26,7 +26,7 @@ type recipe struct {
 	only  func(Spec) bool    // nil: of every cluster
 }
 
-// recipes is the order in which a host's daemons are started.
+// recipes are in the order in which a host's daemons are started.
 var recipes = []recipe{
 	{name: "munged", on: onEveryHost, user: "munge", dir: "munge",
 		argv: []string{"munged", "--foreground"}, ready: listensAt("/run/munge/munge.socket.2")},
@@ -68,7 +68,7 @@ func (r recipe) endsByItself() bool { return r.ready == nil }
 type daemon struct {
 	recipe
 	proc *enter.Process // nil before its first start
-	done bool           // a program that ends has done so, with success
+	done bool           // a program that is no daemon has ended, with success
 }
 
 func (s Spec) daemonsOf(hostName string) []*daemon {
@@ -94,7 +94,7 @@ func (d *daemon) isRunning() bool {
 	}
 }
 
-// stateText is for people.
+// stateText returns the daemon's state, for people.
 func (d *daemon) stateText() string {
 	switch {
 	case d.done:

@@ -24,8 +24,8 @@ import (
 
 // A host's root has three layers: the suite's tree, which all clusters of this
 // machine share; the cluster's layer, which this file writes; and the host's own
-// disk. All of them are seen through an overlay, so a file that is put into /lib
-// lands in /usr/lib, where Debian's /lib points.
+// disk. Files are written through an overlay of all layers, so a file for /lib lands in /usr/lib,
+// to which Debian's /lib points.
 
 func (c *cluster) layerDir(name string) string {
 	return filepath.Join(c.place.Mounts(), "layer", name)
@@ -43,7 +43,8 @@ func (c *cluster) makeLayer() error {
 		return fmt.Errorf("%w (is the kernel's overlay module there?)", err)
 	}
 	err := c.fillLayer(dir)
-	// An upper folder must not be a lower folder elsewhere while it is mounted.
+	// The overlay is unmounted, because a mounted upper folder must not be a lower folder of another
+	// overlay.
 	return errors.Join(err, unix.Unmount(dir, 0))
 }
 
@@ -70,7 +71,7 @@ func (c *cluster) fillLayer(dir string) error {
 	return c.makeHomes(root)
 }
 
-// makeKeys are made anew for each cluster.
+// makeKeys makes new keys for each cluster.
 func (c *cluster) makeKeys() []slurmconf.File {
 	random := make([]byte, 1024)
 	rand.Read(random)
@@ -107,8 +108,8 @@ func putFile(root *os.Root, f slurmconf.File) error {
 	return root.Chmod(f.Path, fs.FileMode(f.Mode))
 }
 
-// makeHomes gives every person the folder that their passwd entry names, which is
-// below /shared: they find the same files on every host, as on a real cluster.
+// makeHomes makes each user's home as passwd names it. Homes are below /shared, so users find the
+// same files on every host, as on a real cluster.
 func (c *cluster) makeHomes(root *os.Root) error {
 	shared := c.place.Shared()
 	if err := os.Chmod(shared, 0o777|fs.ModeSticky); err != nil {

@@ -88,7 +88,8 @@ func (m *machine) switchedOn(init *host.Init, pidfd int) {
 }
 
 // powerCut kills everything on the host at once and waits until the host is gone. First the host
-// is cut off from the network: a machine without power does not tell that its connections end.
+// is cut off from the network: a machine without power sends no packet about the end of its
+// connections.
 func (m *machine) powerCut(ctx context.Context) error {
 	m.mu.Lock()
 	init, off := m.init, m.off
@@ -174,7 +175,7 @@ func (m *machine) startDaemon(ctx context.Context, d *daemon) error {
 }
 
 // firstProcess is a host's first process for as long as a request needs that process: the
-// descriptor stays good though the host may die meanwhile.
+// descriptor stays valid, even if the host dies meanwhile.
 type firstProcess struct{ pid, pidfd int }
 
 func (f firstProcess) closeFiles() { unix.Close(f.pidfd) }
@@ -272,7 +273,7 @@ func (m *machine) restartDaemon(ctx context.Context, name string) error {
 	return fmt.Errorf("no daemon %q on host %s (daemons: %s)", name, m.spec.Name, strings.Join(names, " "))
 }
 
-// lastLines is for the end of an error message.
+// lastLines returns the last n lines of a file, for error messages.
 func lastLines(path string, n int) string {
 	data, err := os.ReadFile(path)
 	if err != nil || len(bytes.TrimSpace(data)) == 0 {

@@ -81,8 +81,8 @@ func forgetCaller() error {
 	return nil
 }
 
-// watchLifeline ends the keeper, and with the keeper the cluster, if `up` dies before it said
-// stay.
+// watchLifeline ends the keeper, and with the keeper the cluster, if `up` dies before it has
+// written stay.
 func watchLifeline(lifeline *bufio.Reader, allowed chan<- struct{}) {
 	word, err := lifeline.ReadString('\n')
 	if word != stay {

@@ -10,8 +10,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/slurmconf"
 )
 
-// TestKnownNeighbors: in a large cluster each host knows all hosts, and a small cluster uses ARP, which a cut network
-// stops.
+// TestKnownNeighbors: in a large cluster each host has permanent entries for all hosts, and a small cluster uses ARP,
+// which fails in a cut network.
 func TestKnownNeighbors(t *testing.T) {
 	if known := knownNeighbors(slurmconf.Cluster{Nodes: 8}, 0); known != nil {
 		t.Errorf("in a small cluster: %v", known)

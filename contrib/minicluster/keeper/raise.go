@@ -22,7 +22,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/state"
 )
 
-// raiseWithin bounds the whole of raise, for slow machines and eight nodes.
+// raiseWithin limits the time of raiseCluster, for slow machines and eight nodes.
 const raiseWithin = 90 * time.Second
 
 // cluster is a running cluster.
@@ -38,7 +38,7 @@ type cluster struct {
 	change sync.Mutex
 }
 
-// raiseCluster is the life of `up` from an empty folder to an idle cluster, top to bottom.
+// raiseCluster raises the cluster, from an empty folder to idle nodes, top to bottom.
 func raiseCluster(s Spec, tell func(Event)) (*cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), raiseWithin)
 	defer cancel()
@@ -102,9 +102,9 @@ func (c *cluster) makeMachines() {
 	}
 }
 
-// mostLookedUp is how many hosts find each other by ARP. The kernel has one table of neighbors for all network namespaces
-// of a machine, with room for 1024 unless an administrator has changed that, and drops packets when the table is full.
-// Neighbors that are known for good do not count.
+// mostLookedUp is the largest number of hosts that find each other by ARP. The kernel has one table of neighbors for
+// all network namespaces of a machine, with room for 1024 unless an administrator has changed that, and drops packets
+// when the table is full. Permanent entries do not count.
 const mostLookedUp = 24
 
 // knownNeighbors returns the addresses of the other hosts in a cluster that is too large for ARP.

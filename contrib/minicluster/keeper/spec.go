@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keeper is the process that a running cluster hangs on: PID 1 of a PID namespace in
+// Package keeper is the process on which a running cluster depends: PID 1 of a PID namespace in
 // which every other process of the cluster lives, and owner of the mount and network namespaces
 // that hold its bridge and its root file systems. When the keeper ends, by any signal, the kernel
 // removes all of this.
@@ -12,7 +12,7 @@
 //	exec, status, fail … ──control.sock──►
 //
 // Until the cluster is up, the keeper also ends when `up` does: it reads the lifeline, and end of
-// file before the word "stay" is the end.
+// file before the word "stay" ends the keeper.
 package keeper
 
 import (
@@ -60,6 +60,6 @@ type Event struct {
 const (
 	lifelineFD = 3 // the Spec as a line of JSON; then "stay", or end of file
 	eventsFD   = 4 // Events
-	// 5 and 6 are the cluster's lock and the hold on its tree. They are never used: to be open is
-	// their purpose.
+	// 5 and 6 are the cluster's lock and the hold on its tree. They are never read: they only have to
+	// stay open.
 )

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package passwd reads the accounts of a host from the host's own files. Package
-// os/user would ask the libc of this program's side of the fence.
+// Package passwd reads the accounts of a host from the host's own files. Package os/user would read
+// the accounts of the machine on which this program runs.
 package passwd
 
 import (

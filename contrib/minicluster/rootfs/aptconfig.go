@@ -32,7 +32,7 @@ type source struct {
 }
 
 // findSource takes the archive from mirror or, without mirror, from the host's apt configuration,
-// and the way there (proxies, certificates) from the host's apt configuration in either case.
+// and the access settings (proxies, certificates) from the host's apt configuration in either case.
 func findSource(ctx context.Context, mirror string) (source, error) {
 	dump, err := exec.CommandContext(ctx, "apt-config", "dump").Output()
 	if errors.Is(err, exec.ErrNotFound) {
@@ -44,7 +44,7 @@ func findSource(ctx context.Context, mirror string) (source, error) {
 	return sourceOf(os.DirFS("/"), mirror, parseDump(string(dump)))
 }
 
-// sourceOf decides on the files of root, the host's root folder.
+// sourceOf is findSource with the files of root, the host's root folder.
 func sourceOf(root fs.FS, mirror string, dump []setting) (source, error) {
 	src := source{options: accessOptions(dump)}
 	for _, name := range []string{"auth.conf", "auth.conf.d"} {
@@ -76,8 +76,8 @@ func sourceOf(root fs.FS, mirror string, dump []setting) (source, error) {
 	return src, nil
 }
 
-// sourcesList is the line of a sources.list for a suite; kind is "deb" or "deb-src", keyFile is
-// where InlineKey was written.
+// sourcesList is the line of a sources.list for a suite; kind is "deb" or "deb-src", keyFile is the
+// file with InlineKey.
 func (s source) sourcesList(kind, suite, keyFile string) string {
 	keys := slices.Clone(s.SignedBy)
 	if s.InlineKey != "" {
@@ -122,8 +122,8 @@ func readSources(root fs.FS) []aptSource {
 	return all
 }
 
-// firstMirror takes the first archive of a mirror list, which is how Debian's
-// cloud images name theirs.
+// firstMirror takes the first archive of a mirror list, in which Debian's cloud images name their
+// archive.
 func firstMirror(list string) string {
 	for line := range strings.Lines(list) {
 		line, _, _ = strings.Cut(line, "#")
@@ -148,7 +148,7 @@ func releaseOf(root fs.FS) string {
 	return ""
 }
 
-// setting is a line of "apt-config dump". A list's entries end in "::".
+// setting is a line of "apt-config dump". Names of a list's entries end in "::".
 type setting struct{ name, value string }
 
 // parseDump reads lines of the form: name "value";
@@ -164,8 +164,8 @@ func parseDump(text string) []setting {
 	return out
 }
 
-// accessSettings are the settings, by prefix, that say how to reach an archive and
-// whether to believe its clock.
+// accessSettings are the settings, by prefix, that affect the access to an archive and the check of
+// its dates.
 var accessSettings = []string{
 	"Acquire::http::", "Acquire::https::", "Acquire::Retries", "Acquire::ForceIPv4", "Acquire::ForceIPv6",
 	"Acquire::Check-Valid-Until", "Acquire::Check-Date", "Acquire::Max-FutureTime",

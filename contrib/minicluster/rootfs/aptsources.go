@@ -177,8 +177,8 @@ func scoreSource(s aptSource, all []aptSource) int {
 
 func isDebianKey(path string) bool { return strings.Contains(path, "/debian-archive-") }
 
-// isReleaseSuite reports whether suite is the release itself, by its codename or by a name that
-// moves from release to release.
+// isReleaseSuite reports whether suite is the release itself, by its codename or by a name such as
+// "stable", which moves from release to release.
 func isReleaseSuite(suite, release string) bool {
 	if suite == "" || strings.Contains(suite, "/") {
 		return false

@@ -23,20 +23,20 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/contrib/criu"
 )
 
-// MissingToolError is a program the build cannot do without.
+// MissingToolError names a program that the build needs and that is not installed.
 type MissingToolError struct{ Tool, Package string }
 
 func (e *MissingToolError) Error() string {
 	return fmt.Sprintf("%s is not installed: apt-get install %s", e.Tool, e.Package)
 }
 
-// BuildError is a build that failed. Its text is a line with apt's own reason; the file Log has
-// everything.
+// BuildError is a build that failed. Its text is a line with apt's own reason; the file Log has the
+// whole output.
 type BuildError struct {
 	Variant string
 	Reason  string
 	Log     string
-	noSpace bool // some line said that the disk is full
+	noSpace bool // a line said that the disk is full
 }
 
 func (e *BuildError) Error() string {
@@ -51,7 +51,7 @@ func findTool() (string, error) {
 	return path, nil
 }
 
-// buildJob is a build, all decisions taken.
+// buildJob is a build with all of its decisions made.
 type buildJob struct {
 	cache  string
 	dir    string // the finished tree's name
@@ -86,8 +86,8 @@ func buildTree(ctx context.Context, j buildJob) (err error) {
 	if !isDir(root) {
 		return j.buildFailed(transcript{complaint: "mmdebstrap made no tree"}, nil)
 	}
-	// Root's alone: the tree has set-user-ID programs that get no updates.
-	// A cluster does not mind, its root folder is that of a layer above.
+	// For root alone: the tree has set-user-ID programs that get no updates. The mode does not affect
+	// clusters, whose root folder is that of a layer above.
 	if err := os.Chmod(root, 0o700); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (j buildJob) prepareBuild(work string) ([]string, error) {
 			return nil, err
 		}
 	}
-	// apt reads as user _apt, and that user must get through to the tree and the key.
+	// apt reads as user _apt, who must be able to reach the tree and the key.
 	if err := os.Chmod(work, 0o711); err != nil {
 		return nil, err
 	}

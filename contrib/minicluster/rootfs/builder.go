@@ -51,7 +51,7 @@ func Main(args []string) int {
 	return code
 }
 
-// watchLifeline closes gone when the parent is no more.
+// watchLifeline closes gone when the parent has ended.
 func watchLifeline(gone chan<- struct{}) {
 	var b [1]byte
 	for {

@@ -255,7 +255,7 @@ func killAndEnsure(t *testing.T, n int, within time.Duration, cache string, mirr
 		cmd := start()
 		after := time.Duration(r.Int64N(int64(within)))
 		time.Sleep(after)
-		if i%3 == 1 { // the builder as well: no process is left to tidy up in order
+		if i%3 == 1 { // the builder as well: then no process cleans up
 			killBuilder(cache)
 		}
 		unix.Kill(-cmd.Process.Pid, unix.SIGKILL)

@@ -18,8 +18,8 @@ import (
 
 const buildingPrefix = "building-"
 
-// lockPoll is how often a waiting Ensure looks whether the lock is free. flock
-// has no wait that a context could end.
+// lockPoll is the interval at which a waiting Ensure tries the lock: a wait in flock could not be
+// ended by a context.
 const lockPoll = 100 * time.Millisecond
 
 // Hold marks the tree at dir as in use until the returned file, and every copy of the file that
@@ -123,7 +123,7 @@ func sweepPartials(cache, variant string) {
 }
 
 // removeOldTrees removes the variant's trees of other recipes, except trees in use. A tree that
-// resists costs space, not the new tree. The caller holds the variant's lock.
+// cannot be removed only costs space, and is no error. The caller holds the variant's lock.
 func removeOldTrees(cache string, r recipe) {
 	entries, _ := os.ReadDir(cache)
 	for _, e := range entries {

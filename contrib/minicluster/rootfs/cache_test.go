@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// makeTree makes a finished tree called name, with something in it.
+// makeTree makes a finished tree called name, with a folder in it.
 func makeTree(t *testing.T, cache, name string) string {
 	t.Helper()
 	dir := filepath.Join(cache, name)
@@ -43,7 +43,7 @@ func silentReporter(t *testing.T) *reporter {
 	return r
 }
 
-// With the tree there, Ensure needs no rights, no programs, no network.
+// If the tree exists, Ensure needs no rights, no programs and no network.
 func TestEnsureWarm(t *testing.T) {
 	cache := t.TempDir()
 	want := makeTree(t, cache, newRecipe(Options{Suite: suites[0]}).treeName())

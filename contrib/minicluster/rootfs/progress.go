@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Progress is how far Ensure is.
+// Progress is the state of an Ensure.
 type Progress struct {
 	Stage       string        // "downloading", "unpacking", "waiting for another build of forky"
 	Done, Total int           // of the stage's Units; Total 0 is not known
@@ -20,7 +20,7 @@ type Progress struct {
 	Elapsed     time.Duration // since Ensure began
 }
 
-// Fraction is how much of the stage is done, and whether that is known.
+// Fraction returns the part of the stage that is done, and whether it is known.
 func (p Progress) Fraction() (float64, bool) {
 	if p.Total <= 0 {
 		return 0, false

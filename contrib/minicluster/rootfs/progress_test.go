@@ -102,7 +102,7 @@ func TestFraction(t *testing.T) {
 	}
 }
 
-// While a stage lasts, the caller hears the same again, with the time going on.
+// While a stage lasts, the caller gets the same Progress again, with a later time.
 func TestReporterRepeats(t *testing.T) {
 	heard := make(chan Progress, 1000)
 	r := newReporter(func(p Progress) { heard <- p }, time.Millisecond)

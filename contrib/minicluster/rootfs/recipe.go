@@ -18,7 +18,7 @@ import (
 // have not changed.
 const recipeVersion = 1
 
-// hashLen is how many hex digits of the recipe's hash a tree's name carries.
+// hashLen is the number of hex digits of the recipe's hash in a tree's name.
 const hashLen = 12
 
 //go:embed recipe/essential.sh
@@ -101,7 +101,7 @@ var dpkgOptions = []string{
 }
 
 // recipe has all settings that decide about a tree's content. The place of packages (mirror, proxy)
-// does not decide that, and is no part of a recipe.
+// does not change the content, and is no part of a recipe.
 type recipe struct {
 	suite     Suite
 	torch     bool
@@ -113,7 +113,7 @@ type recipe struct {
 	// criu is the script that makes the suite's package of CRIU, and the one that installs it in a
 	// tree; "" where the suite's own is installed.
 	criu string
-	// forCRIU says that not a tree is made but that package: a folder with the package in it.
+	// forCRIU says that the package of CRIU is made, a folder with the package in it, and no tree.
 	forCRIU bool
 }
 
@@ -143,7 +143,7 @@ func newRecipe(o Options) recipe {
 	return r
 }
 
-// newCRIURecipe is how the package of CRIU is made that a suite's trees have.
+// newCRIURecipe returns the recipe for the package of CRIU that a suite's trees have.
 func newCRIURecipe(s Suite) recipe {
 	return recipe{suite: s, criu: criu.Script, forCRIU: true}
 }
@@ -162,7 +162,7 @@ func (r recipe) variantName() string {
 	return r.suite.Name
 }
 
-// recipeHash tells recipes of a variant apart.
+// recipeHash returns a hash that differs between recipes of a variant.
 func (r recipe) recipeHash() string {
 	h := sha256.New()
 	parts := [][]string{

@@ -55,7 +55,7 @@ func TestRecipePackages(t *testing.T) {
 		want          bool
 	}{
 		{"forky", false, false, "criu", true},
-		{"trixie", false, false, "criu", false}, // theirs do not work on today's kernels
+		{"trixie", false, false, "criu", false}, // Debian's own CRIU does not work on today's kernels
 		{"bookworm", false, false, "criu", false},
 		{"trixie", false, false, "libnet1", true},
 		{"forky", false, false, "python3-torch", false},

@@ -39,14 +39,14 @@ import (
 	"time"
 )
 
-// DefaultCacheDir is where trees are kept unless Options says otherwise.
+// DefaultCacheDir is the cache folder if Options has none.
 const DefaultCacheDir = "/var/cache/minicluster"
 
 // ErrNotRoot is returned when a tree must be built and the caller is not root. All users can find a
 // finished tree.
 var ErrNotRoot = errors.New("building a root file system needs root")
 
-// Options says which tree is wanted.
+// Options describe the tree that is wanted.
 type Options struct {
 	Suite    Suite
 	Torch    bool   // with PyTorch
@@ -54,9 +54,9 @@ type Options struct {
 	CacheDir string // "" is DefaultCacheDir; made when missing
 	Mirror   string // URI of a Debian archive; "" is the archive that the host's apt uses
 
-	// Progress, if set, is told how far a build is: at every change and at least once a second. The
-	// calls come from a single goroutine at a time and never after Ensure has returned. Progress is
-	// not called when the tree is there already.
+	// Progress, if set, is called with the state of a build, at every change and at least once a
+	// second. The calls come from a single goroutine at a time and never after Ensure has returned.
+	// Progress is not called when the tree is there already.
 	Progress func(Progress)
 
 	// skipSpaceCheck lets tests run out of space in the middle.
@@ -103,7 +103,7 @@ func Ensure(ctx context.Context, o Options) (dir string, err error) {
 	return dir, nil
 }
 
-// buildMissing is the order of events when the tree is missing.
+// buildMissing builds a missing tree: it has the steps in their order.
 func buildMissing(ctx context.Context, o Options, r recipe, dir string) error {
 	report := newReporter(o.Progress, time.Second)
 	defer report.stopReporting()

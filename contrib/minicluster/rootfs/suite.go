@@ -20,7 +20,7 @@ type Suite struct {
 	// own does not work on the kernels in use: bookworm's 3.17 fails on today's vDSO, trixie's 4.1
 	// cannot dump TCP sockets.
 	CompilesCRIU bool
-	// Corpus says that Options.Corpus can be had: the suite has all these packages.
+	// Corpus says that Options.Corpus is possible: the suite has all these packages.
 	Corpus bool
 
 	// expired says that the suite's Release file may be past its Valid-Until,
@@ -59,7 +59,7 @@ func (e *UnknownSuiteError) Error() string {
 	return fmt.Sprintf("unknown suite %q: known are %s", e.Name, strings.Join(known, ", "))
 }
 
-// NoCorpusError is Options.Corpus for a suite that lacks some of the packages.
+// NoCorpusError is the error for Options.Corpus and a suite that lacks some of the packages.
 type NoCorpusError struct{ Suite string }
 
 func (e *NoCorpusError) Error() string {

@@ -20,8 +20,8 @@ type Cluster struct {
 	Nodes int    // n1 … nN
 	GPUs  int    // per node
 
-	// Singularity says that singularity-slurm is installed on the hosts, and is to be
-	// configured as its docs tell an administrator to.
+	// Singularity says that singularity-slurm is installed on the hosts, and is configured as its
+	// docs describe.
 	Singularity bool
 	// Controller says that preemptd runs too, on ctl.
 	Controller bool
@@ -70,7 +70,7 @@ func (c Cluster) GPUFiles() string {
 	return fmt.Sprintf("/dev/sgpu[0-%d]", c.GPUs-1)
 }
 
-// OldCgroups says that the release cannot be told to leave cgroups alone.
+// OldCgroups says that the release has no setting against the use of cgroups.
 func (c Cluster) OldCgroups() bool { return c.Slurm == "22.05" }
 
 //go:embed templates
@@ -83,7 +83,7 @@ type configFile struct {
 	mode                  uint32
 }
 
-// files says where each template goes.
+// files has the path of each template's output.
 var files = []configFile{
 	{"hosts", "etc/hosts", "", 0o644},
 	{"slurm.conf", "etc/slurm/slurm.conf", "", 0o644},

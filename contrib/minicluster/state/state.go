@@ -3,7 +3,7 @@
 
 // Package state is the place of a named cluster on the host's disk, and the owner of that place. A
 // cluster runs exactly as long as its lock is held: the lock is an flock on an open file that `up`
-// hands to the keeper, so the kernel lets go of the lock when the last process with the file dies,
+// hands to the keeper, so the kernel releases the lock when the last process with the file ends,
 // for any reason.
 //
 //	/var/lib/minicluster/

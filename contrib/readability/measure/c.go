@@ -95,7 +95,7 @@ func splitC(text string) (code string, comments []string) {
 	return rest.String(), comments
 }
 
-// endOf returns where the first mark begins in text, plus past, or the text's length if it has no such mark.
+// endOf returns the offset of the first mark in text, plus past, or the text's length if it has no mark.
 func endOf(text, mark string, past int) int {
 	if at := strings.Index(text, mark); at >= 0 {
 		return at + past

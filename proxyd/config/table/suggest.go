@@ -25,7 +25,8 @@ func (t *Table[C]) suggestKey(name string) string {
 	return "; did you mean " + nearest + "?"
 }
 
-// editDistance is how many letters must be inserted, deleted or replaced to make b of a.
+// editDistance is the number of letters that must be inserted, deleted or replaced to turn a into
+// b.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

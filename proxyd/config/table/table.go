@@ -122,7 +122,7 @@ func (t *Table[C]) findValue(k *Key[C], v *viper.Viper, file string, environ []s
 	value := Value{k.Default, FromDefault}
 	names := []string{k.Name}
 	if k.Old != "" {
-		names = []string{k.Old, k.Name} // the last counts
+		names = []string{k.Old, k.Name} // the last one that is set counts
 	}
 	for _, name := range names {
 		if !v.InConfig(name) && !v.IsSet(name) {
