@@ -31,8 +31,8 @@ const (
 // cudaProgram is this program, linked with the C library: only such a program can open a driver.
 const cudaProgram = "proxyd-cuda"
 
-// chooseProcess prepares this process for the kind of devices that it shall hold: it executes
-// another program, or this program once more.
+// chooseProcess prepares this process for its kind of devices: another program is executed, or this
+// program once more.
 func (o *deviceOptions) chooseProcess() error {
 	switch o.kind {
 	case kindSoft:
@@ -69,8 +69,8 @@ func becomeCuda() error {
 	return fmt.Errorf("%w: there is none at %s", cuda.ErrNoCgo, strings.Join(places, " or "))
 }
 
-// openDevices opens the devices. The second result describes the devices that programs are shown, nil: the real ones.
-// The third is the number of devices.
+// openDevices opens the devices. The second result describes the devices that programs are shown, nil: the real
+// devices. The third is the number of devices.
 func (o *deviceOptions) openDevices() (backend.Backend, []backend.Info, int, error) {
 	if o.kind == kindCuda {
 		b, err := cuda.Open(cuda.Config{Spaces: len(o.order)})

@@ -139,8 +139,8 @@ func (n *node) listDir() string { return filepath.Join(n.cfg.RunDir, "files") }
 // kitDir is the folder where capsules see the shim.
 func (n *node) kitDir() string { return filepath.Join(n.cfg.RunDir, "kit") }
 
-// containersDir is the folder where capsules show the roots of containers. It is not in RunDir:
-// files that programs write there are recorded, files in RunDir are not.
+// containersDir is the folder where capsules show the roots of containers. Not in RunDir, because
+// files that programs write there must be recorded, and files in RunDir are not.
 func (n *node) containersDir() string { return filepath.Clean(n.cfg.RunDir) + "-containers" }
 
 // realScontrol is the path of the node's scontrol in capsules; sing-srun knows the path too.
@@ -316,7 +316,7 @@ func (n *node) deviceConfig(ctx context.Context, s *slurm.Slurm) (*checkpoint.De
 	return c, err
 }
 
-// realGPUs returns the UUIDs of the node's GPUs. It runs the program that can open a driver.
+// realGPUs returns the UUIDs of the node's GPUs, by the program that can open a driver.
 func realGPUs(ctx context.Context) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -342,8 +342,8 @@ func realGPUs(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
-// servePeers answers people and other nodes, and opens the gate. Its undo waits for the answers under way, also those
-// to Slurm's side of the node, because the conductor is closed next.
+// servePeers answers people and other nodes, and opens the gate. Its undo waits for the answers under way, also to
+// Slurm's side of the node, because the conductor is closed next.
 func (n *node) servePeers(context.Context) (func(), error) {
 	coder := munge.Programs{Socket: n.cfg.MungeSocket}
 	grpc := api.NewServer(api.Options{

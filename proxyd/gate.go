@@ -20,8 +20,8 @@ import (
 var errStopping = errors.New("proxyd is stopping")
 
 // gate stands between Slurm's side of the node and the conductor: requests wait until there is a conductor. A conductor
-// needs the shared folder and the store. Without a gate, tasks of a node whose shared folder or store is away would
-// find no proxyd, and fail. All methods may be called concurrently.
+// needs the shared folder and the store. Without a gate, tasks of a node would find no proxyd, and fail, while the
+// shared folder or the store is away. All methods may be called concurrently.
 type gate struct {
 	opened  chan struct{} // closed by open
 	away    chan struct{} // closed by noteAway
@@ -40,7 +40,7 @@ func newGate(stopped <-chan struct{}, tell func(job uint32, why error)) *gate {
 	return &gate{opened: make(chan struct{}), away: make(chan struct{}), stopped: stopped, tell: tell}
 }
 
-// open passes on the requests that wait, and all later requests. It is called once.
+// open passes on the requests that wait, and all later requests. open is called once.
 func (g *gate) open(c nodesocket.Conductor, sruns nodesocket.SrunRequests) {
 	g.conductor, g.sruns = c, sruns
 	close(g.opened)

@@ -37,9 +37,9 @@ var lives = map[string]func([]string) int{
 	capsule.Arg: capsule.Init,
 	files.Arg:   files.Run,
 	srun.Arg:    srun.Run,
-	// A process of its own, because it has the user's real id, so the user can stop it.
+	// A process of its own: the user can stop this process, which has the user's real id.
 	messagequeue.Arg: messagequeue.Run,
-	// A process of its own, because it serves srun.sock and may hang.
+	// A process of its own: the server of srun.sock may hang.
 	nodesocket.DoorArg: nodesocket.Door,
 }
 

@@ -11,7 +11,8 @@ import (
 	relayconfig "github.com/singularity-slurm/singularity-slurm/proxyd/relay/config"
 )
 
-// manCommand prints the manual page. The build of the packages calls it; it is hidden from users.
+// manCommand prints the manual page. The build of the packages calls this command, which is hidden
+// from users.
 func manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "man", Short: "Print the manual page", Hidden: true, Args: wantArguments(),

@@ -21,7 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// meter counts the conductor's reports. It looks sizes up in the store.
+// meter counts the conductor's reports, and looks sizes up in the store.
 type meter struct {
 	*metrics.Metrics
 	n *node
@@ -87,8 +87,8 @@ func (m *meter) measureSpace(ctx context.Context) {
 	m.Spaces(err == nil, store, stage)
 }
 
-// findSpace returns the space of the store and of the stage; nil for one that is not known. The error is that of the
-// shared folder.
+// findSpace returns the space of the store and of the stage; nil for a space that is not known. The error is that of
+// the shared folder.
 func (m *meter) findSpace(ctx context.Context) (store, stage *metrics.Space, err error) {
 	err = m.n.ready(ctx, &m.sharedWatch, func() error {
 		m.storeSpace.Store(nil)

@@ -150,7 +150,7 @@ func rightsOf(name string) (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
-// startLinks starts the process that handles connections. It ends with this process.
+// startLinks starts the process that handles connections, and that ends with this process.
 func startLinks(ctx context.Context, cfg *relayconfig.Config, links *net.TCPListener, rights *syscall.Credential) (*connections.Process, <-chan error, error) {
 	f, err := links.File()
 	if err != nil {

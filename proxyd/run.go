@@ -144,7 +144,7 @@ func findShim(named string) (string, error) {
 var libraries = []string{"libcuda.so.1", "libcuda.so", "libnccl.so.2", "libnvidia-ml.so.1"}
 
 // shimEnvironment has the shim loaded into programs, and found where they look for a driver. For
-// this it makes links in a folder. The folder's name must have no blank and no colon, which
+// this, links are made in a folder. The folder's name must have no blank and no colon, which
 // separate names in these variables.
 func shimEnvironment(env []string, folder, shim string) ([]string, error) {
 	preload := filepath.Join(folder, filepath.Base(shim))

@@ -24,8 +24,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// service answers requests of people and other daemons: it translates between the types of rpc and
-// those of the conductor and the store.
+// service answers requests of people and other daemons: the types of rpc are translated into the
+// types of the conductor and of the store.
 type service struct{ n *node }
 
 var _ api.Conductor = service{}
@@ -88,8 +88,8 @@ func checkpointOwner(all []*rpc.Checkpoint) (uid uint32, known bool) {
 	return 0, false
 }
 
-// addPast adds the kept time line of a job that is over to out, and reports whether there is one.
-// Slurm may have begun its numbers anew: the time line of another user's job is left out.
+// addPast adds the time line of a job that is over to out, if the time line is kept, and reports
+// that. Slurm may have begun its numbers anew: the time line of another user's job is left out.
 func (d service) addPast(out *rpc.Job, id string, s *slurm.Job) bool {
 	if s != nil && !s.Over() {
 		return false

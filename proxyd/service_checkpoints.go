@@ -72,8 +72,8 @@ func (d service) Attempts(ctx context.Context, job string) ([]*rpc.Attempt, erro
 	return []*rpc.Attempt{out}, nil
 }
 
-// addUploads adds the checkpoints that are on their way to the store, and those that were lost on
-// the way if the job has no newer one.
+// addUploads adds the checkpoints that are on their way to the store, and lost checkpoints without
+// a newer checkpoint of the job.
 func (d service) addUploads(out []*rpc.Checkpoint, of *store.JobID) []*rpc.Checkpoint {
 	var job uint32
 	if of != nil {
@@ -205,8 +205,8 @@ func (d service) Delete(ctx context.Context, ids []string) error {
 }
 
 // chooseRetention returns the rule by which a collection deletes checkpoints: the configuration's, or the age or the
-// number of the request. With an age, older ones are deleted; with a number, all but so many. The number protects at
-// any age.
+// number of the request. With an age, older checkpoints are deleted; with a number, all but so many. The number
+// protects at any age.
 func chooseRetention(cfg *config.Config, req *rpc.GCRequest) store.Retention {
 	keep := store.Retention{Count: cfg.Keep, Age: cfg.KeepFor}
 	if req.Keep != nil {

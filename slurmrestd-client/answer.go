@@ -172,7 +172,7 @@ func (c *call) readRefusal(status int, body io.Reader, l limits) (err error, slu
 	return e, parseErr == nil
 }
 
-// maxRefusal limits the bytes that are read of an answer whose status is not 200.
+// maxRefusal limits the bytes that are read of an answer with a status other than 200.
 const maxRefusal = 1 << 20
 
 // firstBytes remembers the first 512 bytes that are read through it.

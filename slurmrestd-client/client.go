@@ -30,8 +30,8 @@ type Config struct {
 	// Versions limits the versions of the REST API that are tried; nil: all.
 	Versions []string
 
-	// Timeout ends a request whose context has no deadline. The time of callbacks of EachJob counts.
-	// Default 2 minutes.
+	// Timeout ends a request with a context that has no deadline. The time of callbacks of EachJob
+	// counts. Default 2 minutes.
 	Timeout time.Duration
 	// Dial replaces net.Dialer.DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

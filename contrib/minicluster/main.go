@@ -67,7 +67,7 @@ func heededSignals(all ...os.Signal) []os.Signal {
 	return slices.DeleteFunc(all, signal.Ignored)
 }
 
-// exitCode prints an error and returns the exit code. It is the only place for both.
+// exitCode prints an error and returns the exit code: the only function that does so.
 func exitCode(err error) int {
 	var coded *codeError
 	switch {

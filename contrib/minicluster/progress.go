@@ -57,7 +57,7 @@ func (p *progress) repeatLine() {
 	}
 }
 
-// showLine shows line; in a log, it drops the line if another was written a moment ago.
+// showLine shows line; in a log, the line is dropped if another was written a moment ago.
 func (p *progress) showLine(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -170,7 +170,8 @@ func raiseCluster(ctx context.Context, p state.Place, suite rootfs.Suite, w want
 	return nil
 }
 
-// roomFor finds a full disk before the daemons do, which would report it in their logs only.
+// roomFor finds a full disk before the daemons do, which would report the lack of space in their
+// logs only.
 func roomFor(dir string) error {
 	const want = 64 << 20
 	var s unix.Statfs_t

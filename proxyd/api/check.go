@@ -10,11 +10,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// maxReason limits a reason, so that it fits into a line of a table.
+// maxReason limits a reason, so that the reason fits into a line of a table.
 const maxReason = 200
 
-// checkReason returns the reason of a checkpoint, by default "asked". It refuses control
-// characters, because people see the text on terminals.
+// checkReason returns the reason of a checkpoint, by default "asked". Control characters are
+// refused, because people see the text on terminals.
 func checkReason(s string) (string, error) {
 	if s == "" {
 		return "asked", nil

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package api is the server's side of package rpc: it finds out which user sends a request and whether
-// that user may make it, and then hands the request to the conductor. It makes no other decision.
+// the user may make the request, and then hands the request to the conductor. All other decisions are
+// the conductor's.
 //
 //	request               allowed to
 //	───────               ──────────
@@ -51,7 +52,8 @@ type Conductor interface {
 	// checkpoint that can be trusted; where Problem is set UID is the job's owner, and User is
 	// empty if the owner is not known.
 	Checkpoints(ctx context.Context, job string) ([]*rpc.Checkpoint, error)
-	// Attempts returns the checkpoint of a job that is being made, if there is one and this node leads the job.
+	// Attempts returns the checkpoint of a job that is being made, if this node leads the job; else an empty
+	// list.
 	Attempts(ctx context.Context, job string) ([]*rpc.Attempt, error)
 	// Verify reads checkpoints back, named by the ids that Checkpoints gave.
 	Verify(ctx context.Context, ids []string, progress func(*rpc.Progress)) (*rpc.VerifyReport, error)

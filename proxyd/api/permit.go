@@ -63,7 +63,7 @@ func (s *Server) admitOwner(ctx context.Context, what, job string) (munge.Caller
 }
 
 // visibleCheckpoints returns the checkpoints of a job, or of all, that the caller may see. A job
-// whose checkpoints he may not see is refused, if it has any.
+// with checkpoints of which the caller may see none is refused.
 func (s *Server) visibleCheckpoints(ctx context.Context, what, job string) ([]*rpc.Checkpoint, error) {
 	caller, ok := munge.CallerOf(ctx)
 	if !ok {
@@ -143,7 +143,7 @@ func (s *Server) namedCheckpoints(ctx context.Context, what string, names []stri
 	return found, nil
 }
 
-// maxNames limits the names that one request makes the store look up.
+// maxNames limits the names that a request makes the store look up.
 const maxNames = 1000
 
 // shownTo says whether the user may know of the checkpoint.
@@ -162,7 +162,7 @@ func (s *Server) wholeCheckpoints(ctx context.Context, what string, names []stri
 		if c.GetProblem() == "" {
 			continue
 		}
-		caller, _ := munge.CallerOf(ctx) // namedCheckpoints has checked that there is one
+		caller, _ := munge.CallerOf(ctx) // the gate has checked the caller; see namedCheckpoints
 		is, err := s.people.isOperator(ctx, caller.UID)
 		if err == nil && !is {
 			err = s.denyCall(caller, what, "checkpoint "+c.GetId()+" is damaged, which leaves it to operators")

@@ -207,7 +207,7 @@ func (s *Server) GC(req *rpc.GCRequest, stream grpc.ServerStreamingServer[rpc.Pr
 	})
 }
 
-// Delete deletes all checkpoints that are named, or none of them if one is refused.
+// Delete deletes all checkpoints that are named, or, if any is refused, none.
 func (s *Server) Delete(ctx context.Context, req *rpc.DeleteRequest) (*rpc.DeleteReply, error) {
 	reply, err := func() (*rpc.DeleteReply, error) {
 		caller, ok := munge.CallerOf(ctx)

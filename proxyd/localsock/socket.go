@@ -145,9 +145,9 @@ func PeerPidfd(fd, pid int) (pidfd int, exact bool, err error) {
 	return pidfd, exact, nil
 }
 
-// InterruptAtEnd makes the end of ctx interrupt I/O whose deadline is set by setDeadline. It first
-// clears an earlier deadline. The caller calls stop when the I/O is done; after that setDeadline is
-// not called any more.
+// InterruptAtEnd makes the end of ctx interrupt I/O with a deadline that setDeadline sets. An
+// earlier deadline is cleared first. The caller calls stop when the I/O is done; after that
+// setDeadline is not called any more.
 func InterruptAtEnd(ctx context.Context, setDeadline func(time.Time) error) (stop func()) {
 	_ = setDeadline(time.Time{})
 	done := make(chan struct{})

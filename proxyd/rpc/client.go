@@ -21,8 +21,8 @@ const Port = "6830"
 // maxMessage bounds a message of a reply: replies to dumps are the largest. Requests are bounded by the gate.
 const maxMessage = 16 << 20
 
-// Deadlines of calls whose context has no deadline. Streams get no deadline: how long they take
-// depends on the job, and keepalives tell when the other side is gone.
+// Deadlines of calls with a context that has no deadline. Streams get no deadline: how long they
+// take depends on the job, and keepalives tell when the other side is gone.
 const (
 	shortDeadline = 30 * time.Second
 	longDeadline  = 2 * time.Minute
@@ -75,7 +75,7 @@ func (c *Client) Call(ctx context.Context, req *CallRequest) (*CallReply, error)
 	return callUnary(ctx, c, 0, c.rpc.Call, req)
 }
 
-// Doctor asks for the features that the node has and those that it lacks.
+// Doctor asks for the node's features, and for the features that are missing.
 func (c *Client) Doctor(ctx context.Context) (*DoctorReply, error) {
 	return callUnary(ctx, c, longDeadline, c.rpc.Doctor, &DoctorRequest{})
 }
@@ -113,7 +113,7 @@ func (c *Client) RunOn(ctx context.Context, job string) error {
 	return err
 }
 
-// Lend gives a running job so many GPUs in all: jobs of the same user lend it theirs.
+// Lend gives a running job so many GPUs in all, lent by jobs of the same user.
 func (c *Client) Lend(ctx context.Context, req *LendRequest) (*LendReply, error) {
 	return callUnary(ctx, c, longDeadline, c.rpc.Lend, req)
 }
@@ -140,7 +140,7 @@ func (c *Client) GC(ctx context.Context, req *GCRequest, progress func(*Progress
 	return last.GetCollected(), err
 }
 
-// Delete deletes checkpoints, and returns their whole names. It deletes all or none, unless the
+// Delete deletes checkpoints, and returns their whole names: all are deleted or none, unless the
 // store fails in between.
 func (c *Client) Delete(ctx context.Context, checkpoints []string) ([]string, error) {
 	reply, err := callUnary(ctx, c, longDeadline, c.rpc.Delete, &DeleteRequest{Checkpoints: checkpoints})

@@ -36,7 +36,7 @@ var (
 	ErrObstacle = errors.New("something in the job cannot be captured")
 	// ErrNoCheckpoint says that there is no such checkpoint.
 	ErrNoCheckpoint = errors.New("no such checkpoint")
-	// ErrDamaged says that a checkpoint or chunk is not as it was written.
+	// ErrDamaged says that a checkpoint or chunk differs from the content that was written.
 	ErrDamaged = errors.New("damaged")
 	// ErrSpace says that a checkpoint does not fit.
 	ErrSpace = errors.New("no space")
@@ -82,7 +82,7 @@ var contract = kind.Contract{
 type Error struct {
 	Kind      error  // a kind from above
 	Text      string // the whole message; "" : that of Kind
-	Hint      string // a remedy, for the person who asked
+	Hint      string // a remedy, for the caller
 	Node      string // ErrNotLeader: the leader; ErrUnreachable, ErrRefused: the node that was called
 	Obstacles []*Obstacle
 }

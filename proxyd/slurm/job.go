@@ -34,8 +34,8 @@ type Job struct {
 	nodeList string
 }
 
-// String is the job's name for Slurm's commands. For a task it is not its number alone, which could
-// mean all tasks of the array.
+// String is the job's name for Slurm's commands. A task's number alone could mean all tasks of the
+// array.
 func (j *Job) String() string {
 	if j.ArrayTask >= 0 {
 		return fmt.Sprintf("%d_%d", j.ArrayJob, j.ArrayTask)
@@ -62,7 +62,7 @@ func (j *Job) Runs() bool {
 }
 
 // Expired says whether a run's time is up: slurmctld ends the run at its next check, at most half a
-// minute later, or as late as OverTimeLimit allows. Until then it starts no steps.
+// minute later, or as late as OverTimeLimit allows. Until then, slurmctld starts no steps.
 func (j *Job) Expired() bool {
 	return j.Runs() && !j.End.IsZero() && time.Until(j.End) < clockSkew
 }

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package slurm has the requests of a node's daemon to Slurm: it reads about jobs, and acts on jobs
-// of its own node. The package runs scontrol: root on a node is a super user to every release by
-// munge alone, where REST would need slurmrestd within reach of each node and a token kept on the
-// node.
+// Package slurm has the requests of a node's daemon to Slurm: about jobs, and to act on jobs of its
+// own node. The package runs scontrol: root on a node is a super user to every release by munge
+// alone, where REST would need slurmrestd within reach of each node and a token kept on the node.
 package slurm
 
 import (
@@ -141,7 +140,7 @@ func (s *Slurm) SetAdminComment(ctx context.Context, job, text string) error {
 	return withJob(err, "administrator's comment of job", job)
 }
 
-// Requeue requeues a job, or starts it again after Slurm has ended it. A job that waits
+// Requeue requeues a job, or starts the job again after Slurm has ended it. A job that waits
 // already is left alone. Slurm refuses while the job completes after an end of its own; then
 // Requeue tries again until ctx is done.
 func (s *Slurm) Requeue(ctx context.Context, job string) error {

@@ -11,7 +11,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// AddJob adds a job and returns its id; a job without an id gets a new one. A job without a state is
+// AddJob adds a job and returns its id; a job without an id gets a new id. A job without a state is
 // pending.
 func (s *Server) AddJob(job slurmrest.Job) int64 {
 	s.mu.Lock()

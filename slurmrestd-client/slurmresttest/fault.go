@@ -37,7 +37,7 @@ func (s *Server) Fail(f Fault) {
 	s.faults = append(s.faults, f)
 }
 
-// takeFault returns the first fault that matches, and lowers its Times by one.
+// takeFault returns the first fault that matches, and lowers its Times.
 func (s *Server) takeFault(r *http.Request) (Fault, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

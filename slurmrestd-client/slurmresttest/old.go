@@ -42,7 +42,7 @@ func versionNumbers(release string) object {
 	}
 }
 
-// listComplaints writes complaints in one of four spellings, which depends on the endpoint.
+// listComplaints writes complaints in the spelling of the endpoint.
 func (old) listComplaints(no *refusal) []any {
 	full := object{"description": no.why, "error_number": no.number, "error": texts[no.number], "source": "fake"}
 	switch {

@@ -205,7 +205,7 @@ func renderEach[T any](all []T, render func(T) object) []any {
 }
 
 // listJobs answers with all jobs, or with "no change". slurmctld compares whole seconds and rather
-// reports a change twice than misses one.
+// reports a change twice than misses a change.
 func (s *Server) listJobs(q question) (object, *refusal) {
 	if since := q.URL.Query().Get("update_time"); since != "" {
 		unix, ok := q.parseSince(since)

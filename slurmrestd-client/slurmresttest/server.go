@@ -42,7 +42,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// servedBy has the versions that each release serves, of those that the client knows.
+// servedBy has the versions that each release serves and the client knows.
 var servedBy = map[string][]string{
 	"22.05.8": {slurmrest.V0038},
 	"24.11.5": {slurmrest.V0040, slurmrest.V0042},

@@ -45,7 +45,7 @@ func Pidfd(p state.Place, hostName string) (int, error) {
 }
 
 // Kill ends the cluster at p and returns when its last process has gone. Kill also works on a
-// keeper that does not answer, and on a keeper whose socket was removed.
+// keeper that does not answer, and on a keeper without its socket, which was removed.
 func Kill(p state.Place) error {
 	pid, err := keeperPID(p)
 	if err != nil {

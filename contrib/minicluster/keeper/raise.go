@@ -27,8 +27,8 @@ const raiseWithin = 90 * time.Second
 
 // cluster is a running cluster.
 //
-// Lock order: change → machine.mu. change is held for as long as a host is being
-// failed, cut, healed or a daemon restarted; status takes only machine.mu.
+// Lock order: change → machine.mu. change is held while a host is failed, cut or healed, or a
+// daemon is restarted; status takes only machine.mu.
 type cluster struct {
 	spec  Spec
 	place state.Place

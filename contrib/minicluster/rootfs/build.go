@@ -87,7 +87,7 @@ func buildTree(ctx context.Context, j buildJob) (err error) {
 		return j.buildFailed(transcript{complaint: "mmdebstrap made no tree"}, nil)
 	}
 	// For root alone: the tree has set-user-ID programs that get no updates. The mode does not affect
-	// clusters, whose root folder is that of a layer above.
+	// clusters: their root folder is that of a layer above.
 	if err := os.Chmod(root, 0o700); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (j buildJob) prepareBuild(work string) ([]string, error) {
 			return nil, err
 		}
 	}
-	// apt reads as user _apt, who must be able to reach the tree and the key.
+	// apt reads as user _apt, and this user must be able to reach the tree and the key.
 	if err := os.Chmod(work, 0o711); err != nil {
 		return nil, err
 	}

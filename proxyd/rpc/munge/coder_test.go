@@ -33,7 +33,7 @@ func TestRealmExpires(t *testing.T) {
 	}
 }
 
-// TestOnlyRootReads shows that a user who gets hold of a credential cannot read its payload.
+// TestOnlyRootReads shows that a user with another's credential cannot read its payload.
 func TestOnlyRootReads(t *testing.T) {
 	m := mungetest.Start(t)
 	setpriv, err := exec.LookPath("setpriv")

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package munge lets gRPC services know which user calls, by the credentials that every Slurm
-// cluster already has. It imports no other package of ours and serves any service whose requests
-// are unary; replies may stream.
+// cluster already has. It imports no other package of ours and serves any service with unary
+// requests; replies may stream.
 //
 // # The messages
 //

@@ -126,7 +126,7 @@ func readStream(ctx context.Context, c grpc_health_v1.HealthClient, name string)
 	}
 }
 
-// From here on: the means of an attacker, who sends bytes of messages and metadata.
+// From here on: the means of an attacker, which are the bytes of messages and metadata.
 
 type rawCodec struct{}
 

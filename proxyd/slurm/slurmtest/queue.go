@@ -67,5 +67,5 @@ func (q Queue) SetAway(t *testing.T, isAway bool) {
 	}
 }
 
-// Slurm returns a slurm.Slurm whose commands ask the Queue.
+// Slurm returns a slurm.Slurm with commands that ask the Queue.
 func (q Queue) Slurm() *slurm.Slurm { return slurm.New(filepath.Join(q.Dir, "scontrol")) }
