@@ -41,7 +41,7 @@ func TestGate(t *testing.T) {
 	}()
 	g.noteAway(shared.ErrNoStore)
 	if job := <-told; job != 7 {
-		t.Errorf("the comment is of job %d", job)
+		t.Errorf("the comment was written to job %d, want 7", job)
 	}
 	if err := g.End(t.Context(), 8); !errors.Is(err, shared.ErrNoStore) {
 		t.Errorf("an epilog meanwhile: %v", err)
@@ -59,7 +59,7 @@ func TestGate(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := g.Join(t.Context(), nodesocket.Join{Job: 9}); err != nil || len(told) != 0 {
-		t.Errorf("a task afterwards: %v, told %d", err, len(told))
+		t.Errorf("Join after open: %v, and %d comments; want success without a comment", err, len(told))
 	}
 }
 
@@ -70,7 +70,7 @@ func TestGateEnds(t *testing.T) {
 	task, end := context.WithCancel(t.Context())
 	end()
 	if _, err := g.Join(task, nodesocket.Join{Job: 7}); !errors.Is(err, context.Canceled) {
-		t.Errorf("the task has ended: %v", err)
+		t.Errorf("Join of a task that has ended: %v; want Canceled", err)
 	}
 	g.noteAway(shared.ErrNoStore)
 	terminated := make(chan struct{})

@@ -52,12 +52,12 @@ func TestRelayAnswers(t *testing.T) {
 	admit := func(run uint32) error {
 		reply, err := a.Admit(as(0), &rpc.AdmitRequest{Job: "c/1/then", Uid: 1001, Run: run, Ticket: connections.HashTicket("x")})
 		if err == nil && reply.GetPort() != 6834 {
-			t.Errorf("port %d", reply.GetPort())
+			t.Errorf("Admit gave port %d, want 6834", reply.GetPort())
 		}
 		return err
 	}
 	if _, err := a.Admit(as(0), &rpc.AdmitRequest{Job: "c/1/then", Uid: 1001, Ticket: connections.HashTicket("x"), Listen: []uint32{70000}}); err == nil || !strings.Contains(err.Error(), "port 70000") {
-		t.Errorf("no port: %v", err)
+		t.Errorf("Admit with port 70000: %v; want a refusal", err)
 	}
 	reply, err := a.Admit(as(0), &rpc.AdmitRequest{Job: "c/1/then", Uid: 1001, Ticket: connections.HashTicket("x"), Listen: []uint32{8888}})
 	if l := reply.GetListening(); err != nil || len(l) != 1 || l[0].GetPort() != 8888 || l[0].GetPublic() != 0 || !strings.Contains(l[0].GetProblem(), "clients.ports") {
@@ -67,13 +67,13 @@ func TestRelayAnswers(t *testing.T) {
 		t.Error(err)
 	}
 	if err := admit(1); err == nil || !strings.Contains(err.Error(), "run 2 is over, run 3 has begun") {
-		t.Errorf("an earlier run: %v", err)
+		t.Errorf("Admit for an earlier run: %v; want a refusal", err)
 	}
 	if _, err := a.Forget(as(0), &rpc.ForgetRequest{Job: "c/1/then"}); err != nil {
 		t.Error(err)
 	}
 	if err := admit(1); err != nil {
-		t.Errorf("after the job was forgotten: %v", err)
+		t.Errorf("Admit after Forget: %v", err)
 	}
 	if err := errors.Join(toOrders.Close(), <-ended); err != nil {
 		t.Error(err)

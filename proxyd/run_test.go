@@ -95,7 +95,7 @@ func TestRun(t *testing.T) {
 				t.Errorf("exit %d, want %d\n%s\n%s", code, tt.code, out.String(), errs.String())
 			}
 			if files := temporaryFiles(t, cmd); len(files) > 0 {
-				t.Errorf("left: %v", files)
+				t.Errorf("temporary files are left: %v", files)
 			}
 		})
 	}
@@ -105,7 +105,7 @@ func TestRunNoProgram(t *testing.T) {
 	cmd := newProxyd(t, "run", "--shim", makeShim(t), "--", "/nowhere/program")
 	out, _ := cmd.CombinedOutput()
 	if code := cmd.ProcessState.ExitCode(); code != 127 || !strings.HasPrefix(string(out), "proxyd: ") || len(temporaryFiles(t, cmd)) > 0 {
-		t.Errorf("exit %d, %v is left\n%s", code, temporaryFiles(t, cmd), out)
+		t.Errorf("exit %d, temporary files %v\n%s", code, temporaryFiles(t, cmd), out)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestRunSignals(t *testing.T) {
 		line, _ := io.ReadAll(out)
 		cmd.Wait()
 		if string(line) != "got\n" || cmd.ProcessState.ExitCode() != 3 || len(temporaryFiles(t, cmd)) > 0 {
-			t.Errorf("%v: %q, %v, %v is left", sig, line, cmd.ProcessState, temporaryFiles(t, cmd))
+			t.Errorf("%v: output %q, %v, temporary files %v; want got and exit 3", sig, line, cmd.ProcessState, temporaryFiles(t, cmd))
 		}
 	}
 }
@@ -198,7 +198,7 @@ func TestRunServerDies(t *testing.T) {
 	}
 	cmd.Wait()
 	if cmd.ProcessState.ExitCode() != 5 || len(temporaryFiles(t, cmd)) > 0 {
-		t.Errorf("%v, %v is left", cmd.ProcessState, temporaryFiles(t, cmd))
+		t.Errorf("%v, temporary files %v are left", cmd.ProcessState, temporaryFiles(t, cmd))
 	}
 }
 
@@ -228,7 +228,7 @@ func TestRunKilled(t *testing.T) {
 	}
 	in.Close()
 	if files := temporaryFiles(t, cmd); len(files) > 0 {
-		t.Errorf("left: %v", files)
+		t.Errorf("temporary files are left: %v", files)
 	}
 }
 
@@ -266,7 +266,7 @@ func TestDevice(t *testing.T) {
 			}
 			defer c.Close()
 			if out, err := newProxyd(t, "device", "--socket", path).CombinedOutput(); err == nil || !bytes.Contains(out, []byte("somebody listens there already")) {
-				t.Errorf("a second one: %v\n%s", err, out)
+				t.Errorf("a second server at the socket: %v\n%s", err, out)
 			}
 			if how == "lifeline" {
 				lifeline.Close()
@@ -277,7 +277,7 @@ func TestDevice(t *testing.T) {
 				t.Error(err)
 			}
 			if _, err := os.Lstat(path); err == nil {
-				t.Error("its socket is still there")
+				t.Error("the server's socket is left")
 			}
 		})
 	}
@@ -304,11 +304,11 @@ func TestDeviceAfterAKill(t *testing.T) {
 	}
 	if l, err := listenDevices(path); err == nil {
 		l.Close()
-		t.Error("a file was replaced")
+		t.Error("the server replaced a file that is no socket")
 	}
 	if l, err := listenDevices(filepath.Join(dir, strings.Repeat("x", 120))); err == nil {
 		l.Close()
-		t.Error("a name that is too long was taken")
+		t.Error("a socket name that is too long was accepted")
 	}
 }
 
@@ -329,6 +329,6 @@ func TestEndAnyway(t *testing.T) {
 func TestRunInRun(t *testing.T) {
 	got := withoutShim([]string{"A=1", "LD_PRELOAD=/tmp/proxyd-run-1/libsingshim-device.so:/opt/libsingshim-device.so /opt/x.so"})
 	if want := []string{"A=1", "LD_PRELOAD=/opt/libsingshim-device.so:/opt/x.so"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("withoutShim = %q, want %q", got, want)
 	}
 }

@@ -60,7 +60,7 @@ func TestSharedFolderOfUser(t *testing.T) {
 				t.Error(err)
 			}
 			if c.want != "" && (!errors.Is(err, shared.ErrForeign) || !strings.Contains(err.Error(), c.want)) {
-				t.Errorf("%v, want %s", err, c.want)
+				t.Errorf("openShared: %v, want %s", err, c.want)
 			}
 		})
 	}

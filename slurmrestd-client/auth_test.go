@@ -39,23 +39,23 @@ func TestTokens(t *testing.T) {
 			}
 			slurmrest.NoPauses(c)
 			if _, err := c.Nodes(t.Context()); err == nil || !strings.Contains(err.Error(), "no such file") {
-				t.Errorf("no file: %v", err)
+				t.Errorf("Nodes without the token file: %v", err)
 			}
 			write("SLURM_JWT=good.to.ken\n")
 			if _, err := c.Nodes(t.Context()); err != nil {
-				t.Errorf("good: %v", err)
+				t.Errorf("Nodes with a good token: %v", err)
 			}
 			write("bad.to.ken")
 			_, err = c.Nodes(t.Context())
 			if !errors.Is(err, slurmrest.ErrAuth) {
-				t.Errorf("bad: %v; want ErrAuth", err)
+				t.Errorf("Nodes with a bad token: %v; want ErrAuth", err)
 			}
 			if _, err := c.QOS(t.Context()); !errors.Is(err, slurmrest.ErrAuth) {
-				t.Errorf("bad, asking slurmdbd: %v; want ErrAuth", err)
+				t.Errorf("QOS with a bad token: %v; want ErrAuth", err)
 			}
 			write("good.to.ken")
 			if _, err := c.Nodes(t.Context()); err != nil {
-				t.Errorf("good again: %v", err)
+				t.Errorf("Nodes with a good token again: %v", err)
 			}
 			for _, text := range []string{"", "SLURM_JWT=", "two tokens", "a\r\nX-Evil: 1", strings.Repeat("x", 100_000)} {
 				write(text)
@@ -100,7 +100,7 @@ func TestClusterInfo(t *testing.T) {
 		}
 		s.Fail(slurmresttest.Fault{Path: "/slurmdb", Slurm: 7000, Times: 9})
 		if _, err := c.Cluster(t.Context()); err != nil {
-			t.Errorf("without slurmdbd: %v", err)
+			t.Errorf("Cluster without slurmdbd: %v; want success", err)
 		}
 	})
 }

@@ -101,14 +101,14 @@ func TestNumbersInWords(t *testing.T) {
 		"unlimited": Unlimited().String(), "1h0m0s": LimitOf(time.Hour).String(),
 	} {
 		if got != want {
-			t.Errorf("%q; want %q", got, want)
+			t.Errorf("String = %q; want %q", got, want)
 		}
 	}
 	if got := (Limit{}).String(); got != "unset" {
 		t.Errorf("String of the zero Limit = %q; want unset", got)
 	}
 	if Num(3).Or(9) != 3 || (Number{}).Or(9) != 9 || (Number{Set: true, Infinite: true}).Or(9) != 9 {
-		t.Error("Or")
+		t.Error("Or does not return the value, or does not return the default for an unset or infinite Number")
 	}
 }
 
@@ -126,7 +126,7 @@ func TestErrorText(t *testing.T) {
 		t.Errorf("%q; want %q", err, want)
 	}
 	if !errors.Is(err, ErrJobNotPending) || !errors.Is(err, ErrAccessDenied) {
-		t.Errorf("%v: both errors count", err)
+		t.Errorf("error %v; want it to be ErrJobNotPending and ErrAccessDenied", err)
 	}
 	results := answer{Results: []complaint{{Number: 0, Text: "No error"}, {Number: 2017, Text: "Invalid job id specified"}}}
 	if err := results.failureOf(c, 200); !errors.Is(err, ErrInvalidJobID) {

@@ -102,7 +102,7 @@ func TestRequeueRoutes(t *testing.T) {
 				t.Errorf("%+v, %v; want %s because %q", done, err, test.want, test.why)
 			}
 			if job, _ := s.Job(id); job.Restarts != 1 || job.State.Base != slurmrest.Pending {
-				t.Errorf("job: %+v", job)
+				t.Errorf("the job after Requeue = %+v, want pending with 1 restart", job)
 			}
 		})
 	}
@@ -333,6 +333,6 @@ func TestExecScontrol(t *testing.T) {
 		t.Errorf("error %v; want the deadline's", err)
 	}
 	if _, err := (slurmrest.ExecScontrol{Path: filepath.Join(dir, "none")}).Run(t.Context()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("error %v; want that there is none", err)
+		t.Errorf("Run without a program: %v; want ErrNotExist", err)
 	}
 }

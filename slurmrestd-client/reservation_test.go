@@ -33,7 +33,7 @@ func TestReservationREST(t *testing.T) {
 	s.AddJob(slurmrest.Job{ID: 5, Reservation: night.Name})
 	s.StartJob(5, "n1")
 	if err := c.DeleteReservation(t.Context(), night.Name); !errors.Is(err, slurmrest.ErrReservationInUse) {
-		t.Errorf("with a job in it: %v", err)
+		t.Errorf("DeleteReservation with a job in it: %v; want ErrReservationInUse", err)
 	}
 	if err := c.Update(t.Context(), slurmrest.JobID(5), slurmrest.JobUpdate{Reservation: new(string)}); err != nil {
 		t.Error(err)
@@ -42,10 +42,10 @@ func TestReservationREST(t *testing.T) {
 		t.Error(err)
 	}
 	if err := c.DeleteReservation(t.Context(), night.Name); !errors.Is(err, slurmrest.ErrNoReservation) {
-		t.Errorf("a reservation that is gone: %v", err)
+		t.Errorf("DeleteReservation again: %v; want ErrNoReservation", err)
 	}
 	if apart, err := c.KeepsReservationsApart(t.Context()); err != nil || !apart {
-		t.Errorf("kept apart: %v, %v", apart, err)
+		t.Errorf("KeepsReservationsApart = %v, %v; want true", apart, err)
 	}
 	for _, bad := range []string{"", "a b", "a,b", "a/b", "a=b"} {
 		if err := c.DeleteReservation(t.Context(), bad); err == nil || errors.Is(err, slurmrest.ErrNoReservation) {

@@ -290,7 +290,7 @@ func TestEachJobStops(t *testing.T) {
 			return nil
 		})
 		if !errors.Is(err, enough) || seen != 2 || info.Count != 2 {
-			t.Errorf("%d seen, %+v, %v", seen, info, err)
+			t.Errorf("a list that yield ended: %d jobs seen, %+v, %v", seen, info, err)
 		}
 		// Jobs that have been handed on are not handed on again.
 		cut := 12_000 // past the first job
@@ -326,7 +326,7 @@ func TestSignals(t *testing.T) {
 		}
 		for _, bad := range []string{"", "USR2;", "a b", strings.Repeat("X", 50)} {
 			if err := c.Signal(t.Context(), job, bad, slurmrest.SignalJob); err == nil || !strings.Contains(err.Error(), "want a name like USR2") {
-				t.Errorf("%q: error %v", bad, err)
+				t.Errorf("Signal %q: %v; want a refusal of the name", bad, err)
 			}
 		}
 		if err := c.Signal(t.Context(), slurmrest.JobID(999), "USR2", slurmrest.SignalJob); !errors.Is(err, slurmrest.ErrInvalidJobID) {

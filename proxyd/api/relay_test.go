@@ -27,7 +27,7 @@ func TestShared(t *testing.T) {
 			for range 6 {
 				all.Go(func() {
 					if got, err := answers.freshAnswer(t.Context(), ask); err != nil || got != round {
-						t.Errorf("round %d: %d, %v", round, got, err)
+						t.Errorf("round %d: answer = %d, %v; want the number of the round", round, got, err)
 					}
 				})
 			}
@@ -36,7 +36,7 @@ func TestShared(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if _, err := answers.freshAnswer(ctx, ask); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a caller that waits no longer: %v", err)
+			t.Errorf("answer after the caller's deadline: %v; want DeadlineExceeded", err)
 		}
 		time.Sleep(2 * time.Second)
 	})

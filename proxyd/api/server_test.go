@@ -134,11 +134,11 @@ func TestWhoMay(t *testing.T) {
 				before := len(d.Asked())
 				err := r.ask(t.Context(), d.clientOf(t, who.uid))
 				if who.may && err != nil {
-					t.Errorf("refused: %v", err)
+					t.Errorf("refused: %v; want success", err)
 				}
 				if !who.may {
 					if !errors.Is(err, rpc.ErrDenied) {
-						t.Errorf("not denied: %v", err)
+						t.Errorf("error %v; want ErrDenied", err)
 					}
 					if asked := d.Asked()[before:]; len(asked) > 0 {
 						t.Errorf("denied, but the conductor was asked to %s", asked)
@@ -190,7 +190,7 @@ func TestOthersAreLeftOut(t *testing.T) {
 		}
 		asked := d.Asked()
 		if got := asked[len(asked)-1]; got != "verify "+strings.Replace(tt.want, " mini/814/2", "", 1) { // which is not there yet
-			t.Errorf("user %d: %s", tt.uid, got)
+			t.Errorf("user %d: the conductor was asked to %s", tt.uid, got)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func TestDamaged(t *testing.T) {
 	bob, root := d.clientOf(t, apitest.Bob), d.clientOf(t, 0)
 	ctx := t.Context()
 	if r, err := bob.Verify(ctx, nil, nil); err != nil || len(r.GetProblems()) != 1 {
-		t.Errorf("verify: %v, %v", r, err)
+		t.Errorf("Verify by the owner = %v, %v; want one damaged checkpoint", r, err)
 	}
 	none := func(*rpc.ExportPiece) error { return nil }
 	before := len(d.Asked())
@@ -218,7 +218,7 @@ func TestDamaged(t *testing.T) {
 		t.Errorf("the conductor was asked to %s", asked)
 	}
 	if got, err := root.Delete(ctx, []string{"816/4", "mini/816/4", "813/1"}); err != nil || strings.Join(got, " ") != "mini/816/4 mini/813/1" {
-		t.Errorf("root: %v, %v", got, err)
+		t.Errorf("Delete by root = %v, %v; want mini/816/4 and mini/813/1", got, err)
 	}
 }
 
@@ -312,7 +312,7 @@ func TestHangUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := d.clientOf(t, apitest.Alice).Checkpoint(ctx, &rpc.CheckpointRequest{Job: "812_3"}, func(*rpc.Progress) { cancel() })
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("caller: %v", err)
+		t.Errorf("the caller's error = %v, want Canceled", err)
 	}
 	for deadline := time.Now().Add(time.Minute); !slices.Contains(d.Asked(), "checkpoint 812_3 given up"); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -325,7 +325,7 @@ func TestDoctor(t *testing.T) {
 	d := startDaemon(t)
 	reply, err := d.clientOf(t, apitest.Bob).Doctor(t.Context())
 	if err != nil || len(reply.GetFindings()) != 2 || reply.GetFindings()[1].GetLevel() != rpc.Finding_FAIL || reply.GetVersion() != "1.2.3" {
-		t.Errorf("got %v, %v", reply, err)
+		t.Errorf("Doctor = %v, %v; want two findings, the second a failure", reply, err)
 	}
 }
 
@@ -376,10 +376,10 @@ func TestLargeCalls(t *testing.T) {
 	large := strings.Repeat("x", 8<<20)
 	reply, err := d.clientOf(t, 0).Call(t.Context(), dumpCall(large))
 	if err != nil || string(reply.GetDump().GetPart()) != large {
-		t.Errorf("8 MiB: %v", err)
+		t.Errorf("Call with 8 MiB by root: %v; want the same bytes back", err)
 	}
 	if _, err := d.clientOf(t, apitest.Alice).Call(t.Context(), dumpCall(large)); !errors.Is(err, rpc.ErrBusy) ||
 		!strings.Contains(err.Error(), "at most 65536 are accepted") {
-		t.Errorf("8 MiB of a user: %v", err)
+		t.Errorf("Call with 8 MiB by a user: %v; want a refusal", err)
 	}
 }

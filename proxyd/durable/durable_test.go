@@ -54,7 +54,7 @@ func TestReplaceFails(t *testing.T) {
 		return errDisk
 	})
 	if !errors.Is(err, errDisk) {
-		t.Errorf("got error %v", err)
+		t.Errorf("Replace with a full disk: %v; want the error of fill", err)
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != "old" {
 		t.Errorf("read %q, %v", got, err)

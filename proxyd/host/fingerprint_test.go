@@ -57,7 +57,7 @@ func TestFingerprintOfATree(t *testing.T) {
 		t.Errorf("files of the fingerprint = %v, %v; want no files from outside of the root", f.Files, err)
 	}
 	if _, err := FingerprintOf(filepath.Join(root, "gone")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a tree that is gone: %v", err)
+		t.Errorf("FingerprintOf a missing tree: %v; want ErrNotExist", err)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestCompatible(t *testing.T) {
 			err := Compatible(base, tt.now)
 			if tt.want == "" {
 				if err != nil {
-					t.Errorf("refused: %v", err)
+					t.Errorf("Compatible refused: %v; want nil", err)
 				}
 				return
 			}
@@ -123,7 +123,7 @@ func TestParseCPU(t *testing.T) {
 		t.Errorf("parseCPU of x86 = %+v, %v; want the first CPU, without flags of kernels", f, err)
 	}
 	if _, err := parseCPU(strings.NewReader("processor : 0\n")); err == nil || err.Error() != "/proc/cpuinfo names no features" {
-		t.Errorf("no flags: %v", err)
+		t.Errorf("parseCPU without flags: %v", err)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestBuildIDOfWhatIsNoFile(t *testing.T) {
 		}
 	}
 	if _, err := BuildID("/nowhere"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no file: %v", err)
+		t.Errorf("BuildID of a missing file: %v; want ErrNotExist", err)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestBuildIDIsRememberedAsItIs(t *testing.T) {
 	}
 	at := bytes.Index(one, mustHex(t, id))
 	if at < 0 {
-		t.Fatal("its id is not in it")
+		t.Fatal("the build id of the file is not among its bytes")
 	}
 	two := bytes.Clone(one)
 	two[at] ^= 0xff

@@ -42,7 +42,7 @@ func TestSilentFolders(t *testing.T) {
 			}
 		}
 		if f := byName["key"]; f.Found != "none" {
-			t.Errorf("key: %+v", f)
+			t.Errorf("finding key = %+v, want that there is none", f)
 		}
 		if len(byName) != len(checks) {
 			t.Errorf("%d findings of %d checks", len(byName), len(checks))
@@ -56,15 +56,15 @@ func TestLooksOfOneFolder(t *testing.T) {
 	f := Finding{Name: t.Name()}
 	hang := make(chan struct{})
 	if got := n.lookAtFolder(f, Fail, "/x", func() Finding { <-hang; return f.withOK("late") }); got.Level != Fail {
-		t.Errorf("a look that hangs: %+v", got)
+		t.Errorf("finding while the look hangs = %+v, want a failure", got)
 	}
 	if got := n.lookAtFolder(f, Fail, "/x", func() Finding { return f.withOK("second") }); got.Level != Fail {
-		t.Errorf("while a look hangs there is a second: %+v", got)
+		t.Errorf("finding of a second look while the first hangs = %+v, want a failure", got)
 	}
 	n.patience = time.Minute
 	close(hang)
 	if got := n.lookAtFolder(f, Fail, "/x", func() Finding { return f.withOK("third") }); got.Found != "third" {
-		t.Errorf("after the look has ended: %+v", got)
+		t.Errorf("finding after the look has ended = %+v", got)
 	}
 }
 
@@ -84,13 +84,13 @@ func TestStoreOfItsOwn(t *testing.T) {
 	slurm := &Slurm{KillWait: 30 * time.Second}
 	n := &node{cfg: &config.Config{Shared: shared}, patience: time.Minute, slurm: func() (*Slurm, error) { return slurm, nil }}
 	if f := checkStore(t.Context(), n); f.Level != Fail || !strings.Contains(f.Do, "mount the store's file system") {
-		t.Errorf("no store: %+v", f)
+		t.Errorf("store finding without a store = %+v, want a failure", f)
 	}
 	if err := os.Mkdir(store, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if f := checkStore(t.Context(), n); f.Level != OK || f.Found != "in the shared folder" {
-		t.Errorf("in the shared folder: %+v", f)
+		t.Errorf("finding of a store in the shared folder = %+v", f)
 	}
 	replaceStore := func(folder string) {
 		t.Helper()
@@ -105,7 +105,7 @@ func TestStoreOfItsOwn(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(memory) })
 	replaceStore(memory)
 	if f := checkStore(t.Context(), n); f.Level != Warn || !strings.HasPrefix(f.Found, "tmpfs, ") {
-		t.Errorf("another file system: %+v", f)
+		t.Errorf("finding of a store in another file system = %+v", f)
 	}
 	served := mountstest.Serve(t, 0)
 	served.SilenceAll()

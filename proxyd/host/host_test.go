@@ -23,11 +23,11 @@ func TestFeatureIsProbedOnce(t *testing.T) {
 	answers := []error{errors.New("interrupted"), &UnsupportedError{"x", "Linux 9", "Linux 6"}, nil}
 	f := Feature{Name: "x", Probe: func() error { asked++; return answers[asked-1] }}
 	if err := f.Check(); err == nil || err.Error() != "probe x: interrupted" {
-		t.Errorf("could not tell: %v", err)
+		t.Errorf("Check whose probe was interrupted: %v", err)
 	}
 	for range 3 {
 		if err := f.Check(); !errors.Is(err, ErrUnsupported) || err.Error() != "x needs Linux 9, found Linux 6" {
-			t.Errorf("missing: %v", err)
+			t.Errorf("Check of a missing feature: %v; want an UnsupportedError", err)
 		}
 	}
 	if asked != 2 {
@@ -110,11 +110,11 @@ func TestNeedsInDocs(t *testing.T) {
 
 func TestCapabilities(t *testing.T) {
 	if got := lackingCapabilities("Name:\tx\nCapEff:\t000001ffffffffff\n"); len(got) != 0 {
-		t.Errorf("root lacks %q", got)
+		t.Errorf("root lacks %q, want no capability", got)
 	}
 	got := lackingCapabilities(fmt.Sprintf("CapEff:\t%016x\n", uint64(0x1ffffffffff)&^(1<<unix.CAP_SYS_ADMIN|1<<unix.CAP_CHECKPOINT_RESTORE)))
 	if strings.Join(got, " ") != "cap_sys_admin cap_checkpoint_restore" {
-		t.Errorf("lacks %q", got)
+		t.Errorf("lacking capabilities = %q", got)
 	}
 	if got := lackingCapabilities("nothing"); len(got) != len(capabilities) {
 		t.Errorf("unreadable: lacks only %q", got)
@@ -137,10 +137,10 @@ func TestCriuVersions(t *testing.T) {
 		}
 	}
 	if _, err := Criu(t.Context(), "/nowhere/criu"); !errors.Is(err, ErrUnsupported) || err.Error() != "checkpoints needs criu 4.2, found no /nowhere/criu" {
-		t.Errorf("no criu: %v", err)
+		t.Errorf("Criu without the program: %v", err)
 	}
 	if _, err := Criu(t.Context(), "/bin/false"); err == nil || errors.Is(err, ErrUnsupported) {
-		t.Errorf("criu that fails: %v", err)
+		t.Errorf("Criu with a program that fails: %v", err)
 	}
 }
 
@@ -300,10 +300,10 @@ func TestTryFolder(t *testing.T) {
 		t.Errorf("writeRate = %f, %v", rate, err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("tryFolder and writeRate left files: %v, %v", left, err)
 	}
 	if _, err := tryFolder("/proc"); err == nil {
-		t.Error("wrote into /proc")
+		t.Error("tryFolder wrote into /proc")
 	}
 }
 

@@ -97,7 +97,7 @@ func TestReceive(t *testing.T) {
 			w.Close()
 			n, files, err := localsock.Receive(server, make([]byte, 8), 2)
 			if !errors.Is(err, tt.want) || err == nil && (n != len(tt.packet) || len(files) != tt.files) {
-				t.Errorf("received %d bytes, %d files, %v", n, len(files), err)
+				t.Errorf("Receive = %d bytes, %d files, %v", n, len(files), err)
 			}
 			localsock.CloseAll(files)
 			if b, err := io.ReadAll(r); err != nil || len(b) != 0 {
@@ -136,7 +136,7 @@ func TestReceiveEnd(t *testing.T) {
 	server, client := connectBoth(t, filepath.Join(t.TempDir(), "s"))
 	client.Close()
 	if _, _, err := localsock.Receive(server, make([]byte, 8), 1); !errors.Is(err, io.EOF) {
-		t.Errorf("got error %v", err)
+		t.Errorf("Receive after the peer's close: %v; want io.EOF", err)
 	}
 }
 
@@ -147,6 +147,6 @@ func TestInterruptAtEnd(t *testing.T) {
 	defer stop()
 	cancel()
 	if _, err := server.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("read: %v", err)
+		t.Errorf("Read after the end of ctx: %v; want ErrDeadlineExceeded", err)
 	}
 }

@@ -36,7 +36,7 @@ func TestParseStatus(t *testing.T) {
 		}
 	}
 	if _, _, err := parseStatus("QSIZE:1"); err == nil {
-		t.Error("half a status is taken for a whole")
+		t.Error("parseStatus accepted half of a status")
 	}
 }
 
@@ -157,10 +157,10 @@ func TestRestoreElsewhere(t *testing.T) {
 		t.Errorf("Capture after Restore = %+v, %v; want 3 queues", got, err)
 	}
 	if err := Restore(t.Context(), where, exampleState()); err == nil || !strings.Contains(err.Error(), unix.EEXIST.Error()) {
-		t.Errorf("a second time: %v", err)
+		t.Errorf("Restore a second time: %v; want EEXIST", err)
 	}
 	if err := Restore(t.Context(), where, &State{Limits: Limits{"../../vm/x": "1"}}); err == nil {
-		t.Error("a limit outside of the folder is written")
+		t.Error("Restore wrote a limit outside of the folder")
 	}
 }
 
@@ -175,7 +175,7 @@ func TestOpenQueue(t *testing.T) {
 	}
 	q := s.Find(s.Queues[0].File)
 	if q == nil || q.Name != "a" || s.Find("file[0:0]") != nil {
-		t.Fatalf("found %+v", q)
+		t.Fatalf("Find by CRIU's name = %+v, want queue a", q)
 	}
 	f, err := Open(where, "a", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CREAT|unix.O_EXCL, "q")
 	if err != nil {
@@ -184,10 +184,10 @@ func TestOpenQueue(t *testing.T) {
 	defer f.Close()
 	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
 	if err != nil || flags != unix.O_RDONLY|unix.O_NONBLOCK {
-		t.Errorf("flags %#o, %v", flags, err)
+		t.Errorf("flags of the open queue = %#o, %v", flags, err)
 	}
 	if link, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd()))); err != nil || link != "/a" {
-		t.Errorf("link %q, %v", link, err)
+		t.Errorf("link of the open queue = %q, %v", link, err)
 	}
 }
 

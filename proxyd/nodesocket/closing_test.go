@@ -39,7 +39,7 @@ func TestHangingCloses(t *testing.T) {
 		}
 		hang(1, 3+5)
 		if closing.Load() != 3 || given != 0 {
-			t.Errorf("%d threads close, given up %d times", closing.Load(), given)
+			t.Errorf("with 8 hanging connections of a user, %d threads close, given up %d times; want 3 and 0", closing.Load(), given)
 		}
 		open := make(chan struct{})
 		close(open)
@@ -90,7 +90,7 @@ func TestLeftDoors(t *testing.T) {
 		go func() { started <- left.addDoor(ctx, log, later) }()
 		synctest.Wait()
 		if len(started) > 0 || !strings.Contains(said.String(), "srun.sock is not served") {
-			t.Errorf("started %d, the log has %q", len(started), said.String())
+			t.Errorf("with two doors left, started %d doors, and the log has %q; want none and a line", len(started), said.String())
 		}
 		close(gone)
 		if !<-started {

@@ -33,7 +33,7 @@ func FuzzDecode(f *testing.F) {
 		m, err := decodeMessage(b)
 		if err != nil {
 			if !errors.Is(err, errMessage) {
-				t.Fatalf("%v is of no kind", err)
+				t.Fatalf("the error %v does not wrap errMessage", err)
 			}
 			return
 		}
@@ -59,7 +59,7 @@ func FuzzParseJoin(f *testing.F) {
 		j, err := parseJoin(m, who)
 		if err != nil {
 			if !errors.Is(err, errMessage) {
-				t.Fatalf("%v is of no kind", err)
+				t.Fatalf("the error %v does not wrap errMessage", err)
 			}
 			return
 		}
@@ -115,7 +115,7 @@ func FuzzPeek(f *testing.F) {
 		}
 		seen, files, err := peekPacket(c)
 		if long := len(packet) > maxPacket; (err != nil) != long {
-			t.Errorf("%d bytes: %v", len(packet), err)
+			t.Errorf("peek at a packet of %d bytes: error %v", len(packet), err)
 		} else if !long && (!bytes.Equal(seen, packet) || files != (descriptors > 0)) {
 			t.Errorf("%d descriptors and %q became %v and %q", descriptors, packet, files, seen)
 		}

@@ -199,7 +199,7 @@ func TestTerminate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, err := decodeMessage(packet[:n]); err != nil || m.verb != verbOK || m.vals["reason"] != "terminated" {
-		t.Errorf("answer %q, %v", packet[:n], err)
+		t.Errorf("answer to the join = %q, %v; want ok with the reason terminated", packet[:n], err)
 	}
 }
 

@@ -24,7 +24,7 @@ func dialInside(t *testing.T, a *box, l net.Listener, client string) (forwarder,
 	failOn(t, unix.Bind(fd, sockaddrOf(netip.MustParseAddrPort(client))))
 	failOn(t, unix.Connect(fd, sockaddrOf(at)))
 	if waits, err := HasUnaccepted(a.pid, []uint16{at.Port()}); err != nil || !waits {
-		t.Errorf("before the program accepts: %v, %v", waits, err)
+		t.Errorf("HasUnaccepted before the program accepts = %v, %v; want true", waits, err)
 	}
 	conn, err := net.FileConn(sockets[0])
 	failOn(t, err)
@@ -35,7 +35,7 @@ func dialInside(t *testing.T, a *box, l net.Listener, client string) (forwarder,
 	failOn(t, err)
 	t.Cleanup(func() { in.Close() })
 	if waits, err := HasUnaccepted(a.pid, []uint16{at.Port()}); err != nil || waits {
-		t.Errorf("after that: %v, %v", waits, err)
+		t.Errorf("HasUnaccepted after the program has accepted = %v, %v; want false", waits, err)
 	}
 	return conn.(*net.TCPConn), in.(*net.TCPConn)
 }
@@ -65,7 +65,7 @@ func TestClientSockets(t *testing.T) {
 	made, c, unread, unsent := takeAway(t, a0, forwarder)
 	failOn(t, Unlock(a0.pid))
 	if len(unread) != 0 || string(c.Sent)+string(unsent) != "and back" {
-		t.Errorf("unread %q, sent %q, unsent %q", unread, c.Sent, unsent)
+		t.Errorf("saved bytes: unread %q, sent %q, unsent %q", unread, c.Sent, unsent)
 	}
 	sendText(t, made, string(unsent)+"!")
 	expectText(t, program, "and back!")
@@ -92,6 +92,6 @@ func TestClientSocketsConfined(t *testing.T) {
 	failOn(t, err)
 	defer c.Close()
 	if from, to := c.RemoteAddr().String(), c.LocalAddr().String(); from != "192.0.2.9:5555" || to != "10.1.0.2:80" {
-		t.Errorf("from %s to %s", from, to)
+		t.Errorf("accepted a connection from %s to %s", from, to)
 	}
 }

@@ -145,7 +145,7 @@ func TestTakeConnection(t *testing.T) {
 		var c *Connection
 		forwarder, c, unread, unsent = takeAway(t, a0, forwarder)
 		if string(unread) != "unread" {
-			t.Errorf("unread: %q", unread)
+			t.Errorf("unread bytes of the saved connection = %q", unread)
 		}
 		failOn(t, Unlock(a0.pid))
 		if got := string(c.Sent) + string(unsent); got != "and back" {
@@ -226,7 +226,7 @@ func TestTakeHalf(t *testing.T) {
 		made, c, unread, _ := takeAway(t, a0, forwarder)
 		failOn(t, Unlock(a0.pid))
 		if !c.Ended || string(unread) != "last" {
-			t.Errorf("ended: %v, unread %q", c.Ended, unread)
+			t.Errorf("the saved connection: ended %v, unread %q; want true and last", c.Ended, unread)
 		}
 		sendText(t, made, "answer")
 		failOn(t, made.CloseWrite())

@@ -54,7 +54,7 @@ func expectText(t *testing.T, c net.Conn, want string) {
 	failOn(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
-		t.Errorf("heard %q, %v, want %q", got, err, want)
+		t.Errorf("received %q, %v, want %q", got, err, want)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestLock(t *testing.T) {
 					for range 2 {
 						failOn(t, lock(c.pid))
 						if on, err := isLocked(c.pid); err != nil || !on {
-							t.Errorf("locked: %v, %v", on, err)
+							t.Errorf("isLocked after Lock = %v, %v", on, err)
 						}
 					}
 				}
@@ -103,7 +103,7 @@ func TestLock(t *testing.T) {
 					for range 2 {
 						failOn(t, Unlock(c.pid))
 						if on, err := isLocked(c.pid); err != nil || on {
-							t.Errorf("locked: %v, %v", on, err)
+							t.Errorf("isLocked after Unlock = %v, %v", on, err)
 						}
 					}
 				}
@@ -130,7 +130,7 @@ func TestUnlockLoopback(t *testing.T) {
 			failOn(t, lockNetwork(a0.pid, egress, false))
 			failOn(t, lockNetwork(a0.pid, egress, true))
 			if on, err := isLocked(a0.pid); err != nil || !on {
-				t.Errorf("locked: %v, %v", on, err)
+				t.Errorf("isLocked after UnlockLoopback = %v, %v", on, err)
 			}
 			sendText(t, own, "by lo")
 			expectText(t, there, "by lo")
@@ -152,13 +152,13 @@ func TestLockNoReset(t *testing.T) {
 		n1 := b.addNode("n1", "10.1.0.1/24", "")
 		a0, a1 := n1.addCapsule("812.0", "100.64.0.8"), n1.addCapsule("812.1", "100.64.0.9")
 		if _, err := dialIn(a0.ns, a1.addr, patience); !errors.Is(err, unix.ECONNREFUSED) {
-			t.Fatalf("unlocked: %v", err)
+			t.Fatalf("connect to a port without a listener, unlocked: %v; want ECONNREFUSED", err)
 		}
 		failOn(t, lock(a1.pid))
 		for _, ns := range []*os.File{a0.ns, n1.ns, a1.ns} {
 			var late net.Error
 			if _, err := dialIn(ns, a1.addr, 300*time.Millisecond); !errors.As(err, &late) || !late.Timeout() {
-				t.Errorf("locked: %v", err)
+				t.Errorf("connect to a locked capsule: %v; want a timeout", err)
 			}
 		}
 	})
@@ -189,12 +189,12 @@ func TestLockLong(t *testing.T) {
 	// Only a connection with data on its way waits for TCP's next try, up to as long again as the
 	// lock.
 	if took := time.Since(began); took > long/2 {
-		t.Errorf("what was not under way took %v", took)
+		t.Errorf("data that was not on its way took %v after the unlock", took)
 	}
 	failOn(t, y.SetReadDeadline(began.Add(long+patience)))
 	got := make([]byte, 6)
 	if _, err := io.ReadFull(y, got); err != nil || string(got) != "during" {
-		t.Errorf("heard %q, %v", got, err)
+		t.Errorf("received %q, %v, want during", got, err)
 	}
 	t.Logf("data came %v after a lock of %v", time.Since(began), long)
 }
@@ -214,7 +214,7 @@ func TestLockUDP(t *testing.T) {
 			defer c.Close()
 			for range 3 {
 				if _, err := c.Write([]byte("x")); err != nil {
-					t.Errorf("to %s: %v", to, err)
+					t.Errorf("write to %s while locked: %v", to, err)
 				}
 			}
 		}

@@ -181,7 +181,7 @@ func TestVXLANStrangers(t *testing.T) {
 	say(fake, "evil")
 	say(a1, "good")
 	if first := <-got; first != "good" {
-		t.Errorf("heard %q", first)
+		t.Errorf("812.0 received %q first, want good", first)
 	}
 }
 

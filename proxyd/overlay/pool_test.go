@@ -44,14 +44,14 @@ func giveBack(t testing.TB, p *Pool, job string) {
 func checkEmpty(t testing.TB, p *Pool) {
 	t.Helper()
 	if jobs, err := p.Jobs(); err != nil || len(jobs) > 0 {
-		t.Errorf("jobs %v, %v", jobs, err)
+		t.Errorf("jobs with addresses = %v, %v; want none", jobs, err)
 	}
 	for _, d := range []string{"blocks", "jobs", "gone"} {
 		names, err := readNames(filepath.Join(p.dir, d))
 		failOn(t, err)
 		for _, n := range names {
 			if inside, err := readNames(filepath.Join(p.dir, d, n)); err != nil || len(inside) > 0 || d != "blocks" {
-				t.Errorf("left: %s/%s %v %v", d, n, inside, err)
+				t.Errorf("left in the pool: %s/%s with %v, %v", d, n, inside, err)
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func TestPool(t *testing.T) {
 	q := newPool(t, dir, "100.64.0.0/10") // another node
 	for job, addrs := range want {
 		if got := takeAddresses(t, q, job, len(addrs)); !slices.Equal(got, addrs) {
-			t.Errorf("job %s has %s…, had %s…", job, got[0], addrs[0])
+			t.Errorf("Take again: job %s has %s…, had %s…", job, got[0], addrs[0])
 		}
 	}
 	if _, err := q.Take(context.Background(), "800", 2); err == nil || !strings.Contains(err.Error(), "job 800: it has 1, and cannot have 2") {
@@ -106,7 +106,7 @@ func TestPoolExhausted(t *testing.T) {
 				a, err := p.Take(context.Background(), fmt.Sprint(i), 1)
 				if errors.Is(err, ErrExhausted) {
 					if i < 3 {
-						t.Errorf("exhausted with %d", i)
+						t.Errorf("the range is exhausted after %d jobs", i)
 					}
 					break
 				}
@@ -115,7 +115,7 @@ func TestPoolExhausted(t *testing.T) {
 			}
 			sortedUnique := slices.Compact(slices.SortedFunc(slices.Values(got), netip.Addr.Compare))
 			if len(sortedUnique) != len(got) || sortedUnique[0] == p.space.Addr() || !p.space.Contains(sortedUnique[len(got)-1].Next()) {
-				t.Errorf("got %v", got)
+				t.Errorf("addresses of all jobs = %v; want each once, without the first and the last of the range", got)
 			}
 			t.Logf("%s has %d single addresses", space, len(got))
 			giveBack(t, p, "1")
@@ -185,7 +185,7 @@ func TestPoolStampede(t *testing.T) {
 	for job := range jobs {
 		for i := range askers {
 			if !slices.Equal(got[i][job], got[0][job]) {
-				t.Errorf("job %d: %v and %v", job, got[i][job], got[0][job])
+				t.Errorf("job %d got both %v and %v", job, got[i][job], got[0][job])
 			}
 		}
 		for _, a := range got[0][job] {
@@ -265,7 +265,7 @@ func TestPoolCrash(t *testing.T) {
 				t.Errorf("%s, killed at %s: Jobs: %v", what, died, err)
 			}
 			if a, err := p.Take(context.Background(), "812", 1); err == nil && others[a[0]] {
-				t.Errorf("%s, %s: %s is of two jobs", what, died, a[0])
+				t.Errorf("%s, killed at %s: address %s is of two jobs", what, died, a[0])
 			} else if err != nil && !errors.Is(err, ErrExhausted) {
 				t.Errorf("%s, killed at %s: Take: %v; want success or ErrExhausted", what, died, err)
 			}

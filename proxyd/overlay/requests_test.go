@@ -68,7 +68,7 @@ func TestRequests(t *testing.T) {
 			_, result := connectWithin(t, a0, "192.0.2.7:443", 0)
 			q := nextRequest(t, r, "192.0.2.7:443")
 			if q.From.Addr() != a0.addr {
-				t.Errorf("from %s, want %s", q.From, a0.addr)
+				t.Errorf("the request is from %s, want %s", q.From, a0.addr)
 			}
 			failOn(t, r.Refuse(q, c.why))
 			if err := awaitError(t, result); !errors.Is(err, c.want) {
@@ -108,7 +108,7 @@ func TestRequests(t *testing.T) {
 		failOn(t, err)
 		defer c.Close()
 		if c.LocalAddr().String() != "192.0.2.8:443" || c.RemoteAddr().String() != q.From.String() {
-			t.Errorf("%s to %s", c.RemoteAddr(), c.LocalAddr())
+			t.Errorf("the listener got a connection from %s to %s", c.RemoteAddr(), c.LocalAddr())
 		}
 	})
 	t.Run("closed", func(t *testing.T) {
@@ -141,7 +141,7 @@ func FuzzParseRequest(f *testing.F) {
 			t.Errorf("parsed request %+v; want both addresses and at most longestRequest bytes", q)
 		}
 		if m := unreachablePacket(q, 1); foldSum(sumWords(m[ipHeader:])) != 0xffff && len(q.packet)%2 == 0 {
-			t.Errorf("checksum of %x", m)
+			t.Errorf("wrong checksum in the packet %x", m)
 		}
 	})
 }

@@ -57,7 +57,7 @@ func TestResetConnections(t *testing.T) {
 		select {
 		case err := <-reading:
 			if !errors.Is(err, unix.ECONNRESET) {
-				t.Errorf("a program that was reading: %v", err)
+				t.Errorf("read in progress at the reset: %v; want ECONNRESET", err)
 			}
 		case <-time.After(patience):
 			t.Error("a program that was reading still waits")

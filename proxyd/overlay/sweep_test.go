@@ -100,7 +100,7 @@ func TestReopen(t *testing.T) {
 	n1.openOverlay()
 	failOn(t, n1.Sweep(t.Context(), []string{"812.0"}))
 	if s := n1.describeState(); strings.Contains(s, "813") || strings.Contains(s, "100.64.0.1"+"7") || strings.Contains(s, "10.1.0.2 ") && !strings.Contains(s, "100.64.0.9") {
-		t.Errorf("of 813 is left:\n%s", s)
+		t.Errorf("after Sweep, state of job 813:\n%s", s)
 	}
 	checkTalks(t, a0.ns, a1.addr)
 	checkTalks(t, a0.ns, a2.addr)
@@ -129,7 +129,7 @@ func TestDetach(t *testing.T) {
 			if !gone {
 				failOn(t, withinNamespace(c.ns, func() error {
 					if l, err := findLink("eth0"); l != nil || err != nil {
-						t.Errorf("eth0 is left: %v, %v", l, err)
+						t.Errorf("eth0 after Detach = %v, %v; want none", l, err)
 					}
 					return nil
 				}))
@@ -331,6 +331,6 @@ func TestNotes(t *testing.T) {
 	o, err := openIn(Config{}, ns)
 	failOn(t, err)
 	if got := o.Notes(); len(got) != 1 || !strings.Contains(got[0], "chain FORWARD of table filter drops") {
-		t.Errorf("notes %q", got)
+		t.Errorf("Notes = %q, want the chain FORWARD", got)
 	}
 }

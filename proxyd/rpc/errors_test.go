@@ -108,13 +108,13 @@ func TestNobodyThere(t *testing.T) {
 	}
 	defer c.Close()
 	if _, err := c.Ping(t.Context()); !errors.Is(err, ErrUnreachable) || !strings.HasPrefix(err.Error(), "node n1: proxyd does not answer: ") {
-		t.Errorf("ping: %v", err)
+		t.Errorf("Ping of a node without proxyd: %v; want ErrUnreachable", err)
 	}
 	if _, err := c.Checkpoint(t.Context(), &CheckpointRequest{Job: "812"}, nil); !errors.Is(err, ErrUnreachable) {
-		t.Errorf("checkpoint: %v", err)
+		t.Errorf("Checkpoint on a node without proxyd: %v; want ErrUnreachable", err)
 	}
 	if err := c.Export(t.Context(), "812/1", nil); !errors.Is(err, ErrUnreachable) {
-		t.Errorf("export: %v", err)
+		t.Errorf("Export from a node without proxyd: %v; want ErrUnreachable", err)
 	}
 	relay, err := DialRelay(address, "n2", mungetest.NewRealm().As(0, 0))
 	if err != nil {
@@ -122,12 +122,12 @@ func TestNobodyThere(t *testing.T) {
 	}
 	defer relay.Close()
 	if err := relay.Forget(t.Context(), "812"); !errors.Is(err, ErrUnreachable) || !strings.HasPrefix(err.Error(), "the relay does not answer at "+address+": dial") {
-		t.Errorf("relay: %v", err)
+		t.Errorf("Forget by a relay that is away: %v; want ErrUnreachable", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
 	if _, err := c.Ping(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("past its deadline: %v", err)
+		t.Errorf("Ping past its deadline: %v", err)
 	}
 }
 
@@ -147,6 +147,6 @@ func TestSilentNode(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, err := c.Ping(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
+		t.Errorf("Ping of a silent node: %v; want DeadlineExceeded", err)
 	}
 }

@@ -38,10 +38,10 @@ func FuzzNames(f *testing.F) {
 	f.Add("mini/812/3")
 	f.Fuzz(func(t *testing.T, s string) {
 		if CheckJob(s) == nil && strings.Trim(s, "0123456789_+") != "" {
-			t.Errorf("job %q", s)
+			t.Errorf("CheckJob accepted %q", s)
 		}
 		if job, err := CheckpointJob(s); err == nil && (CheckJob(job) != nil || strings.ContainsAny(s, "\x00\n ")) {
-			t.Errorf("checkpoint %q of job %q", s, job)
+			t.Errorf("CheckpointJob accepted %q as of job %q", s, job)
 		}
 	})
 }

@@ -122,10 +122,10 @@ func TestBadMarks(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := shared.Open(dir, t.TempDir()); err == nil || errors.Is(err, shared.ErrUnmarked) {
-				t.Errorf("Open: %v", err)
+				t.Errorf("Open with a bad mark: %v; want an error other than ErrUnmarked", err)
 			}
 			if _, _, err := shared.Init(dir, "mini"); err == nil {
-				t.Error("Init took it")
+				t.Error("Init accepted a bad mark")
 			}
 			if now, err := os.ReadFile(file); err != nil || string(now) != content {
 				t.Errorf("the mark is %q now, %v", now, err)

@@ -91,10 +91,10 @@ func TestShare(t *testing.T) {
 		}
 		g.Wait()
 		if _, err := h.Create("0/files/../" + strings.Repeat("x", 300) + "\n"); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("a name twice: %v", err)
+			t.Errorf("Create with a name that is in use: %v; want ErrExist", err)
 		}
 		if _, err := s.Open(i); !errors.Is(err, ErrLost) || listStreams(t, s, nil) != "" {
-			t.Errorf("before it is committed: %v", err)
+			t.Errorf("Open before Commit: %v; want ErrLost", err)
 		}
 		noError(t, h.Commit([]byte("meta")))
 		noError(t, h.Abort())
@@ -140,12 +140,12 @@ func TestLeftovers(t *testing.T) {
 	noError(t, os.Mkdir(filepath.Join(dir, "lost+found"), 0o700))
 	s = openStage(t, dir, 0)
 	if got := listStreams(t, s, nil); got != "a.b-c/7/1" {
-		t.Errorf("shares %q", got)
+		t.Errorf("shares after the restart = %q, want a.b-c/7/1", got)
 	}
 	left, err := os.ReadDir(dir)
 	noError(t, err)
 	if len(left) != 2 {
-		t.Errorf("left: %v", left)
+		t.Errorf("files left in the folder: %v", left)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestCreateAgain(t *testing.T) {
 	second, err := s.Create(i)
 	noError(t, err)
 	if _, err := first.Create("late"); !errors.Is(err, errEnded) {
-		t.Errorf("the first goes on: %v", err)
+		t.Errorf("Create in the share that was replaced: %v; want errEnded", err)
 	}
 	noError(t, first.Abort())
 	putStream(t, second, "new", nil)
@@ -189,16 +189,16 @@ func TestAbort(t *testing.T) {
 	noError(t, h.Abort())
 	noError(t, h.Abort())
 	if _, err := f.Write([]byte("x")); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("write: %v", err)
+		t.Errorf("Write after Abort: %v; want ErrClosed", err)
 	}
 	if _, err := h.Create("more"); !errors.Is(err, errEnded) {
-		t.Errorf("another stream: %v", err)
+		t.Errorf("Create after Abort: %v", err)
 	}
 	if err := h.Commit(nil); !errors.Is(err, errEnded) {
-		t.Errorf("commit: %v", err)
+		t.Errorf("Commit after Abort: %v", err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("left: %v, %v", left, err)
+		t.Errorf("files left after Abort: %v, %v", left, err)
 	}
 }
 
@@ -230,7 +230,7 @@ func TestLost(t *testing.T) {
 	k, err := s.Open(i)
 	noError(t, err)
 	if err := k.CopyTo(full{}, 0); !errors.Is(err, syscall.ENOSPC) || errors.Is(err, ErrLost) {
-		t.Errorf("the store is full: %v", err)
+		t.Errorf("CopyTo a full store: %v; want ENOSPC and not ErrLost", err)
 	}
 }
 
@@ -249,13 +249,13 @@ func TestDelete(t *testing.T) {
 	noError(t, os.MkdirAll(dir+"/mini.7.1.old/x", 0o700)) // of a removal that was killed
 	noError(t, s.Delete(one))
 	if err := s.Delete(one); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("again: %v", err)
+		t.Errorf("Delete again: %v; want ErrNotExist", err)
 	}
 	if got := listStreams(t, s, &two.JobID); got != "mini/7/2" {
-		t.Errorf("shares %q", got)
+		t.Errorf("shares after Delete = %q", got)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
-		t.Errorf("left: %v, %v", left, err)
+		t.Errorf("files left after Delete: %v, %v", left, err)
 	}
 }
 
@@ -344,15 +344,15 @@ func TestCarry(t *testing.T) {
 	putStream(t, h, "last", []byte("d"))
 	for _, name := range []string{"pages", "blocks"} {
 		if err := h.Carry(name, from); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("%s twice: %v", name, err)
+			t.Errorf("Carry %s again: %v; want ErrExist", name, err)
 		}
 		if _, err := h.Create(name); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("%s again: %v", name, err)
+			t.Errorf("Create %s again: %v; want ErrExist", name, err)
 		}
 	}
 	noError(t, h.Commit(nil))
 	if err := h.Carry("late", from); !errors.Is(err, errEnded) {
-		t.Errorf("after its end: %v", err)
+		t.Errorf("Carry after Commit: %v; want errEnded", err)
 	}
 	k, err := s.Open(i)
 	noError(t, err)

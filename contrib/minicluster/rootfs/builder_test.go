@@ -294,7 +294,7 @@ func diskFull(t *testing.T, size string, o Options) {
 	}
 	checkClean(t, o.CacheDir, "forky.lock", "forky.log")
 	if err := unix.Unmount(o.CacheDir, 0); err != nil {
-		t.Errorf("something keeps the cache folder: %v", err)
+		t.Errorf("unmount the cache folder: %v; want that no process uses it", err)
 	}
 }
 

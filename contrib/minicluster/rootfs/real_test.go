@@ -42,7 +42,7 @@ func TestRealTrees(t *testing.T) {
 			}
 			t.Logf("built in %v, longest silence %v", time.Since(began), gap)
 			if gap > 2*time.Second {
-				t.Errorf("silent for %v", gap)
+				t.Errorf("the build reported no progress for %v, want at most 2 s", gap)
 			}
 			checkTree(t, dir, s)
 			passwd[s.Name] = recipeLines(t, dir, "passwd") + recipeLines(t, dir, "group")

@@ -117,6 +117,6 @@ func TestCorpusPackagesOnce(t *testing.T) {
 		}
 	}
 	if got := r.variantName(); got != "forky-corpus" {
-		t.Errorf("variant %s", got)
+		t.Errorf("variantName = %s, want forky-corpus", got)
 	}
 }

@@ -30,6 +30,6 @@ func TestLookup(t *testing.T) {
 func TestSuitesIsACopy(t *testing.T) {
 	Suites()[0].Name = "changed"
 	if Suites()[0].Name != "forky" {
-		t.Error("a caller can change the table")
+		t.Error("a change of the result of Suites changed the table")
 	}
 }

@@ -28,7 +28,7 @@ func TestOneOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p.Running() || p.Left() {
-		t.Error("a cluster is there before there is one")
+		t.Error("Running or Left is true before the cluster was made")
 	}
 	lock, err := p.Take()
 	if err != nil {
@@ -41,14 +41,14 @@ func TestOneOwner(t *testing.T) {
 		t.Error("the owner is not seen")
 	}
 	if _, err := p.Take(); !errors.Is(err, ErrRunning) {
-		t.Errorf("taken twice: %v", err)
+		t.Errorf("Take of a cluster that is taken: %v; want ErrRunning", err)
 	}
 	if got := clusterNames(p.base); len(got) != 1 || got[0] != "mini" {
-		t.Errorf("running: %q", got)
+		t.Errorf("clusters that run = %q, want mini", got)
 	}
 	lock.Close() // as when the owner is killed
 	if p.Running() || !p.Left() {
-		t.Error("a dead owner still counts, or took its files along")
+		t.Error("after the end of its owner, the cluster counts as running, or has no files")
 	}
 	lock, err = p.Take()
 	if err != nil {

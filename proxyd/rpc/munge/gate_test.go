@@ -127,7 +127,7 @@ func TestReplay(t *testing.T) {
 		}
 		err = rawCall(t.Context(), cc, check, request, c)
 		if status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "used before") || s.countCalls() != 1 {
-			t.Errorf("the second time: %v, the service was reached %d times", err, s.countCalls())
+			t.Errorf("the credential's second use: %v, the service was reached %d times", err, s.countCalls())
 		}
 	})
 }
@@ -148,7 +148,7 @@ func TestReplayAfterRestart(t *testing.T) {
 	realm.Restart()
 	err = rawCall(t.Context(), cc, check, request, c)
 	if status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "used before") || s.countCalls() != 1 {
-		t.Errorf("the second time: %v, the service was reached %d times", err, s.countCalls())
+		t.Errorf("the credential's second use: %v, the service was reached %d times", err, s.countCalls())
 	}
 }
 
@@ -165,7 +165,7 @@ func TestLongLived(t *testing.T) {
 	}
 	err = rawCall(t.Context(), cc, check, request, c)
 	if status.Convert(err).Message() != "credential refused: valid for 1h0m0s, at most 5m0s is accepted" || s.countCalls() != 0 {
-		t.Errorf("got %v", err)
+		t.Errorf("a credential that is valid for an hour: %v; want a refusal", err)
 	}
 }
 
@@ -212,7 +212,7 @@ func TestLimits(t *testing.T) {
 	}
 	started(2)
 	if err := ask(alice, "a"); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "user 1001 has 2 requests under way") {
-		t.Errorf("third request: %v", err)
+		t.Errorf("third request of a user with two under way: %v; want a refusal", err)
 	}
 	// Other callers are not held up.
 	go func() { ended <- ask(bob, "b") }()
@@ -247,7 +247,7 @@ func TestPieces(t *testing.T) {
 	}
 	if _, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: strings.Repeat("x", 4<<20)}); status.Code(err) != codes.ResourceExhausted ||
 		!strings.Contains(err.Error(), "at most 2097152 are accepted") {
-		t.Errorf("too large: %v", err)
+		t.Errorf("a request of 4 MiB: %v; want a refusal", err)
 	}
 }
 
@@ -265,7 +265,7 @@ func TestMoreThanSaid(t *testing.T) {
 	}
 	err := rawCall(t.Context(), cc, check, make([]byte, 1<<20), credential(3))
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "larger than max") {
-		t.Errorf("in one: %v", err)
+		t.Errorf("a request of 1 MiB in one message: %v; want a refusal", err)
 	}
 	for name, pieces := range map[string][]int{"much": {2, 100}, "nothing": {2, 0}, "an end": {2}} {
 		if err := rawPieces(t.Context(), cc, credential(3), pieces); status.Convert(err).Message() != "credential refused: request was changed on its way" {

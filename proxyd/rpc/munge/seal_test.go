@@ -104,7 +104,7 @@ func TestForgedReplies(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := dialServer(t, startAttacker(t, server, tt.change), "n1", realm.As(1001, 1001))
 			if reply, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: tt.ask}); !errors.Is(err, munge.ErrUnsealed) {
-				t.Errorf("one reply: %v, %v", reply, err)
+				t.Errorf("Check = %v, %v; want ErrUnsealed", reply, err)
 			}
 			if _, err := readStream(t.Context(), c, tt.ask); !errors.Is(err, munge.ErrUnsealed) {
 				t.Errorf("stream: %v", err)
@@ -115,7 +115,7 @@ func TestForgedReplies(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := dialServer(t, startAttacker(t, server, tt.change), "n1", realm.As(1001, 1001))
 			if n, err := readStream(t.Context(), c, "a"); !errors.Is(err, munge.ErrUnsealed) {
-				t.Errorf("%d messages, %v", n, err)
+				t.Errorf("stream of %d messages, %v; want ErrUnsealed", n, err)
 			}
 		})
 	}

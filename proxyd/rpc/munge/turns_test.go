@@ -85,10 +85,10 @@ func TestTurns(t *testing.T) {
 		}
 	}
 	if n := place("10.0.0.2:30000"); n > 3 {
-		t.Errorf("another host is number %d", n)
+		t.Errorf("the request of another host is number %d, want at most 3", n)
 	}
 	if n := place("10.0.0.1:40000"); n > 251 {
-		t.Errorf("another user of the host is number %d", n)
+		t.Errorf("the request of another user of the host is number %d", n)
 	}
 }
 
