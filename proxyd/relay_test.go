@@ -43,10 +43,10 @@ func TestRelayAnswers(t *testing.T) {
 	as := func(uid uint32) context.Context { return munge.WithCaller(t.Context(), munge.Caller{UID: uid}) }
 	for uid, ctx := range map[string]context.Context{"a user": as(1001), "a stranger": t.Context()} {
 		if _, err := a.Admit(ctx, &rpc.AdmitRequest{Job: "c/1/then", Uid: 1001}); err == nil || !strings.Contains(err.Error(), "proxyds only") {
-			t.Errorf("admit, as %s: %v", uid, err)
+			t.Errorf("Admit as %s: %v; want a refusal", uid, err)
 		}
 		if _, err := a.Forget(ctx, &rpc.ForgetRequest{Job: "c/1/then"}); err == nil || !strings.Contains(err.Error(), "proxyds only") {
-			t.Errorf("forget, as %s: %v", uid, err)
+			t.Errorf("Forget as %s: %v; want a refusal", uid, err)
 		}
 	}
 	admit := func(run uint32) error {

@@ -116,7 +116,7 @@ func TestStored(t *testing.T) {
 		{context.Canceled, context.Canceled},
 	} {
 		if got := withStoreKind(tt.err); !errors.Is(got, tt.kind) || got.Error() != tt.err.Error() {
-			t.Errorf("kind of %v: %v", tt.err, got)
+			t.Errorf("withStoreKind(%v) = %v", tt.err, got)
 		}
 	}
 }

@@ -314,7 +314,7 @@ func residentPeak(tb testing.TB) int64 {
 func TestListBody(t *testing.T) {
 	raw, err := io.ReadAll(newListBody(t, 4))
 	if err != nil || !json.Valid(raw) {
-		t.Fatalf("not JSON: %v", err)
+		t.Fatalf("the body is not JSON: %v", err)
 	}
 	for way, count := range decoders {
 		if got := count(t, newListBody(t, 100)); got != 100 {
@@ -330,6 +330,6 @@ func TestListBody(t *testing.T) {
 		return nil
 	}))
 	if _, err := decodeAnswer(newListBody(t, 3), roomy, fields); err != nil || !slices.Equal(ids, []int64{1000000, 1000001, 1000002}) {
-		t.Errorf("ids %v, %v", ids, err)
+		t.Errorf("ids of the jobs = %v, %v", ids, err)
 	}
 }

@@ -301,7 +301,7 @@ func TestErrorTable(t *testing.T) {
 			t.Errorf("%d: error %v; want one that is %q", number, err, want)
 		}
 		if slurmrest.Retryable(err) != (number == 2103 || number == 2020) {
-			t.Errorf("%d: retryable: %v", number, slurmrest.Retryable(err))
+			t.Errorf("error %d: Retryable = %v", number, slurmrest.Retryable(err))
 		}
 	}
 }

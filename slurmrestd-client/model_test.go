@@ -78,7 +78,7 @@ func TestState(t *testing.T) {
 			s.addName([]byte(name))
 		}
 		if s.String() != test.text || s.Finished() != test.finished || s.Editable() != test.editable {
-			t.Errorf("%v: %q, finished %v, editable %v", test.names, s, s.Finished(), s.Editable())
+			t.Errorf("state of %v = %q, finished %v, editable %v", test.names, s, s.Finished(), s.Editable())
 		}
 	}
 	// If a state is only a flag, the flag gives the base where Slurm sets it on a single base.

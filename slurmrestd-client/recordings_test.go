@@ -127,10 +127,10 @@ func TestRecordedJobs(t *testing.T) {
 			StdIn: two.StdIn, StdErr: two.StdErr,
 		})
 		if !strings.Contains(two.TRESAllocated, "gres/gpu=2") {
-			t.Errorf("allocated %q", two.TRESAllocated)
+			t.Errorf("allocated TRES = %q, want two GPUs", two.TRESAllocated)
 		}
 		if !strings.HasPrefix(two.StdOut, "/tmp/out-") {
-			t.Errorf("standard output %q", two.StdOut)
+			t.Errorf("StdOut = %q, want /tmp/out-…", two.StdOut)
 		}
 		held := jobs[1]
 		if !held.Held || held.Requeueable || held.State.Base != slurmrest.Pending || held.Reason != "JobHeldUser" ||
@@ -162,15 +162,15 @@ func TestRecordedArray(t *testing.T) {
 		array := all[0].Array.JobID
 		task, err := c.Job(t.Context(), slurmrest.TaskOf(array, 0))
 		if err != nil || task.Array.Task != slurmrest.Num(0) || task.State.Base != slurmrest.Running || task.ID == array {
-			t.Errorf("task 0: %+v, %v", task, err)
+			t.Errorf("Job of task 0 = %+v, %v", task, err)
 		}
 		rest, err := c.Job(t.Context(), slurmrest.TaskOf(array, 3))
 		if err != nil || rest.Array.Task.Set || rest.Array.Tasks != "1-3%1" || rest.State.Base != slurmrest.Pending {
-			t.Errorf("task 3: %+v, %v", rest, err)
+			t.Errorf("Job of task 3 = %+v, %v; want the record of all waiting tasks", rest, err)
 		}
 		_, err = c.Job(t.Context(), slurmrest.TaskOf(array, 4))
 		if !errors.Is(err, slurmrest.ErrInvalidJobID) || !strings.Contains(err.Error(), "not among its 2 records") {
-			t.Errorf("task 4: %v", err)
+			t.Errorf("Job of task 4: %v; want ErrInvalidJobID", err)
 		}
 	})
 }
@@ -186,11 +186,11 @@ func TestRecordedHet(t *testing.T) {
 		second, err := c.Job(t.Context(), slurmrest.ComponentOf(leader, 1))
 		if err != nil || second.Het.Offset != 1 || second.Tasks != slurmrest.Num(2) || second.ID == leader ||
 			second.Het.IDs != fmt.Sprintf("%d-%d", leader, second.ID) {
-			t.Errorf("component 1: %+v, %v", second, err)
+			t.Errorf("Job of component 1 = %+v, %v", second, err)
 		}
 		first, err := c.Job(t.Context(), slurmrest.JobID(leader))
 		if err != nil || first.ID != leader || first.Het.Offset != 0 {
-			t.Errorf("leader: %+v, %v", first, err)
+			t.Errorf("Job of the leader = %+v, %v", first, err)
 		}
 	})
 }
@@ -206,11 +206,11 @@ func TestRecordedCluster(t *testing.T) {
 			n.RealMemory != 4000 || n.GRES != "gpu:2" || !strings.HasPrefix(n.GRESUsed, "gpu:1") ||
 			!reflect.DeepEqual(n.Partitions, []string{"main", "debug"}) || !strings.HasPrefix(n.Version, release) ||
 			n.BootTime.IsZero() || n.Features != nil || !n.FreeMemory.Set {
-			t.Errorf("node: %+v", n)
+			t.Errorf("node as recorded = %+v", n)
 		}
 		one, err := clientOfRecording(t, release, version, "node").Node(t.Context(), "n1")
 		if err != nil || one.Name != "n1" {
-			t.Errorf("node: %+v, %v", one, err)
+			t.Errorf("Node(n1) = %+v, %v", one, err)
 		}
 		partitions, err := clientOfRecording(t, release, version, "partitions").Partitions(t.Context())
 		if err != nil || len(partitions) != 2 {
@@ -219,10 +219,10 @@ func TestRecordedCluster(t *testing.T) {
 		p := partitions[0]
 		if p.Name != "main" || p.State != "UP" || p.Nodes != "n[1-2]" || p.TotalNodes != 2 || p.TotalCPUs != 8 ||
 			!p.MaxTime.Infinite || p.DefaultTime.Set || !p.MaxNodes.Infinite || p.PriorityTier != 1 {
-			t.Errorf("partition: %+v", p)
+			t.Errorf("partition main = %+v", p)
 		}
 		if debug := partitions[1]; debug.MaxTime != slurmrest.LimitOf(30*time.Minute) {
-			t.Errorf("debug: %+v", debug)
+			t.Errorf("partition debug = %+v, want MaxTime of 30 minutes", debug)
 		}
 		qos, err := clientOfRecording(t, release, version, "qos").QOS(t.Context())
 		if err != nil || len(qos) != 5 {
@@ -239,26 +239,26 @@ func TestRecordedCluster(t *testing.T) {
 		})
 		if q := qos[3]; q.Name != "premium" || q.Priority != slurmrest.Num(200) ||
 			!reflect.DeepEqual(q.Preempts, []string{"basic", "standard"}) || !reflect.DeepEqual(q.PreemptMode, []string{"REQUEUE"}) {
-			t.Errorf("qos: %+v", q)
+			t.Errorf("QOS premium = %+v", q)
 		}
 		reservations, err := clientOfRecording(t, release, version, "reservations").Reservations(t.Context())
 		if err != nil || len(reservations) != 1 {
 			t.Fatalf("%d reservations, %v; want 1", len(reservations), err)
 		}
 		if r := reservations[0]; r.Name != "night" || r.Nodes != "n2" || r.Users != "alice" || r.Start != recordedAt || r.NodeCount != 1 {
-			t.Errorf("reservation: %+v", r)
+			t.Errorf("reservation night = %+v", r)
 		}
 		diag, err := clientOfRecording(t, release, version, "diag").Diag(t.Context())
 		if err != nil || diag.At != recordedAt || diag.JobsSubmitted == 0 || diag.ServerThreads == 0 || diag.ScheduleCycleMax == 0 {
-			t.Errorf("diag: %+v, %v", diag, err)
+			t.Errorf("Diag = %+v, %v", diag, err)
 		}
 		info, err := clientOfRecording(t, release, version, "ping").Cluster(t.Context())
 		if err != nil || !strings.HasPrefix(info.Release, release) || info.Version != version ||
 			len(info.Controllers) != 1 || !info.Controllers[0].Up || !info.Controllers[0].Primary || info.Controllers[0].Host != "ctl" {
-			t.Errorf("cluster: %+v, %v", info, err)
+			t.Errorf("Cluster = %+v, %v", info, err)
 		}
 		if version != slurmrest.V0038 && info.Name != "mini" {
-			t.Errorf("cluster: name %q", info.Name)
+			t.Errorf("name of the cluster = %q, want mini", info.Name)
 		}
 	})
 }
@@ -270,27 +270,27 @@ func TestRecordedVerbs(t *testing.T) {
 	eachRecorded(t, func(t *testing.T, release, version string) {
 		done, err := clientOfRecording(t, release, version, "submit").Submit(t.Context(), slurmrest.JobSubmit{Script: "#!/bin/sh\n"})
 		if err != nil || done.ID == 0 || len(done.Warnings) != 0 {
-			t.Errorf("submit: %+v, %v", done, err)
+			t.Errorf("Submit = %+v, %v; want an id without warnings", done, err)
 		}
 		if err := clientOfRecording(t, release, version, "update").Update(t.Context(), job, edit); err != nil {
-			t.Errorf("update: %v", err)
+			t.Errorf("Update: %v", err)
 		}
 		if err := clientOfRecording(t, release, version, "update-array").Update(t.Context(), job, edit); err != nil {
-			t.Errorf("update of an array: %v", err)
+			t.Errorf("Update of an array: %v", err)
 		}
 		if version != slurmrest.V0040 { // which would look for the job first
 			if err := clientOfRecording(t, release, version, "signal").Signal(t.Context(), job, "CONT", slurmrest.SignalJob); err != nil {
-				t.Errorf("signal: %v", err)
+				t.Errorf("Signal: %v", err)
 			}
 		}
 		if version == slurmrest.V0045 {
 			if _, err := clientOfRecording(t, release, version, "requeue").Requeue(t.Context(), job, slurmrest.RequeueOptions{}); err != nil {
-				t.Errorf("requeue: %v", err)
+				t.Errorf("Requeue: %v", err)
 			}
 		}
 		_, info, err := clientOfRecording(t, release, version, "jobs-nochange").ListJobs(t.Context(), recordedAt)
 		if err != nil || info.Changed || info.Count != 0 || info.Next.IsZero() {
-			t.Errorf("no change: %+v, %v", info, err)
+			t.Errorf("ListJobs without a change = %+v, %v", info, err)
 		}
 	})
 }

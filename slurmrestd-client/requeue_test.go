@@ -142,11 +142,11 @@ func TestRequeueREST(t *testing.T) {
 		t.Fatal(err)
 	}
 	if job, _ := s.Job(id); !job.Held || job.Restarts != 1 {
-		t.Errorf("job: %+v", job)
+		t.Errorf("the job after RequeueHold = %+v, want held with 1 restart", job)
 	}
 	last := s.Requests()[len(s.Requests())-1]
 	if last.Method != "POST" || last.Path != "/slurm/v0.0.45/jobs/requeue" || last.Body != fmt.Sprintf(`{"flags":["Hold"],"jobs":["%d"]}`, id) {
-		t.Errorf("sent %+v", last)
+		t.Errorf("last request = %+v, want POST jobs/requeue with the flag Hold", last)
 	}
 	s.Fail(slurmresttest.Fault{Path: "/requeue", Drop: true})
 	if _, err := c.Requeue(t.Context(), ref, slurmrest.RequeueOptions{}); !errors.Is(err, slurmrest.ErrUncertain) {
@@ -185,7 +185,7 @@ func TestRequeueScontrol(t *testing.T) {
 				t.Errorf("%q, error %v; want %q and %v", run.calls, err, test.call, test.want)
 			}
 			if err != nil && !strings.HasPrefix(err.Error(), "job 12: "+strings.TrimSpace(test.fail)+" (scontrol requeue 12") {
-				t.Errorf("error %q", err)
+				t.Errorf("error of the requeue = %q", err)
 			}
 		})
 	}
@@ -228,10 +228,10 @@ func TestRequeueExit(t *testing.T) {
 			t.Fatalf("Requeue by the exit code = %+v, %v; want Async", done, err)
 		}
 		if got := s.Signals(1); !slices.Equal(got, []string{"URG"}) {
-			t.Errorf("signals %v", got)
+			t.Errorf("signals of the job = %v, want URG", got)
 		}
 		if job, _ := s.Job(1); !job.Held || job.Restarts != 1 {
-			t.Errorf("job: %+v", job)
+			t.Errorf("the job after the requeue = %+v, want held with 1 restart", job)
 		}
 	})
 }
@@ -316,7 +316,7 @@ func TestExecScontrol(t *testing.T) {
 	_, err = slurmrest.ExecScontrol{Path: script("echo no >&2; exit 3")}.Run(t.Context())
 	var failed *slurmrest.ScontrolError
 	if !errors.As(err, &failed) || failed.Exit != 3 || failed.Error() != "no (exit 3)" {
-		t.Errorf("error %v", err)
+		t.Errorf("Run of a program that fails: %v; want a ScontrolError", err)
 	}
 	out, err = slurmrest.ExecScontrol{Path: script("head -c 3000000 /dev/zero")}.Run(t.Context())
 	if err != nil || len(out) != 1<<20 {

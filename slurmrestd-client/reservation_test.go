@@ -63,7 +63,7 @@ func TestReservationScontrol(t *testing.T) {
 		run := &scontrol{}
 		c := clientFor(t, slurmresttest.Start(t, slurmresttest.Options{Versions: []string{test.version}}), func(cfg *slurmrest.Config) { cfg.Scontrol = run })
 		if apart, err := c.KeepsReservationsApart(t.Context()); err != nil || apart {
-			t.Errorf("%s: kept apart: %v, %v", test.version, apart, err)
+			t.Errorf("%s: KeepsReservationsApart = %v, %v; want false", test.version, apart, err)
 		}
 		if err := c.CreateReservation(t.Context(), night); err != nil {
 			t.Fatal(err)
@@ -80,11 +80,11 @@ func TestReservationScontrol(t *testing.T) {
 		}
 		run.err = exec.ErrNotFound
 		if err := c.CreateReservation(t.Context(), night); !errors.Is(err, slurmrest.ErrUnsupported) {
-			t.Errorf("%s: no scontrol: %v", test.version, err)
+			t.Errorf("%s: CreateReservation without the program: %v; want ErrUnsupported", test.version, err)
 		}
 		c = clientFor(t, slurmresttest.Start(t, slurmresttest.Options{Versions: []string{test.version}}), func(*slurmrest.Config) {})
 		if err := c.CreateReservation(t.Context(), night); !errors.Is(err, slurmrest.ErrUnsupported) {
-			t.Errorf("%s: neither: %v", test.version, err)
+			t.Errorf("%s: CreateReservation without Config.Scontrol: %v; want ErrUnsupported", test.version, err)
 		}
 	}
 }

@@ -95,7 +95,7 @@ func TestScannerStrings(t *testing.T) {
 			src := strings.NewReader(strings.Repeat(" ", offset) + string(quoted))
 			s := newScanner(src, roomy)
 			if got := s.readText(); got != text || s.checkEnd() != nil {
-				t.Errorf("%s at %d: %q, %v", quoted, offset, got, s.err)
+				t.Errorf("text %s at offset %d, read = %q, %v", quoted, offset, got, s.err)
 			}
 		}
 	}

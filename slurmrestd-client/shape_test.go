@@ -197,7 +197,7 @@ func isIndexed(path string) bool {
 func compareRead(t *testing.T, path string, fake, live map[string]any, read []string) {
 	t.Helper()
 	if len(live) == 0 {
-		t.Errorf("%s: nothing recorded", path)
+		t.Errorf("%s: the recording has no members", path)
 	}
 	for key := range live {
 		if _, ok := fake[key]; !ok && slices.Contains(read, key) {

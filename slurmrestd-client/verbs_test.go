@@ -177,7 +177,7 @@ func TestSubmitRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := fmt.Sprint(sent.Job.Environment); got != "[A=1]" && got != "map[A:1]" {
-			t.Errorf("environment %s", got)
+			t.Errorf("environment that was sent = %s", got)
 		}
 	})
 }
@@ -234,10 +234,10 @@ func TestHetAndArrayReferences(t *testing.T) {
 			t.Fatal(err)
 		}
 		if job, err := c.Job(t.Context(), second); err != nil || !job.Held || job.Tasks != slurmrest.Num(3) {
-			t.Errorf("component: %+v, %v", job, err)
+			t.Errorf("component after Hold = %+v, %v", job, err)
 		}
 		if err := c.Hold(t.Context(), slurmrest.TaskOf(10, 0)); err != nil {
-			t.Errorf("started task: %v", err)
+			t.Errorf("Hold of a started task: %v", err)
 		}
 		if job, _ := s.Job(11); !job.Held {
 			t.Errorf("task 0 is not held: %+v", job)
@@ -247,7 +247,7 @@ func TestHetAndArrayReferences(t *testing.T) {
 			t.Errorf("task without a record: %v; want an UnsupportedError", err)
 		}
 		if _, err := c.JobRecords(t.Context(), slurmrest.JobID(10)); err != nil {
-			t.Errorf("array: %v", err)
+			t.Errorf("JobRecords of the array: %v", err)
 		}
 	})
 }
@@ -322,7 +322,7 @@ func TestSignals(t *testing.T) {
 			t.Errorf("last request %v, error %v; want flags=BATCH_JOB", got[len(got)-1], err)
 		}
 		if got := s.Signals(1); got[0] != "USR2" {
-			t.Errorf("signals %v", got)
+			t.Errorf("signals of the job = %v, want USR2 first", got)
 		}
 		for _, bad := range []string{"", "USR2;", "a b", strings.Repeat("X", 50)} {
 			if err := c.Signal(t.Context(), job, bad, slurmrest.SignalJob); err == nil || !strings.Contains(err.Error(), "want a name like USR2") {
@@ -334,11 +334,11 @@ func TestSignals(t *testing.T) {
 		}
 		for range 2 {
 			if err := c.Cancel(t.Context(), job); err != nil {
-				t.Errorf("cancel: %v", err)
+				t.Errorf("Cancel: %v", err)
 			}
 		}
 		if got, _ := s.Job(1); got.State.Base != slurmrest.Cancelled {
-			t.Errorf("state %s", got.State)
+			t.Errorf("state after Cancel = %s", got.State)
 		}
 	})
 }
@@ -367,7 +367,7 @@ func TestNodes(t *testing.T) {
 			t.Errorf("resume twice: %v; want ErrNodeState", err)
 		}
 		if err := c.DrainNode(t.Context(), "n1", ""); err == nil || !strings.Contains(err.Error(), "node n1: state DRAIN needs a reason") {
-			t.Errorf("no reason: %v", err)
+			t.Errorf("DrainNode without a reason: %v", err)
 		}
 		if err := c.UpdateNode(t.Context(), "n1", slurmrest.NodeUpdate{}); err == nil {
 			t.Error("an empty update was accepted")

@@ -108,7 +108,7 @@ func TestPingHealth(t *testing.T) {
 	d := startDaemon(t)
 	c := d.clientOf(t, 0)
 	if reply, err := c.Ping(t.Context()); err != nil || reply.GetHealth() != nil {
-		t.Errorf("a ping: %v, %v", reply, err)
+		t.Errorf("Ping without health = %v, %v", reply, err)
 	}
 	if reply, err := c.PingHealth(t.Context()); err != nil || reply.GetVersion() != "1.2.3" || reply.GetHealth().GetDevices() != "soft" {
 		t.Errorf("a ping that asks for the health: %v, %v", reply, err)
@@ -158,7 +158,7 @@ func TestOperatorsByGroup(t *testing.T) {
 		t.Errorf("member of the group: %v", err)
 	}
 	if _, err := d.clientOf(t, apitest.Bob).Show(t.Context(), "812"); !errors.Is(err, rpc.ErrDenied) {
-		t.Errorf("not a member: %v", err)
+		t.Errorf("Show by a user of no group: %v; want ErrDenied", err)
 	}
 }
 
@@ -206,13 +206,13 @@ func TestDamaged(t *testing.T) {
 	none := func(*rpc.ExportPiece) error { return nil }
 	before := len(d.Asked())
 	if err := bob.Export(ctx, "816/4", none); !errors.Is(err, rpc.ErrDenied) {
-		t.Errorf("export: %v", err)
+		t.Errorf("Export of a damaged checkpoint: %v; want ErrDenied", err)
 	}
 	if _, err := bob.Delete(ctx, []string{"813/1", "816/4"}); !errors.Is(err, rpc.ErrDenied) {
-		t.Errorf("delete: %v", err)
+		t.Errorf("Delete of a damaged checkpoint: %v; want ErrDenied", err)
 	}
 	if _, err := root.Delete(ctx, nil); !errors.Is(err, rpc.ErrInvalid) {
-		t.Errorf("delete nothing: %v", err)
+		t.Errorf("Delete without names: %v; want ErrInvalid", err)
 	}
 	if asked := d.Asked()[before:]; len(asked) > 0 {
 		t.Errorf("the conductor was asked to %s", asked)
@@ -293,7 +293,7 @@ func TestCheckpointTellsHowFarItIs(t *testing.T) {
 	}
 	// Phases that come faster than the reader reads are dropped, never the last.
 	if len(phases) == 0 || phases[len(phases)-1] != "dump" {
-		t.Errorf("phases seen: %q", phases)
+		t.Errorf("phases of the progress = %q, want dump at the end", phases)
 	}
 }
 
@@ -359,7 +359,7 @@ func TestExportLeavesHolesOut(t *testing.T) {
 	}
 	err = d.clientOf(t, apitest.Alice).Export(t.Context(), "814/1", func(*rpc.ExportPiece) error { return nil })
 	if !errors.Is(err, rpc.ErrDamaged) || err.Error() != "damaged: file n1/0/pages-1.img: 5 bytes, 3145733 expected" {
-		t.Errorf("short file: %v", err)
+		t.Errorf("Export of a file that is too short: %v; want ErrDamaged", err)
 	}
 	mine := errors.New("my disk is full")
 	if err := d.clientOf(t, apitest.Alice).Export(t.Context(), "812/1", func(*rpc.ExportPiece) error { return mine }); !errors.Is(err, mine) {

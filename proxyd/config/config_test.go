@@ -51,7 +51,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
 	}
 	if c.Port() != "6830" {
-		t.Errorf("port %q", c.Port())
+		t.Errorf("Port = %q, want 6830", c.Port())
 	}
 }
 
@@ -117,7 +117,7 @@ func TestWrong(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := loadText(t, tt.text, tt.env)
 			if err == nil {
-				t.Fatalf("accepted: %+v", c)
+				t.Fatalf("the configuration was accepted: %+v", c)
 			}
 			if got := strings.TrimPrefix(err.Error(), "configuration: "); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
@@ -157,7 +157,7 @@ func TestNobodyElseWrites(t *testing.T) {
 	}
 	refused(": owned by user 1001 with mode 0644; want root and not writable by others (chown root, chmod 644)")
 	if _, err := Load("/nowhere/proxyd.yaml", nil); err == nil || err.Error() != "configuration: open /nowhere/proxyd.yaml: no such file or directory" {
-		t.Errorf("without a file: %v", err)
+		t.Errorf("Load without a file: %v", err)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestReplace(t *testing.T) {
 			}
 		}
 		if st, err := os.Stat(path); err != nil || st.Mode() != 0o600 {
-			t.Errorf("%s: mode %v, %v", name, st.Mode(), err)
+			t.Errorf("%s: mode of the file = %v, %v; want 0600", name, st.Mode(), err)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func TestReplaceFails(t *testing.T) {
 		t.Errorf("Replace with a full disk: %v; want the error of fill", err)
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != "old" {
-		t.Errorf("read %q, %v", got, err)
+		t.Errorf("after a failed Replace, the file has %q, %v; want old", got, err)
 	}
 	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
 		t.Errorf("the folder has %v, %v", names, err)

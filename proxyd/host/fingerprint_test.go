@@ -131,7 +131,7 @@ func TestParseCPU(t *testing.T) {
 func TestBuildIDs(t *testing.T) {
 	programs, err := filepath.Glob("/usr/bin/*")
 	if err != nil || len(programs) == 0 {
-		t.Fatal("no programs", err)
+		t.Fatal("no programs in /usr/bin", err)
 	}
 	compared := 0
 	for _, p := range programs {

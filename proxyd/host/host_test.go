@@ -114,7 +114,7 @@ func TestCapabilities(t *testing.T) {
 	}
 	got := lackingCapabilities(fmt.Sprintf("CapEff:\t%016x\n", uint64(0x1ffffffffff)&^(1<<unix.CAP_SYS_ADMIN|1<<unix.CAP_CHECKPOINT_RESTORE)))
 	if strings.Join(got, " ") != "cap_sys_admin cap_checkpoint_restore" {
-		t.Errorf("lacking capabilities = %q", got)
+		t.Errorf("lackingCapabilities = %q, want cap_sys_admin and cap_checkpoint_restore", got)
 	}
 	if got := lackingCapabilities("nothing"); len(got) != len(capabilities) {
 		t.Errorf("unreadable: lacks only %q", got)
@@ -317,7 +317,7 @@ func TestProbe(t *testing.T) {
 	byName := make(map[string]Finding)
 	for _, f := range findings {
 		if f.Name == "" || f.Found == "" || f.Needs == "" || f.Level < OK || f.Level > Fail || (f.Do == "") != (f.Level == OK) {
-			t.Errorf("incomplete: %+v", f)
+			t.Errorf("incomplete finding: %+v", f)
 		}
 		if _, twice := byName[f.Name]; twice {
 			t.Errorf("%s is there twice", f.Name)

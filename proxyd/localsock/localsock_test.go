@@ -54,7 +54,7 @@ func TestListen(t *testing.T) {
 				}
 			}
 			if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
-				t.Errorf("mode %v, %v", st.Mode(), err)
+				t.Errorf("mode of the socket = %v, %v; want 0600", st.Mode(), err)
 			}
 		})
 	}

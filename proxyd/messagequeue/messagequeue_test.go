@@ -104,7 +104,7 @@ func TestCapture(t *testing.T) {
 		}
 	}
 	if err := unix.Prlimit(0, unix.RLIMIT_MSGQUEUE, nil, &after); err != nil || after != before {
-		t.Errorf("limit %+v, was %+v (%v)", after, before, err)
+		t.Errorf("this process's limit on queues = %+v, was %+v (%v)", after, before, err)
 	}
 }
 

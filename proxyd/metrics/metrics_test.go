@@ -54,7 +54,7 @@ func TestScrape(t *testing.T) {
 		`proxyd_shared_up 1`, `proxyd_store_free_bytes 1.099511627776e+12`, `proxyd_stage_free_bytes 1.073741824e+09`,
 	} {
 		if !strings.Contains(text, want+"\n") {
-			t.Errorf("no %s", want)
+			t.Errorf("the metrics have no line %s", want)
 		}
 	}
 	if strings.Contains(text, `phase_duration_seconds_count{phase="dump"}`) {
@@ -131,7 +131,7 @@ func TestContrib(t *testing.T) {
 		}
 		var queries []string
 		if expressionsOf(content, &queries); len(queries) < 4 {
-			t.Errorf("%s: only %d expressions", file, len(queries))
+			t.Errorf("%s: found only %d expressions, want at least 4", file, len(queries))
 		}
 		for _, name := range names.FindAllString(strings.Join(queries, "\n"), -1) {
 			if known[name] == "" {

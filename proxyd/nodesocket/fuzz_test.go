@@ -38,7 +38,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if len(m.keys) != len(m.vals) {
-			t.Fatalf("%d keys, %d values", len(m.keys), len(m.vals))
+			t.Fatalf("the message has %d keys and %d values", len(m.keys), len(m.vals))
 		}
 		if again := m.encode(); !bytes.Equal(again, b) {
 			t.Fatalf("%q is %q when written again", b, again)
@@ -64,7 +64,7 @@ func FuzzParseJoin(f *testing.F) {
 			return
 		}
 		if n, err := strconv.ParseUint(job, 10, 32); err != nil || uint32(n) != j.Job {
-			t.Errorf("job %q became %d", job, j.Job)
+			t.Errorf("job %q was parsed as %d", job, j.Job)
 		}
 		if _, err := strconv.ParseUint(step, 10, 32); err != nil && step != "batch" {
 			t.Errorf("step %q was taken", step)
@@ -73,7 +73,7 @@ func FuzzParseJoin(f *testing.F) {
 			t.Errorf("join %+v; want the PID of the caller, a task of 0 or more and the key that was sent", j)
 		}
 		if want := []string{"exclude"}; !slices.Equal(slices.Sorted(maps.Keys(j.Options)), want) {
-			t.Errorf("options %v", j.Options)
+			t.Errorf("options of the join = %v, want exclude", j.Options)
 		}
 	})
 }

@@ -332,7 +332,7 @@ func TestDoorEnds(t *testing.T) {
 				t.Errorf("peer = %+v, want the uid of the caller", who)
 			}
 		case <-time.After(20 * time.Second):
-			t.Fatalf("user %d waits", uid)
+			t.Fatalf("user %d is not served within 20 s", uid)
 		}
 		if err := <-asked; err != nil {
 			t.Error(err)

@@ -86,7 +86,7 @@ func TestCRIU(t *testing.T) {
 					log, _ := os.ReadFile(filepath.Join(dir, c+".log"))
 					t.Logf("%s: %s", c, log)
 				}
-				t.Fatalf("%s is still %q", file, b)
+				t.Fatalf("%s is still %q after a minute", file, b)
 			}
 		}
 	}

@@ -149,7 +149,7 @@ func TestTakeConnection(t *testing.T) {
 		}
 		failOn(t, Unlock(a0.pid))
 		if got := string(c.Sent) + string(unsent); got != "and back" {
-			t.Errorf("sent %q, unsent %q", c.Sent, unsent)
+			t.Errorf("saved bytes: sent %q, unsent %q; together want and back", c.Sent, unsent)
 		}
 		sendText(t, forwarder, string(unsent)+"!")
 		expectText(t, program, "and back!")

@@ -316,7 +316,7 @@ func checkDeaf(t testing.TB, from *os.File, to netip.Addr) {
 	t.Helper()
 	if c, err := dialIn(from, to, 300*time.Millisecond); err == nil {
 		c.Close()
-		t.Errorf("connected to %s", to)
+		t.Errorf("connected to %s, want no connection", to)
 	}
 }
 

@@ -61,7 +61,7 @@ func expectText(t *testing.T, c net.Conn, want string) {
 func sendText(t *testing.T, c net.Conn, what string) {
 	t.Helper()
 	if _, err := c.Write([]byte(what)); err != nil {
-		t.Errorf("say %q: %v", what, err)
+		t.Errorf("write %q: %v", what, err)
 	}
 }
 

@@ -354,6 +354,6 @@ func TestBigJob(t *testing.T) {
 		return err
 	}))
 	if routes != 1000 {
-		t.Errorf("%d routes", routes)
+		t.Errorf("SetPeers made %d routes, want 1000", routes)
 	}
 }

@@ -88,7 +88,7 @@ func TestPool(t *testing.T) {
 	jobs, err := q.Jobs()
 	failOn(t, err)
 	if len(jobs) != len(want) {
-		t.Errorf("jobs %v", jobs)
+		t.Errorf("jobs with addresses = %v", jobs)
 	}
 	for job := range want {
 		giveBack(t, q, job)
@@ -313,7 +313,7 @@ func TestPoolKill(t *testing.T) {
 			w.Process.Kill()
 			w.Wait()
 			if said[i].Len() > 0 {
-				t.Fatalf("round %d: %s", round, said[i].String())
+				t.Fatalf("round %d: a worker printed %s", round, said[i].String())
 			}
 		}
 	}
@@ -325,7 +325,7 @@ func TestPoolKill(t *testing.T) {
 		}
 	}
 	if got := takeAddresses(t, p, "keep", 4); !slices.Equal(got, keep) {
-		t.Errorf("has %v, had %v", got, keep)
+		t.Errorf("the addresses of job keep are %v, were %v", got, keep)
 	}
 	giveBack(t, p, "keep")
 	checkEmpty(t, p)

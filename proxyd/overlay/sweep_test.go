@@ -52,7 +52,7 @@ func TestAttachCrash(t *testing.T) {
 				}
 				failOn(t, n.Sweep(t.Context(), []string{"811.0"}))
 				if after := n.describeState(); after != before {
-					t.Errorf("before:\n%s\nafter:\n%s", before, after)
+					t.Errorf("state of the node before Attach and Sweep:\n%s\nafter:\n%s", before, after)
 				}
 				c.kill()
 			}
@@ -76,7 +76,7 @@ func TestReopen(t *testing.T) {
 	n1.Close()
 	n1.openOverlay()
 	if after := n1.describeState(); after != before {
-		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+		t.Errorf("state of the node before it was opened again:\n%s\nafter:\n%s", before, after)
 	}
 	failOn(t, n1.Sweep(t.Context(), []string{"812.0", "813.0"}))
 	if after := n1.describeState(); after != before {
@@ -148,7 +148,7 @@ func TestAttachAgain(t *testing.T) {
 	before := n.describeState()
 	failOn(t, n.Attach(t.Context(), one.pid, one.name, one.addr))
 	if after := n.describeState(); after != before {
-		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+		t.Errorf("state of the node before Attach again:\n%s\nafter:\n%s", before, after)
 	}
 	sendText(t, x, "still here")
 	expectText(t, y, "still here")
@@ -202,7 +202,7 @@ func TestRepair(t *testing.T) {
 			failOn(t, withinNamespace(n1.ns, spoil))
 			failOn(t, n1.Repair(t.Context()))
 			if after := n1.describeState(); after != before {
-				t.Errorf("before:\n%s\nafter:\n%s", before, after)
+				t.Errorf("state of the node before Repair:\n%s\nafter:\n%s", before, after)
 			}
 			for _, from := range []*box{a1, a2} {
 				checkTalks(t, from.ns, a0.addr)
@@ -285,7 +285,7 @@ func TestRefused(t *testing.T) {
 				t.Errorf("error %v, want %q in it", err, try.say)
 			}
 			if after := n.describeState(); after != before {
-				t.Errorf("before:\n%s\nafter:\n%s", before, after)
+				t.Errorf("state of the node before the refused call:\n%s\nafter:\n%s", before, after)
 			}
 		})
 	}

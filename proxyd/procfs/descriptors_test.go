@@ -26,14 +26,14 @@ func TestDescriptors(t *testing.T) {
 	seen, last := 0, -1
 	for d, err := range Descriptors(os.Getpid()) {
 		if err != nil || d.Number <= last {
-			t.Fatalf("descriptor %d after %d: %v", d.Number, last, err)
+			t.Fatalf("Descriptors gave %d after %d: %v", d.Number, last, err)
 		}
 		seen, last = seen+1, d.Number
 		if !opened[d.Number] {
 			continue
 		}
 		if link, err := d.Link(); err != nil || link != os.DevNull {
-			t.Errorf("descriptor %d is %s, %v", d.Number, link, err)
+			t.Errorf("link of descriptor %d = %s, %v; want /dev/null", d.Number, link, err)
 		}
 		if _, err := os.Stat(d.InfoPath()); err != nil {
 			t.Error(err)

@@ -88,7 +88,7 @@ func TestManyObstacles(t *testing.T) {
 	}
 	var got *Error
 	if !errors.As(fromStatus(t.Context(), "n1", Status(e)), &got) || len(got.Obstacles) != maxObstacles {
-		t.Errorf("%d obstacles arrived", len(got.Obstacles))
+		t.Errorf("%d obstacles arrived, want maxObstacles", len(got.Obstacles))
 	}
 	if len(e.Obstacles) != 500 {
 		t.Error("the sender's own error was changed")

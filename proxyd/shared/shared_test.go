@@ -141,7 +141,7 @@ func TestBadMarks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := shared.Open(dir, t.TempDir()); !errors.Is(err, shared.ErrForeign) {
-			t.Errorf("Open: %v", err)
+			t.Errorf("Open with a mark that all users can write: %v; want ErrForeign", err)
 		}
 	})
 	t.Run("a link", func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestBadMarks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := shared.Open(dir, t.TempDir()); err == nil || errors.Is(err, shared.ErrUnmarked) {
-			t.Errorf("Open: %v", err)
+			t.Errorf("Open with a bad mark: %v", err)
 		}
 	})
 }

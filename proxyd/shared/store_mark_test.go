@@ -89,10 +89,10 @@ func TestStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := f.Check(); !errors.Is(err, shared.ErrNoStore) {
-		t.Errorf("the daemon that worked with the old one: %v", err)
+		t.Errorf("Check by the daemon of the old store: %v", err)
 	}
 	if err := openFolder(t, dir, lib).OpenStore(); err != nil {
-		t.Errorf("a new store: %v", err)
+		t.Errorf("OpenStore after the old store was removed: %v", err)
 	}
 }
 

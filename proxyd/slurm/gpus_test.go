@@ -43,7 +43,7 @@ func TestGPUs(t *testing.T) {
 	}
 	for _, out := range []string{"", "{}", `{"jobs": [{}, {}]}`, `{"jobs": 3}`} {
 		if got, err := parseGPUs([]byte(out), "7"); err == nil {
-			t.Errorf("%q gave %v", out, got)
+			t.Errorf("parseGPUs(%q) = %v, want an error", out, got)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 	} {
 		j, err := parseJob(strings.Replace(array, "2026-11-20T16:45:00", end, 1), "49")
 		if err != nil || j.Expired() != want {
-			t.Errorf("end %s: %+v, %v", end, j, err)
+			t.Errorf("job with the end %s = %+v, %v; wrong Expired", end, j, err)
 		}
 	}
 	for _, bad := range []string{"", "\n", "x", strings.Replace(one, "1001", "alice", 1), strings.TrimSuffix(one, "|\n") + "||"} {

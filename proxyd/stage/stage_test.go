@@ -102,13 +102,13 @@ func TestShare(t *testing.T) {
 		k, err := s.Open(i)
 		noError(t, err)
 		if string(k.Meta) != "meta" || len(k.Streams) != len(want) {
-			t.Fatalf("meta %q, %d streams", k.Meta, len(k.Streams))
+			t.Fatalf("the share has meta %q and %d streams", k.Meta, len(k.Streams))
 		}
 		for n, st := range k.Streams {
 			var b bytes.Buffer
 			noError(t, k.CopyTo(&b, n))
 			if !bytes.Equal(b.Bytes(), want[st.Name]) {
-				t.Errorf("stream %q differs", st.Name)
+				t.Errorf("stream %q differs from the bytes that were written", st.Name)
 			}
 		}
 	}
@@ -174,7 +174,7 @@ func TestCreateAgain(t *testing.T) {
 	k, err := s.Open(i)
 	noError(t, err)
 	if len(k.Streams) != 1 || k.Streams[0].Name != "newest" {
-		t.Errorf("streams %v", k.Streams)
+		t.Errorf("streams of the share = %v, want newest", k.Streams)
 	}
 }
 
@@ -291,12 +291,12 @@ func TestReserve(t *testing.T) {
 	s = openStage(t, memoryFolder(t), 0)
 	var short *store.SpaceError
 	if _, err := s.Reserve(one, 1<<50); !errors.As(err, &short) {
-		t.Errorf("a petabyte: %v", err)
+		t.Errorf("Reserve of a petabyte: %v; want a SpaceError", err)
 	}
 	total, available, err := memoryInfo()
 	noError(t, err)
 	if available > total || available == 0 {
-		t.Errorf("memory: %d of %d", available, total)
+		t.Errorf("memoryInfo: %d available of %d", available, total)
 	}
 }
 

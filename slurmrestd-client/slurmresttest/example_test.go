@@ -33,6 +33,6 @@ func TestExample(t *testing.T) {
 	}
 	job, _ := s.Job(id)
 	if job.Held || job.Restarts != 1 || job.RequiredNodes != "n3" || job.Nodes != "" {
-		t.Errorf("job: %+v", job)
+		t.Errorf("the job after its release = %+v", job)
 	}
 }

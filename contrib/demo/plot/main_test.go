@@ -50,7 +50,7 @@ func TestPlot(t *testing.T) {
 			}
 			defer file.Close()
 			if img, err := png.Decode(file); err != nil || img.Bounds().Dx() != width {
-				t.Errorf("the picture: %v", err)
+				t.Errorf("decode the picture: %v", err)
 			}
 		})
 	}
@@ -74,7 +74,7 @@ func TestGroupRuns(t *testing.T) {
 		{"lent", "n4", 1, 126, 140}, {"lent", "n5", 2, 130, 135}, {"lent", "n3", 1, 140, 150},
 	})
 	if len(bands) != 2 || bands[0].job != "training" || bands[1].job != "lent" {
-		t.Fatalf("bands: %+v", bands)
+		t.Fatalf("groupRuns = %+v, want the bands training and lent", bands)
 	}
 	if b := bands[0]; b.most != 4 || !slices.Equal(b.below, []int{0, 0}) {
 		t.Errorf("runs one after the other: %+v", b)

@@ -31,16 +31,16 @@ func TestFind(t *testing.T) {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
 	if _, err := Find(makeEtc(t), "eve"); err == nil || err.Error() != `no user "eve" here (users: root alice)` {
-		t.Errorf("unknown user: %v", err)
+		t.Errorf("Find of an unknown user: %v", err)
 	}
 	if u, err := Find(makeEtc(t), "slurm"); err != nil || u.UID != 64030 {
-		t.Errorf("a system user: %+v, %v", u, err)
+		t.Errorf("Find of a system user = %+v, %v", u, err)
 	}
 }
 
 func TestPeople(t *testing.T) {
 	people, err := People(makeEtc(t))
 	if err != nil || len(people) != 1 || people[0].Name != "alice" {
-		t.Errorf("people: %+v, %v", people, err)
+		t.Errorf("People = %+v, %v; want alice", people, err)
 	}
 }

@@ -199,7 +199,7 @@ func FuzzSources(f *testing.F) {
 		}
 		list := src.sourcesList("deb", "forky", "/k")
 		if !strings.HasPrefix(list, "deb ") || strings.Count(list, "\n") != 1 || !strings.HasSuffix(list, " forky main\n") {
-			t.Fatalf("sources.list %q", list)
+			t.Fatalf("sourcesList = %q, want one deb line", list)
 		}
 		for _, o := range src.options {
 			if strings.ContainsAny(o, "\n\r") || !strings.HasSuffix(o, `";`) || strings.Count(o, `"`) != 2 {

@@ -128,7 +128,7 @@ func TestBuild(t *testing.T) {
 	log, _ := os.ReadFile(filepath.Join(o.CacheDir, "forky.log"))
 	for _, want := range []string{"0022\n", someMirror + " forky main\n", `Acquire::Check-Valid-Until "false";`} {
 		if !strings.Contains(string(log), want) || strings.Contains(string(log), "E:") {
-			t.Errorf("log lacks %q:\n%s", want, log)
+			t.Errorf("the log has no %q, or an error:\n%s", want, log)
 		}
 	}
 }

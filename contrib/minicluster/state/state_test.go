@@ -68,6 +68,6 @@ func TestOneOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(p.base, "*")); len(left) > 0 {
-		t.Errorf("Remove left %q", left)
+		t.Errorf("files left after Remove: %q", left)
 	}
 }

@@ -33,7 +33,7 @@ func FuzzQuote(f *testing.F) {
 		}
 		var got map[string]string
 		if err := yaml.Unmarshal([]byte("k: "+Quote(s)+"\n"), &got); err != nil || got["k"] != s {
-			t.Errorf("%q became %q, %v", s, got["k"], err)
+			t.Errorf("Quote(%q), read back = %q, %v", s, got["k"], err)
 		}
 	})
 }

@@ -27,7 +27,7 @@ func TestRealmExpires(t *testing.T) {
 		}
 		realm.Now = func() time.Time { return time.Now().Add(off) }
 		if _, err := realm.As(0, 0).Decode(t.Context(), c); !errors.Is(err, munge.ErrExpired) {
-			t.Errorf("off by %s: %v", off, err)
+			t.Errorf("Decode by a clock that is off by %s: %v; want ErrExpired", off, err)
 		}
 		realm.Now = time.Now
 	}
@@ -48,7 +48,7 @@ func TestOnlyRootReads(t *testing.T) {
 	cmd.Stdin = strings.NewReader(c)
 	out, err := cmd.CombinedOutput()
 	if err == nil || strings.Contains(string(out), "the key") || !strings.Contains(string(out), "Unauthorized") {
-		t.Errorf("user 1001 got %q, %v", out, err)
+		t.Errorf("unmunge by user 1001 = %q, %v; want Unauthorized", out, err)
 	}
 }
 
@@ -59,14 +59,14 @@ func TestNoMunged(t *testing.T) {
 	p := munge.Programs{Socket: "/nowhere/socket"}
 	_, err := p.Encode(t.Context(), nil)
 	if !errors.Is(err, munge.ErrNoMunge) || !strings.Contains(err.Error(), "/nowhere/socket") {
-		t.Errorf("encode: %v", err)
+		t.Errorf("Encode without munged: %v; want ErrNoMunge", err)
 	}
 	_, err = p.Decode(t.Context(), "MUNGE:AAAA:")
 	if !errors.Is(err, munge.ErrNoMunge) || errors.Is(err, munge.ErrRefused) {
-		t.Errorf("decode: %v", err)
+		t.Errorf("Decode without munged: %v; want ErrNoMunge", err)
 	}
 	_, err = munge.Programs{Munge: "/nowhere/munge"}.Encode(t.Context(), nil)
 	if !errors.Is(err, munge.ErrNoMunge) || !strings.Contains(err.Error(), "/nowhere/munge") {
-		t.Errorf("no program: %v", err)
+		t.Errorf("Encode without the program: %v; want ErrNoMunge", err)
 	}
 }

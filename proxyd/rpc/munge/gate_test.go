@@ -34,20 +34,20 @@ func TestCalls(t *testing.T) {
 		c := dialServer(t, address, "n1", as(1001, 1002))
 		reply, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "a"})
 		if err != nil || reply.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
-			t.Errorf("one reply: %v, %v", reply, err)
+			t.Errorf("Check = %v, %v; want SERVING", reply, err)
 		}
 		if n, err := readStream(t.Context(), c, "b"); n != 3 || err != nil {
-			t.Errorf("stream: %d, %v", n, err)
+			t.Errorf("stream of %d messages, %v; want 3", n, err)
 		}
 		if _, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "fail"}); status.Code(err) != codes.NotFound ||
 			status.Convert(err).Message() != "no such service: ? bad text" {
-			t.Errorf("failing call: %v", err)
+			t.Errorf("Check of an unknown service: %v; want NotFound", err)
 		}
 		if n, err := readStream(t.Context(), c, "fail"); n != 3 || status.Code(err) != codes.DataLoss {
-			t.Errorf("failing stream: %d, %v", n, err)
+			t.Errorf("failing stream of %d messages, %v; want 3 and DataLoss", n, err)
 		}
 		if len(s.callers) != 4 {
-			t.Fatalf("%d calls arrived", len(s.callers))
+			t.Fatalf("%d calls reached the service, want 4", len(s.callers))
 		}
 		for _, got := range s.callers {
 			if want := (munge.Caller{UID: 1001, GID: 1002, From: "n9"}); got != want {
@@ -196,7 +196,7 @@ func TestLimits(t *testing.T) {
 	}
 	if err := ask(alice, strings.Repeat("x", 200)); status.Code(err) != codes.ResourceExhausted ||
 		!strings.Contains(err.Error(), "request of 203 bytes, at most 100 are accepted") {
-		t.Errorf("large request: %v", err)
+		t.Errorf("a request of 203 bytes: %v; want a refusal", err)
 	}
 	ended := make(chan error, 4)
 	started := func(n int) {
@@ -242,7 +242,7 @@ func TestPieces(t *testing.T) {
 			t.Errorf("one reply, %d bytes: %v", n, err)
 		}
 		if got, err := readStream(t.Context(), c, name); got != 3 || err != nil || s.asked[len(s.asked)-1] != name {
-			t.Errorf("stream, %d bytes: %d, %v", n, got, err)
+			t.Errorf("stream with a request of %d bytes: %d messages, %v; want 3", n, got, err)
 		}
 	}
 	if _, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: strings.Repeat("x", 4<<20)}); status.Code(err) != codes.ResourceExhausted ||
@@ -269,7 +269,7 @@ func TestMoreThanSaid(t *testing.T) {
 	}
 	for name, pieces := range map[string][]int{"much": {2, 100}, "nothing": {2, 0}, "an end": {2}} {
 		if err := rawPieces(t.Context(), cc, credential(3), pieces); status.Convert(err).Message() != "credential refused: request was changed on its way" {
-			t.Errorf("more pieces, %s: %v", name, err)
+			t.Errorf("a request with more pieces than announced (%s): %v", name, err)
 		}
 	}
 	if n := s.countCalls(); n != 0 {

@@ -107,7 +107,7 @@ func TestForgedReplies(t *testing.T) {
 				t.Errorf("Check = %v, %v; want ErrUnsealed", reply, err)
 			}
 			if _, err := readStream(t.Context(), c, tt.ask); !errors.Is(err, munge.ErrUnsealed) {
-				t.Errorf("stream: %v", err)
+				t.Errorf("stream: %v; want ErrUnsealed", err)
 			}
 		})
 	}
@@ -122,10 +122,10 @@ func TestForgedReplies(t *testing.T) {
 	t.Run("nothing", func(t *testing.T) {
 		c := dialServer(t, startAttacker(t, server, func(*reply) {}), "n1", realm.As(1001, 1001))
 		if n, err := readStream(t.Context(), c, "a"); n != 3 || err != nil {
-			t.Errorf("%d messages, %v", n, err)
+			t.Errorf("unchanged stream of %d messages, %v; want 3", n, err)
 		}
 		if _, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "fail"}); status.Code(err) != codes.NotFound {
-			t.Errorf("failing call: %v", err)
+			t.Errorf("Check of an unknown service: %v; want NotFound", err)
 		}
 	})
 }
@@ -148,6 +148,6 @@ func TestImpostor(t *testing.T) {
 	}))
 	c := dialServer(t, listenAndServe(t, plain), "n1", ours.As(1001, 1001))
 	if _, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); !errors.Is(err, munge.ErrUnsealed) || err.Error() != "node n1: "+munge.ErrUnsealed.Error() {
-		t.Errorf("plain server: %v", err)
+		t.Errorf("Check by a server without a gate: %v; want ErrUnsealed", err)
 	}
 }

@@ -111,7 +111,7 @@ func TestTurnsGivenUp(t *testing.T) {
 		}
 	}
 	if len(turns.hosts) != 0 {
-		t.Errorf("%d hosts wait", len(turns.hosts))
+		t.Errorf("%d hosts have waiting requests, want none", len(turns.hosts))
 	}
 	for _, d := range slices.Backward(done) {
 		d()
