@@ -25,7 +25,7 @@ type negotiation struct {
 // peer is the result of a negotiation: the server's version, release and cluster.
 type peer struct {
 	dialect
-	release string // of Slurm, as the ping said
+	release string // of Slurm, from the answer to the ping
 	cluster string // "" over v0.0.38
 }
 

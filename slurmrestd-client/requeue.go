@@ -162,7 +162,7 @@ func joinReasons(not []error) string {
 	return strings.Join(reasons, "; ")
 }
 
-// requeueREST uses the POST form: the other form is a GET that changes something, and a proxy
+// requeueREST uses the POST form: the other form is a GET that requeues the job, and a proxy
 // between us and the server might repeat a GET.
 func (c *Client) requeueREST(ctx context.Context, ref Ref, opt RequeueOptions) error {
 	flags := []string{}

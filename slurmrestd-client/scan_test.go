@@ -217,7 +217,7 @@ func TestScannerReadError(t *testing.T) {
 	}
 }
 
-// stuck is a reader that never reads anything.
+// stuck is a reader that returns no bytes and no error.
 type stuck struct{}
 
 func (stuck) Read([]byte) (int, error) { return 0, nil }

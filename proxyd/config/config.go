@@ -113,7 +113,7 @@ func Load(file string, environ []string) (*Config, error) {
 	return parseConfig(file, text, environ)
 }
 
-// NoteEmpty says on w that a configuration's file is there and empty, and returns whether that is so.
+// NoteEmpty reports whether a configuration's file exists and is empty, and writes a note to w if so.
 func NoteEmpty(w io.Writer, file string) bool { return table.NoteEmpty(w, file) }
 
 func parseConfig(file string, text []byte, environ []string) (*Config, error) {

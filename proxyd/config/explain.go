@@ -10,7 +10,7 @@ import (
 )
 
 // Explain writes all keys with their defaults and meanings. The text is a configuration file in
-// which everything is commented out but the keys that must be set.
+// which all keys but those that must be set are commented out.
 func Explain(w io.Writer) error {
 	return keys.ExplainEach(w, func(k *table.Key[Config]) (value, note string, set bool) {
 		if k.Name == "shared" {

@@ -43,8 +43,8 @@ type Conductor interface {
 // SrunRequests decides about the requests of sing-srun, for a program of a capsule, and of the runners of sruns. Its
 // methods are called concurrently.
 type SrunRequests interface {
-	// Admit says whether a caller of srun.sock may make requests. Admit is called before anything
-	// is received from the caller.
+	// Admit says whether a caller of srun.sock may make requests. Admit is called before a packet is
+	// received from the caller.
 	Admit(who Peer) error
 	// Srun begins an srun for a program of a capsule, or, with a key, returns to the srun that
 	// the program began before the program was captured. give sends the caller's connection,
@@ -71,7 +71,7 @@ type Join struct {
 	Task     int    // global
 	Tasks    int    // of the step
 	UID, GID uint32
-	Restarts int    // of the run, as its srun was told; counts with Key only
+	Restarts int    // restart count that the srun was given; only with Key
 	Key      string // by which our srun knows the step; "": another program started the step
 	Script   string // of the batch step
 	Dir      string

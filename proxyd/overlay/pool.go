@@ -170,7 +170,7 @@ func (p *Pool) Jobs() ([]string, error) {
 	return readNames(filepath.Join(p.dir, "jobs"))
 }
 
-// finishGive releases everything named in a job's folder, and removes the folder. Several processes
+// finishGive releases all claims in a job's folder, and removes the folder. Several processes
 // may do so at once.
 func (p *Pool) finishGive(name string) error {
 	job, _, _ := strings.Cut(name, "~")

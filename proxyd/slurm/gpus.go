@@ -132,8 +132,7 @@ func gpusOf(detail string) ([]int, error) {
 	return slices.Compact(all), nil
 }
 
-// maxGPUs limits the GPUs of a node that are believed: their count and their numbers are at most
-// this.
+// maxGPUs limits the GPUs of a node: a higher count is cut, and a higher index is an error.
 const maxGPUs = 1024
 
 func badGPUs(detail string) error { return fmt.Errorf("%q is not understood", detail) }

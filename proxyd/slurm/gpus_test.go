@@ -49,7 +49,7 @@ func TestGPUs(t *testing.T) {
 }
 
 // TestGPUsWithoutJSON asks a Slurm with a scontrol that has no JSON, as that of 22.05: squeue is asked instead. Another
-// failure of scontrol is told.
+// failure of scontrol is returned.
 func TestGPUsWithoutJSON(t *testing.T) {
 	for complaint, want := range map[string][][]int{"unrecognized option '--json'": {{0, 1}}, "Unable to contact slurm controller": nil} {
 		dir := t.TempDir()

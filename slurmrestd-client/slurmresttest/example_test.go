@@ -12,7 +12,7 @@ import (
 )
 
 // TestExample is how another package's test uses the fake: a job that is requeued
-// and held, edited, and let go.
+// and held, edited, and released.
 func TestExample(t *testing.T) {
 	s := slurmresttest.Start(t, slurmresttest.Options{Release: "26.05.3"})
 	id := s.AddJob(slurmrest.Job{Name: "train", Batch: true, Requeueable: true})

@@ -141,7 +141,7 @@ func parseStanzas(text string) []map[string]string {
 }
 
 // pickSource finds the archive that the host's own Debian release comes from
-// among everything apt reads, or reports false. release is its codename. A third
+// among all of apt's sources, or reports false. release is its codename. A third
 // party's list may name the same suite and "main", so evidence is needed: the release's updates at
 // the same place, Debian's own keys, a path that ends in "debian"; another's key counts against.
 func pickSource(all []aptSource, release string) (aptSource, bool) {
@@ -206,7 +206,7 @@ func cutField(s string) (first, rest string) {
 	return s[:i], strings.TrimSpace(s[i:])
 }
 
-// isYes and isNo know apt's spellings; anything else is neither.
+// isYes and isNo know apt's spellings; both are false for other words.
 func isYes(s string) bool {
 	return slices.Contains([]string{"yes", "true", "with", "on", "enable", "1"}, strings.ToLower(s))
 }

@@ -298,7 +298,7 @@ func diskFull(t *testing.T, size string, o Options) {
 	}
 }
 
-// A disk too small is found before anything is done.
+// A disk that is too small is found before the build.
 func TestDiskTooSmall(t *testing.T) {
 	fakeTools(t, "mkdir root")
 	o := fakeOptions(t)
@@ -376,8 +376,8 @@ func TestBuildEnv(t *testing.T) {
 	}
 }
 
-// Without a network CRIU cannot be compiled, and the tree that needs it says so. A package that is
-// there is installed by the tree's build.
+// Without a network CRIU cannot be compiled, and the error is that of the tree that needs it. A
+// package that is there is installed by the tree's build.
 func TestBuildWithCRIU(t *testing.T) {
 	fakeTools(t, `case "$*" in
 		*essential-hook*) mkdir root; readlink criu.deb; echo "$*" | grep -c -e '--customize-hook=.*/criu ' ;;

@@ -49,7 +49,7 @@ func TestEnsureWarm(t *testing.T) {
 	want := makeTree(t, cache, newRecipe(Options{Suite: suites[0]}).treeName())
 	t.Setenv("PATH", "")
 	setEUID(t, 1000)
-	best := time.Hour // of a few: other processes may be at work on this machine
+	best := time.Hour // the shortest of several times: other processes may use this machine
 	for range 5 {
 		began := time.Now()
 		dir, err := Ensure(context.Background(), Options{Suite: suites[0], CacheDir: cache, Progress: func(p Progress) {
@@ -148,7 +148,7 @@ func TestHoldKeepsOldTree(t *testing.T) {
 func TestHoldOfRemovedTree(t *testing.T) {
 	cache := t.TempDir()
 	dir := makeTree(t, cache, "forky-000000000000")
-	f, err := os.Open(dir) // a remover at work
+	f, err := os.Open(dir) // as a process that removes the tree
 	if err != nil {
 		t.Fatal(err)
 	}

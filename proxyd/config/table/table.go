@@ -78,8 +78,8 @@ func ReadFile(file string) ([]byte, error) {
 	return text, nil
 }
 
-// NoteEmpty says on w that a file is there and empty, and returns whether that is so: `config >FILE` has the shell empty the
-// file first.
+// NoteEmpty reports whether a file exists and is empty, and writes a note to w if so: with `config >FILE`, the shell
+// empties the file first.
 func NoteEmpty(w io.Writer, file string) bool {
 	info, err := os.Stat(file)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > 0 {
