@@ -301,7 +301,7 @@ func (n *node) startConductor(ctx context.Context) (func(), error) {
 // dialRelay returns the site's relay, or nil if the site has no relay. The first call connects.
 func (n *node) dialRelay() (outside.Relay, error) {
 	if n.cfg.Relay == "" {
-		return nil, nil //nolint:nilnil // no error: the site has no relay
+		return nil, nil //nolint:nilnil // no error: there is none
 	}
 	return rpc.DialRelay(n.cfg.Relay, n.cfg.NodeName, munge.Programs{Socket: n.cfg.MungeSocket})
 }
