@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Program sing-policies is all policies that come with preemptd. Started by the link sing-policy-NAME,
-// the program is the policy NAME: preemptd starts each policy by such a path, be the file a link to
-// this program or a site's own program. Each policy is a process, which knows nothing of the rest.
+// Program sing-policies is all policies that come with preemptd. Started by the link sing-policy-NAME, the program is
+// the policy NAME: preemptd starts each policy by such a path, be the file a link to this program or a site's own
+// program. Each policy is a process, which does not know of the other policies.
 package main
 
 import (
@@ -60,7 +60,7 @@ func joinNames(names []string) string {
 	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
-// helpText says what this program is.
+// helpText describes this program and its policies.
 func helpText() string {
 	var b strings.Builder
 	b.WriteString("The policies that come with preemptd, in one program. Links to it are policies by their names:\n\n")

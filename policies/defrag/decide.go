@@ -15,8 +15,8 @@ import (
 // tries is for how many waiting jobs, the first of the queue, room is looked for.
 const tries = 20
 
-// decideOn makes room for the first waiting job for which that can be done and pays. It helps a
-// single job at a time: the next snapshot shows what the moves have changed.
+// decideOn makes room for the first waiting job for which that can be done and pays. It helps a single job at a time:
+// the next snapshot shows the cluster after the moves.
 func decideOn(s *sdk.Snapshot, set Settings) []sdk.Intent {
 	room := sdk.NewRoom(s)
 	for _, j := range waitingJobs(s, set) {
@@ -56,8 +56,8 @@ type trialPlan struct {
 	cost     float64 // GPU-seconds
 }
 
-// makeRoom clears the nodes that take least, or says nothing if that is impossible or does not
-// pay.
+// makeRoom clears the nodes whose clearing takes least. It returns nil if the job cannot have room or the moves do
+// not pay.
 func makeRoom(s *sdk.Snapshot, set Settings, j *sdk.Job) []sdk.Intent {
 	plan := &trialPlan{snapshot: s, room: sdk.NewRoom(s), job: j, closed: map[int32]bool{}}
 	for _, c := range candidateNodes(s, plan.room, j) {
@@ -161,8 +161,8 @@ func chooseMoves(room *sdk.Room, j *sdk.Job, node int32, movable []*sdk.Job) (ca
 	return c, ok
 }
 
-// clearNode moves the jobs that are in the way on a node to other nodes, and keeps the node; or
-// does nothing if a job finds no place, or if there would be too many moves.
+// clearNode moves the jobs that are in the way on a node to other nodes, and keeps the node. It changes no state if a
+// job finds no place, or if there would be too many moves.
 func (p *trialPlan) clearNode(c candidate, most int) {
 	if len(p.moves)+len(c.movers) > most {
 		return

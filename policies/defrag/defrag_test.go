@@ -56,7 +56,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// Whatever the cluster is like, plan accepts what is asked for, and the job that waited runs.
+// On every random cluster plan accepts all intents of the policy, and the job that waited runs.
 func TestPlanAcceptsEverything(t *testing.T) {
 	placed := 0
 	for seed := range uint64(6000) {

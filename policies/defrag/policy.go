@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Settings are what a site can change.
+// Settings are the settings that a site can change.
 type Settings struct {
 	// Patience is for how long a job has waited before other jobs are moved: Slurm may find room
 	// by itself.
@@ -31,7 +31,7 @@ func checkSettings(s Settings) error {
 	return nil
 }
 
-// New returns the policy with the settings of a site that has changed none.
+// New returns the policy with its default settings.
 func New() *sdk.Stateless[Settings] {
 	return &sdk.Stateless[Settings]{
 		About:    sdk.Description{Name: "defrag", Summary: "moves small jobs together so that a large one fits"},

@@ -34,7 +34,7 @@ func decideOn(s *sdk.Snapshot, set Settings) []sdk.Intent {
 	moving := 0
 	for i := range s.Jobs {
 		if s.Jobs[i].Action != "" {
-			moving++ // what is being done already counts
+			moving++ // an action under way counts as a move already
 		}
 	}
 	for _, l := range jobsToMove(s, nodes) {
@@ -140,7 +140,7 @@ func hasSickGPU(s *sdk.Snapshot, j *sdk.Job, node int32) bool {
 	return false
 }
 
-// compareTimes orders times; none at all comes last.
+// compareTimes orders times; the zero time comes last.
 func compareTimes(a, b time.Time) int {
 	switch {
 	case a.IsZero() && b.IsZero():

@@ -84,8 +84,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// Whatever the cluster is like, plan accepts what is asked for, and no job of it stands on a
-// node that is going.
+// On every random cluster plan accepts all intents of the policy, and places no job on a node that is going.
 func TestPlanAcceptsEverything(t *testing.T) {
 	moved := 0
 	for seed := range uint64(2000) {
@@ -127,7 +126,7 @@ func TestARollingUpgrade(t *testing.T) {
 			intents := decideOn(s, New().Settings)
 			p := plan.Try(s, intents)
 			if len(p.Rejected) > 0 {
-				t.Fatal(p.Rejected)
+				t.Fatalf("plan rejected %v, want no rejected intent", p.Rejected)
 			}
 			s = p.Snapshot
 			for i := range s.Jobs { // carried out

@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Settings are what a site can change.
+// Settings are the settings that a site can change.
 type Settings struct {
 	// Most is how many jobs are moved at once.
 	Most int `json:"most"`
@@ -34,7 +34,7 @@ func checkSettings(s Settings) error {
 	return nil
 }
 
-// New returns the policy with the settings of a site that has changed none.
+// New returns the policy with its default settings.
 func New() *sdk.Stateless[Settings] {
 	return &sdk.Stateless[Settings]{
 		About: sdk.Description{Name: "drain", Summary: "empties nodes that are going, without losing work"},

@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// decideOn takes back what was lent if a job waits, and else lends what is idle, but never does
-// both: what is lent now must not be asked back with the next snapshot.
+// decideOn takes lent GPUs back if a job waits, and else lends idle GPUs, but never does both: GPUs that are lent now
+// must not be asked back with the next snapshot.
 func decideOn(s *sdk.Snapshot, set Settings) []sdk.Intent {
 	room := sdk.NewRoom(s)
 	waiting := s.Placing()
@@ -69,16 +69,18 @@ func compareFlags(a, b bool) int {
 	return 1
 }
 
-// lossOf is what a job loses for each GPU that is taken back, in seconds of a GPU: by standing still, and by doing less, which
-// is counted for payback. A job with more ranks on some GPUs than on the rest does less than its GPUs could.
+// lossOf is the work that a job loses for each GPU that is taken back, in seconds of a GPU: by standing still, and by
+// doing less, which is counted for payback. A job with more ranks on some GPUs than on the rest does less than its
+// GPUs could.
 func lossOf(j *sdk.Job, set Settings) float64 {
 	lost := pauseOf(j).Seconds()*float64(j.GPUs) + time.Duration(set.Payback).Seconds()*j.WorkLost(j.Request)
 	return lost / float64(j.GPUs-j.Request)
 }
 
-// takeBack shrinks jobs that have more than they asked for, until the waiting job has room; or returns nothing if that is
-// not enough. Jobs of the lowest tier are first, and of a tier the jobs that lose least work for each GPU that they give.
-// The size that a user asked for is given back in any case, but last of all by jobs that will swap their ranks there.
+// takeBack shrinks jobs that have more GPUs than they asked for, until the waiting job has room; it returns nil if
+// that is not enough. Jobs of the lowest tier are first, and of a tier the jobs that lose least work for each GPU
+// that they give. The size that a user asked for is given back in any case, but last of all by jobs that will swap
+// their ranks there.
 func takeBack(s *sdk.Snapshot, room *sdk.Room, set Settings, waits *sdk.Job) []sdk.Intent {
 	var lent []*sdk.Job
 	for i := range s.Jobs {
@@ -116,8 +118,8 @@ func takeBack(s *sdk.Snapshot, room *sdk.Room, set Settings, waits *sdk.Job) []s
 	return nil
 }
 
-// lendGPUs lets jobs grow into what is idle: the highest tier first, and of a tier the job that
-// has the smallest part of what it asked for.
+// lendGPUs lets jobs grow into idle GPUs: the highest tier first, and of a tier the job that has the smallest part of
+// the GPUs that it asked for.
 func lendGPUs(s *sdk.Snapshot, room *sdk.Room, set Settings) []sdk.Intent {
 	var jobs []*sdk.Job
 	for i := range s.Jobs {

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package elastic is the policy that lets jobs grow beyond what they asked for, into GPUs that are idle,
-// and takes these back as soon as a job waits for them: before any job is preempted, so elastic
-// stands before tiers in the chain.
+// Package elastic is the policy that lets jobs grow beyond their requested size, into idle GPUs, and takes these GPUs
+// back as soon as a job waits for them: before any job is preempted, so elastic stands before tiers in the chain.
 package elastic
 
 import (
@@ -13,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Settings are what a site can change.
+// Settings are the settings that a site can change.
 type Settings struct {
 	// Payback is how soon a job that grows must have won back the time that this takes.
 	Payback sdk.Span `json:"payback"`
@@ -28,7 +27,7 @@ func checkSettings(s Settings) error {
 	return nil
 }
 
-// New returns the policy with the settings of a site that has changed none.
+// New returns the policy with its default settings.
 func New() *sdk.Stateless[Settings] {
 	return &sdk.Stateless[Settings]{
 		About:    sdk.Description{Name: "elastic", Summary: "lends idle GPUs to jobs that can grow"},

@@ -31,7 +31,7 @@ type choice struct {
 	over float64 // watts that were too much
 }
 
-// decideOn sheds what is above each cap; if all are kept, parked jobs go on.
+// decideOn sheds the watts above each cap; if all caps are kept, parked jobs go on.
 func decideOn(s *sdk.Snapshot, set Settings) []sdk.Intent {
 	d := &decision{snapshot: s, settings: set, room: sdk.NewRoom(s), saved: make([]float64, len(s.Nodes)), of: map[sdk.JobID]*choice{}}
 	d.addExpected()
@@ -81,7 +81,7 @@ func (d *decision) addExpected() {
 	}
 }
 
-// wattsMore is what GPUs will draw more at work than they do.
+// wattsMore is how much more GPUs will draw at work than they draw now.
 func (d *decision) wattsMore(node int32, set sdk.GPUSet) float64 {
 	sum := 0.0
 	for i, g := range d.snapshot.Nodes[node].GPUs {
@@ -92,7 +92,7 @@ func (d *decision) wattsMore(node int32, set sdk.GPUSet) float64 {
 	return sum
 }
 
-// wattsLess is what GPUs will draw less when nothing runs on them.
+// wattsLess is how much less GPUs will draw when no job runs on them.
 func (d *decision) wattsLess(node int32, set sdk.GPUSet) float64 {
 	sum := 0.0
 	for i, g := range d.snapshot.Nodes[node].GPUs {
@@ -103,7 +103,7 @@ func (d *decision) wattsLess(node int32, set sdk.GPUSet) float64 {
 	return sum
 }
 
-// wattsUnder is what the nodes of a cap will draw when the intents so far are done.
+// wattsUnder is the power that the nodes of a cap will draw when the intents so far are done.
 func (d *decision) wattsUnder(c limit) float64 {
 	sum := 0.0
 	for i := range d.snapshot.Nodes {
@@ -137,8 +137,8 @@ func (d *decision) shedWatts(c limit) bool {
 	return true
 }
 
-// chooseFor has a job go slower by as much as is needed, or parks the job, and returns what that
-// saves under the cap beyond what was chosen before.
+// chooseFor makes a job go on with as few GPUs as needed, or parks the job. It returns the watts that this saves
+// under the cap beyond the watts saved by an earlier choice for the job.
 func (d *decision) chooseFor(j *sdk.Job, c limit, park bool, over float64) float64 {
 	was := d.wattsSaved(j, c, j.GPUs)
 	keep := 0
@@ -202,7 +202,7 @@ func (d *decision) noteChoice(c *choice) {
 	}
 }
 
-// wattsSaved is what is drawn less under a cap if a job keeps so many GPUs on each of its nodes.
+// wattsSaved is the power that is saved under a cap if a job keeps only so many GPUs on each of its nodes.
 func (d *decision) wattsSaved(j *sdk.Job, c limit, keep int) float64 {
 	sum := 0.0
 	for _, share := range j.Shares {
@@ -213,7 +213,7 @@ func (d *decision) wattsSaved(j *sdk.Job, c limit, keep int) float64 {
 	return sum
 }
 
-// intentFor is what is asked for to have a choice.
+// intentFor returns the intent that carries out a choice.
 func (d *decision) intentFor(c *choice) sdk.Intent {
 	if c.keep == 0 {
 		return sdk.Intent{Verb: sdk.Preempt, Job: c.job.ID, Park: true, Reason: fmt.Sprintf(
@@ -244,7 +244,7 @@ func (d *decision) movableJobs(c limit) []*sdk.Job {
 	return jobs
 }
 
-// resumeParked resumes parked jobs as far as there is power, whatever nodes they will get: the
+// resumeParked resumes parked jobs as far as there is power, without regard to the nodes that they will get: the
 // highest tier first, then the job that has waited for longest.
 func (d *decision) resumeParked(caps []limit) {
 	var parked []*sdk.Job

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package power is the policy that keeps the cluster within what it may draw: a cap of the site, or a
-// request to draw less for a time. Power slows basic jobs first, then parks them, then standard
-// jobs that are above what they are promised; parked jobs go on when there is power again. Power
-// stands last in the chain, so that it sees what the other policies are about to start.
+// Package power is the policy that keeps the cluster within its power caps: a cap of the site, or a request to draw
+// less for a time. Power slows basic jobs first, then parks them, then standard jobs that are above their promise;
+// parked jobs go on when there is power again. Power stands last in the chain, so that it sees which jobs the other
+// policies are about to start.
 package power
 
 import (
@@ -14,14 +14,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Settings are what a site can change.
+// Settings are the settings that a site can change.
 type Settings struct {
 	// Lead is how long before a cap begins jobs are slowed: a checkpoint takes time.
 	Lead sdk.Span `json:"lead"`
 	// Margin is the part of a cap that stays free before parked jobs go on.
 	Margin float64 `json:"margin"`
-	// Idle and Busy are the watts of a GPU that does nothing, and of a GPU at work that has no
-	// limit of its own.
+	// Idle and Busy are the watts of an idle GPU, and of a GPU at work that has no limit of its own.
 	Idle float64 `json:"idle"`
 	Busy float64 `json:"busy"`
 }
@@ -33,7 +32,7 @@ func checkSettings(s Settings) error {
 	return nil
 }
 
-// New returns the policy with the settings of a site that has changed none.
+// New returns the policy with its default settings.
 func New() *sdk.Stateless[Settings] {
 	return &sdk.Stateless[Settings]{
 		About:    sdk.Description{Name: "power", Summary: "keeps within power caps, slowing basic jobs first"},

@@ -96,7 +96,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// Whatever the cluster is like, plan accepts what is asked for.
+// On every random cluster plan accepts all intents of the policy.
 func TestPlanAcceptsEverything(t *testing.T) {
 	done := 0
 	for seed := range uint64(4000) {

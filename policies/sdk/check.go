@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Check says whether a snapshot is what its doc promises: in order, every place within its
-// list, and nothing held twice or that is not there. What real clusters do is no error: a
-// node may be down under a running job, and CPUs may be given out more than once.
+// Check says whether a snapshot is as its doc promises: in order, every place within its list, and no GPU held twice
+// or missing on its node. States that real clusters have are no error: a node may be down under a running job, and
+// CPUs may be given out more than once.
 func (s *Snapshot) Check() error {
 	if err := s.checkNodes(); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (j *Job) checkJob() error {
 	return nil
 }
 
-// checkShares looks at what the job holds, and adds that to what is held of each node.
+// checkShares checks the job's shares, and adds their GPUs to the held GPUs of each node.
 func (s *Snapshot) checkShares(j *Job, held []GPUSet) error {
 	if err := s.checkPlaces(j.Required); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// columns turns rows to columns or back: wire_tables.go names each column once, and the same line
-// serves both directions. The first error stays in err, and nothing is done after an error.
+// columns turns rows to columns or back: wire_tables.go names each column once, and the same line serves both
+// directions. The first error stays in err, and after an error no column is read or written.
 type columns struct {
 	decoding bool
 	err      error
@@ -18,7 +18,7 @@ type columns struct {
 	places   map[string]uint32 // the reverse, while encoding
 }
 
-// maxElements bounds what a list of lists may claim to hold.
+// maxElements bounds how many elements a list of lists may claim to hold.
 const maxElements = 1 << 24
 
 type integer interface {

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Intent is a change that a policy wants, and why. Intents are tried in their order on the
-// snapshot, each on what the intents before leave; an intent that breaks an invariant is rejected
-// and the rest go on. At most one intent may name a job.
+// Intent is a change that a policy wants, and why. Intents are tried in their order on the snapshot, each on the
+// cluster as the intents before leave it; an intent that breaks an invariant is rejected and the rest go on. At most
+// one intent may name a job.
 type Intent struct {
 	Verb   Verb
 	Job    JobID  // the leader, if the job is of a gang
 	Reason string // for people, required: "gives 4 GPUs to premium job 812"
 
-	// For is the job that gains by the intent; 0: none. A job of a tier may fall below what
-	// is promised only for a job of a higher tier that is below its own promise.
+	// For is the job that gains by the intent; 0: none. A job of a tier may fall below its promise only for a job of a
+	// higher tier that is below its own promise.
 	For JobID
 
 	// Where the job goes. Migrate, Resize, Place, Resume. Without places Slurm chooses. All of
@@ -36,14 +36,14 @@ type Intent struct {
 	Park bool
 }
 
-// Spot is what a job gets on a node.
+// Spot is a node with the capsules and GPUs that a job gets there.
 type Spot struct {
 	Node     string
 	Capsules int // at least 1
 	GPUs     int // of all these capsules together
 }
 
-// Verb is what an intent wants done.
+// Verb is the kind of change that an intent wants.
 type Verb uint8
 
 // The verbs.

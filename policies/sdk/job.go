@@ -21,7 +21,7 @@ type Job struct {
 	Account   string
 	Partition string
 	QOS       string
-	// Reservation that the job runs in: on its nodes only, and no other's. Empty: none.
+	// Reservation that the job runs in: on its nodes only, and no other's. Empty: no reservation.
 	Reservation string
 	Priority    int64 // Slurm's
 	// Gang is the leader of the jobs that only run together: the components of a heterogeneous
@@ -30,41 +30,39 @@ type Job struct {
 
 	State    JobState
 	HeldBy   Holder
-	Action   string // what preemptd is doing to the job: "preempt", "migrate", …; empty: nothing
+	Action   string // preemptd's action under way on the job: "preempt", "migrate", …; empty: none
 	Restarts int    // how often the job was requeued
-	// Comment is what a person should know of the job. A policy decides nothing by a comment.
+	// Comment tells a person about the job. A policy decides nothing by a comment.
 	Comment string
 
 	Tier     Tier
 	Promised float64       // GPU fraction
-	Fraction float64       // GPU fraction over the window, so far; 1 when there is nothing to count yet
+	Fraction float64       // GPU fraction over the window, so far; 1 while no time has counted yet
 	Counted  time.Duration // of the window in which the job could have run
 
-	// Preemptable says that the job has a capsule: it can be checkpointed, and loses nothing.
+	// Preemptable says that the job has a capsule: it can be checkpointed, and loses no work.
 	Preemptable bool
-	Obstacle    string // what stands in the way, when the job is not preemptable
+	Obstacle    string // why the job is not preemptable
 
-	// What the job asks for. A capsule is never split and has the same CPUs and memory for life;
-	// several may share a node.
+	// The job's request. A capsule is never split and has the same CPUs and memory for life; several may share a node.
 	Tasks    int      // world size; never changes
 	Capsules int      // nodes that its user asked for
 	CPUs     int      // of each capsule
 	Memory   int64    // MiB of each capsule
 	Kind     string   // of GPU; empty: any
 	Features []string // that each of its nodes must have
-	Request  int      // GPUs that its user asked for, of all capsules: what its fraction is counted by
+	Request  int      // GPUs that its user asked for, of all capsules: its fraction is counted by them
 	GPUs     int      // that the job holds or, while it does not run, waits for
 	Leased   int      // of GPUs, those that leases lend to the job: jobs of its user that hold them for it
 	MinGPUs  int      // the bounds of a resize; the same if the job cannot be resized, or a person chose its size
 	MaxGPUs  int
-	// Fullest is for 1, 2, … GPUs of each capsule, up to one for each rank, which part of a GPU's memory the fullest of them
-	// would need by the newest checkpoint, where what ranks hold alike counts once. Above 1 the ranks there would be
-	// swapped. Empty: not known.
+	// Fullest is for 1, 2, … GPUs of each capsule, up to one for each rank, which part of a GPU's memory the fullest of
+	// them would need by the newest checkpoint. State that ranks hold alike counts once. Above 1 the ranks there would
+	// be swapped. Empty: not known.
 	Fullest  []float64
 	Required []int32 // nodes that the job must have, places in Snapshot.Nodes
 	Excluded []int32 // nodes that the job must not have
-	// Shares are what the job holds, in order of nodes, and what an Action in progress keeps for
-	// the job.
+	// Shares are what the job holds, in order of nodes, and the shares that an Action in progress keeps for the job.
 	Shares []Share
 
 	Submitted time.Time
@@ -85,7 +83,7 @@ const (
 	Deferred                  // waits for something else than room: a dependency, a time
 	Held                      // HeldBy says by which holder
 	Running                   //
-	Suspended                 // Slurm has stopped the job, which holds what it has
+	Suspended                 // Slurm has stopped the job, which keeps its shares
 	Leaving                   // is being requeued or ends: the job holds its shares until it has gone
 	JobStates = 6             // how many states there are
 )
@@ -121,7 +119,7 @@ func (h Holder) String() string {
 	return fmt.Sprintf("holder %d", uint8(h))
 }
 
-// Tier is what a job is promised.
+// Tier is the promise that a job has.
 type Tier uint8
 
 // The tiers, lowest first: a higher tier is a larger number.
@@ -151,7 +149,7 @@ func ParseTier(name string) (Tier, error) {
 	return 0, fmt.Errorf("there is no tier %q: premium, standard or basic", name)
 }
 
-// Share is what a job holds on a node.
+// Share is the part of a node that a job holds.
 type Share struct {
 	Node     int32 // place in Snapshot.Nodes
 	Capsules int32 // that stand there
@@ -160,17 +158,17 @@ type Share struct {
 	Memory   int64 // MiB
 }
 
-// Checkpoint is what is known of a job's checkpoints and of their cost.
+// Checkpoint describes a job's checkpoints and their cost.
 type Checkpoint struct {
-	At       time.Time     // of the newest; zero: there is none
+	At       time.Time     // of the newest; zero: the job has no checkpoint
 	Bytes    int64         // that the checkpoint takes
 	Dump     time.Duration // for which the job stands still during a checkpoint
 	Restore  time.Duration // from the start of a run until the program goes on
 	Measured bool          // Dump and Restore were measured on this job; else they are estimates
 }
 
-// Budget is for how long the job can stand still in this window before the promise to the job is
-// broken: negative when it is broken already, and a very long time if nothing is promised.
+// Budget is for how long the job can stand still in this window before the promise to the job is broken: negative
+// when it is broken already, and a very long time if the job has no promise.
 func (j *Job) Budget(r Rules) time.Duration {
 	if j.Promised <= 0 {
 		return 1<<63 - 1
@@ -180,8 +178,8 @@ func (j *Job) Budget(r Rules) time.Duration {
 	return time.Duration(allowed - lost)
 }
 
-// LeastSize is the smallest size of a job, from least up to wanted GPUs on so many nodes, at which the ranks that share a GPU
-// fit there; wanted if there is none. fits is asked for the GPUs of a node.
+// LeastSize is the smallest size of a job, from least up to wanted GPUs on so many nodes, at which the ranks that
+// share a GPU fit there; wanted if there is no such size. fits is asked for the GPUs of a node.
 func LeastSize(least, wanted, nodes int, fits func(each int) bool) int {
 	for gpus := least; gpus < wanted; gpus++ {
 		if gpus < nodes && fits(0) || gpus%nodes == 0 && fits(gpus/nodes) {

@@ -5,7 +5,7 @@ package sdk
 
 import "testing"
 
-// TestLeastSize: the smallest size at which what is on a GPU fits there, in whole GPUs of each node.
+// TestLeastSize: the smallest size at which the ranks on a GPU fit there, in whole GPUs of each node.
 func TestLeastSize(t *testing.T) {
 	from := func(each int) func(int) bool { return func(n int) bool { return n == 0 || n >= each } }
 	for _, c := range []struct{ least, wanted, nodes, each, want int }{

@@ -29,8 +29,8 @@ type NodeState uint8
 // The states of a node.
 const (
 	NodeUp       NodeState = iota // jobs run and can start
-	NodeDraining                  // jobs run, none can start: also an empty node, or a node kept for maintenance
-	NodeDown                      // nothing runs
+	NodeDraining                  // jobs run, no job can start: also an empty node, or a node kept for maintenance
+	NodeDown                      // no job runs
 	NodeStates   = 3              // how many states there are
 )
 
@@ -55,7 +55,7 @@ type GPU struct {
 // Health says whether a GPU can be given to a job.
 type Health uint8
 
-// What is known of a GPU's health.
+// The states of a GPU's health.
 const (
 	HealthUnknown Health = iota // not reported; the GPU can be used
 	HealthGood

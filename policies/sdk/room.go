@@ -9,22 +9,22 @@ import (
 	"slices"
 )
 
-// Room is what is free on the nodes of a snapshot, for counting: which jobs would have room if
-// this job left? A Room belongs to a single goroutine, and changes nothing of the snapshot.
+// Room is the free part of the nodes of a snapshot, for counting: which jobs would have room if this job left? A Room
+// belongs to a single goroutine, and does not change the snapshot.
 type Room struct {
 	snapshot *Snapshot
 	free     []Free
 	kept     [][]int32 // reservations that keep a node, by node; places in Snapshot.Reservations
 }
 
-// Free is what a node has left for jobs that start.
+// Free is the part of a node that is left for jobs that start.
 type Free struct {
 	GPUs   GPUSet
 	CPUs   int
 	Memory int64
 }
 
-// NewRoom counts what is free: what the nodes have, less what the jobs hold.
+// NewRoom counts the free part of each node: all that the node has, less the shares of the jobs.
 func NewRoom(s *Snapshot) *Room {
 	r := &Room{snapshot: s, free: make([]Free, len(s.Nodes))}
 	for i := range s.Nodes {
@@ -52,10 +52,10 @@ func (r *Room) Clone() *Room {
 	return &clone
 }
 
-// Free is what a node has left.
+// Free returns the free part of a node.
 func (r *Room) Free(node int32) Free { return r.free[node] }
 
-// Take takes shares out of what is free.
+// Take removes shares from the free parts of their nodes.
 func (r *Room) Take(shares []Share) {
 	for _, s := range shares {
 		f := &r.free[s.Node]
@@ -138,8 +138,7 @@ func (r *Room) matchingGPUs(j *Job, node int32) GPUSet {
 	return free
 }
 
-// Seat says which shares the job would hold at these spots, or why the job cannot. Nothing is
-// taken.
+// Seat says which shares the job would hold at these spots, or why the job cannot. Seat does not take the shares.
 func (r *Room) Seat(j *Job, spots []Spot) ([]Share, error) {
 	shares := make([]Share, 0, len(spots))
 	for _, spot := range spots {
@@ -185,9 +184,9 @@ func (r *Room) shareOn(j *Job, node int32, capsules, gpus int) (Share, error) {
 	}
 }
 
-// Find looks for nodes where the job has room with so many GPUs: as many nodes as the job has
-// capsules if possible, fewer if necessary, the fullest that will do. Find returns nothing
-// without room. Nodes of which out is true are left out; out may be nil.
+// Find looks for nodes where the job has room with so many GPUs: as many nodes as the job has capsules if possible,
+// fewer if necessary, the fullest that will do. Find returns nil without room. Nodes of which leaveOut is true are
+// left out; leaveOut may be nil.
 func (r *Room) Find(j *Job, gpus int, leaveOut func(node int32) bool) []Share {
 	if j.Capsules < 1 {
 		return nil

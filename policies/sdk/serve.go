@@ -16,21 +16,20 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
 )
 
-// Policy decides. A Policy gets a single call at a time, and must not need what it knew before: its
-// process may be ended and started again between any two calls.
+// Policy decides. A Policy gets a single call at a time, and must not rely on memory of earlier calls: its process
+// may be ended and started again between any two calls.
 type Policy interface {
 	// Describe returns the policy's name and version. It may be called at any time.
 	Describe() Description
-	// Configure takes the settings, a JSON object or nothing; Settings reads such an object
-	// strictly. Configure is called once, before the first Decide. People see an error as it is.
+	// Configure takes the settings, a JSON object or an empty text; Settings reads such an object strictly. Configure is
+	// called once, before the first Decide. People see an error as it is.
 	Configure(settings []byte) error
-	// Decide looks at the snapshot, and must not change it. When ctx is done, the answer is not
-	// used any more, and soon after the process is killed. People see an error, and nothing is
-	// done.
+	// Decide looks at the snapshot, and must not change it. When ctx is done, the answer is not used any more, and soon
+	// after the process is killed. People see an error, and no intent is carried out.
 	Decide(ctx context.Context, s *Snapshot) ([]Intent, error)
 }
 
-// Description says what a policy is.
+// Description is a policy's name, version and purpose.
 type Description struct {
 	Name    string // "tiers"
 	Version string
@@ -58,8 +57,8 @@ const (
 	maxDecision = 32 << 20
 )
 
-// Serve is the main of a policy: it answers preemptd until preemptd ends, and does not return.
-// What the policy writes to its standard error is in preemptd's log.
+// Serve is the main of a policy: it answers preemptd until preemptd ends, and does not return. The policy's standard
+// error goes to preemptd's log.
 func Serve(p Policy) {
 	plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig: Handshake,

@@ -3,27 +3,27 @@
 
 package sdk
 
-// What it costs that several ranks of a job share a GPU, by the model that docs/splicing.md measures: that of the paper's
-// quickest model on a V100, for which a switch from one rank to the next costs the most. Two meetings in a mini-batch, of
-// gradients and of parameters, make 2 (k - 1) switches between k ranks.
+// The costs when several ranks of a job share a GPU, by the model that docs/splicing.md measures: that of the paper's
+// quickest model on a V100, for which a switch from one rank to the next costs the most. Two meetings in a
+// mini-batch, of gradients and of parameters, make 2 (k - 1) switches between k ranks.
 const (
 	batchTime  = 210.0  // milliseconds of a mini-batch of a rank
-	switchTime = 1.5    // milliseconds of a switch, whatever is moved
+	switchTime = 1.5    // milliseconds of a switch, however much is moved
 	swapTime   = 1333.0 // milliseconds to move the whole memory of a GPU, there or back
 )
 
-// Sharing is what is known of a job that decides what the job loses when its ranks share GPUs.
+// Sharing is the part of a job's description that decides how much the job loses when its ranks share GPUs.
 type Sharing struct {
 	Ranks    int // of all capsules: the GPUs of the job's largest size
 	Capsules int
 	Fullest  []float64 // as in Job
 }
 
-// Sharing is what is known of the job's ranks.
+// Sharing returns the Sharing of the job's ranks.
 func (j *Job) Sharing() Sharing { return Sharing{j.MaxGPUs, j.Capsules, j.Fullest} }
 
-// Time is the time of a mini-batch on so many GPUs, over what it would be if nothing were lost: to switches, to swapping,
-// and to waiting for the GPU that has the most ranks.
+// Time is the time of a mini-batch on so many GPUs, over its time without losses: to switches, to swapping, and to
+// waiting for the GPU that has the most ranks.
 func (s Sharing) Time(gpus int) float64 {
 	if gpus <= 0 || s.Ranks <= 0 {
 		return 1
@@ -32,7 +32,7 @@ func (s Sharing) Time(gpus int) float64 {
 	switches := 2 * (ranks - 1)
 	cost := switches * switchTime
 	if s.Swaps(gpus) {
-		cost += switches * 2 * swapTime * s.ownMemory(gpus) // what is a rank's own goes out and in
+		cost += switches * 2 * swapTime * s.ownMemory(gpus) // a rank's own memory goes out and in
 	}
 	uneven := ranks * float64(gpus) / float64(s.Ranks)
 	return uneven * (1 + cost/(ranks*batchTime))
@@ -67,7 +67,8 @@ func (s Sharing) Alike(gpus int) float64 {
 	return min(1, max(0, 1-s.ownMemory(gpus)/one))
 }
 
-// ownMemory is which part of a GPU's memory each rank of the fullest GPU has for itself: what each further rank adds there.
+// ownMemory is which part of a GPU's memory each rank of the fullest GPU has for itself: the part that each further
+// rank adds.
 func (s Sharing) ownMemory(gpus int) float64 {
 	each, seen := s.gpusOfCapsule(gpus), len(s.Fullest)
 	if each > seen {
@@ -79,8 +80,8 @@ func (s Sharing) ownMemory(gpus int) float64 {
 	return (s.Fullest[each-1] - s.Fullest[seen-1]) / float64(divideUp(seen, each)-1)
 }
 
-// gpusOfCapsule is how many GPUs the capsule with the fewest has. What capsules that share a GPU hold alike is not
-// known, so each of these is judged as if the GPU was its own.
+// gpusOfCapsule is how many GPUs the capsule with the fewest has. It is not known how much state capsules that share
+// a GPU hold alike, so each of these is judged as if the GPU was its own.
 func (s Sharing) gpusOfCapsule(gpus int) int { return max(1, gpus/max(1, s.Capsules)) }
 
 func divideUp(n, by int) int { return (n + by - 1) / by }
@@ -88,16 +89,16 @@ func divideUp(n, by int) int { return (n + by - 1) / by }
 // Swaps reports whether the job's ranks would be swapped on so many GPUs, by the newest checkpoint.
 func (j *Job) Swaps(gpus int) bool { return j.Sharing().Swaps(gpus) }
 
-// WorkLost is how much less the job does on so many GPUs, fewer than the job has: as much as the GPUs that are given up have
-// done, and what is lost because ranks share the rest. It is counted as Work counts, and never less than 0.
+// WorkLost is how much less the job does on so many GPUs, fewer than the job has: as much as the GPUs that are given
+// up have done, and the loss because ranks share the rest. It is counted as Work counts, and never less than 0.
 func (j *Job) WorkLost(gpus int) float64 {
 	s := j.Sharing()
 	return max(0, s.Work(j.GPUs)-s.Work(gpus))
 }
 
-// SizeWithoutSwapping is how many GPUs a job on so many nodes, with as many GPUs on each, can keep on each when it is to
-// keep wanted: the largest number from least to wanted at which its ranks are not swapped, else the smallest such number
-// above wanted. It is each, what the job has there now, if there is no such number below each.
+// SizeWithoutSwapping is how many GPUs a job on so many nodes, with as many GPUs on each, can keep on each when it is
+// to keep wanted: the largest number from least to wanted at which its ranks are not swapped, else the smallest such
+// number above wanted. If no number below each will do, it is each, the number that the job has there now.
 func (j *Job) SizeWithoutSwapping(nodes, wanted, least, each int) int {
 	for keep := wanted; keep >= least; keep-- {
 		if !j.Swaps(keep * nodes) {

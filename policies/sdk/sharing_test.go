@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestWorkLost: a job does less by what the GPUs did that it gives up, and by little more where all of the rest have as many
-// ranks; else they wait for the GPU that has the most.
+// TestWorkLost: a job that gives up GPUs does less by the work of these GPUs, and by little more where all of the
+// rest have as many ranks; else the ranks wait for the GPU that has the most.
 func TestWorkLost(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -34,7 +34,7 @@ func TestWorkLost(t *testing.T) {
 	}
 }
 
-// TestSharing: what a checkpoint told of each size, and what follows of how much is alike.
+// TestSharing: Fullest, as a checkpoint gave it for each size, and how much state of the ranks is alike by that.
 func TestSharing(t *testing.T) {
 	for _, c := range []struct {
 		name     string

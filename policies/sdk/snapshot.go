@@ -15,7 +15,7 @@ import (
 // whether all of that is so.
 type Snapshot struct {
 	Cluster string
-	Number  uint64    // counts up; a gap means nothing
+	Number  uint64    // counts up; a gap has no meaning
 	Time    time.Time // of the snapshot: the only clock that a policy has
 	Rules   Rules
 
@@ -28,8 +28,7 @@ type Snapshot struct {
 	Power        Power
 }
 
-// Rules are what plan holds every intent against, so that a policy can ask for what will
-// be accepted.
+// Rules are the rules by which plan judges every intent, so that a policy can ask for changes that plan will accept.
 type Rules struct {
 	Window   time.Duration  // over which GPU fractions are counted
 	Promised [Tiers]float64 // GPU fraction, by tier
@@ -70,7 +69,7 @@ type Reservation struct {
 	Accounts    []string
 }
 
-// Power is what the cluster may draw. Nodes and GPUs say what it draws.
+// Power is how much the cluster may draw. Nodes and GPUs say how much it draws.
 type Power struct {
 	Caps []Cap
 }
@@ -80,7 +79,7 @@ type Cap struct {
 	Name       string
 	Watts      float64
 	Start, End time.Time // zero: always been, for ever
-	Nodes      []int32   // that the cap binds, places in Snapshot.Nodes, ascending; none: all
+	Nodes      []int32   // that the cap binds, places in Snapshot.Nodes, ascending; empty: all
 }
 
 // Job finds a job by its id.

@@ -10,8 +10,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// TestStatelessCheck: a policy without Check takes all of its settings, and a policy with Check refuses what Check
-// refuses.
+// TestStatelessCheck: a policy without Check takes all of its settings, and a policy with Check refuses the settings
+// for which Check returns an error.
 func TestStatelessCheck(t *testing.T) {
 	type settings struct {
 		Hours int `json:"hours"`

@@ -23,7 +23,7 @@ type TierPromises struct {
 	Usable int
 }
 
-// PromisesByTier adds up what jobs are promised, by tier.
+// PromisesByTier adds up the promises to jobs, by tier.
 func (s *Snapshot) PromisesByTier() [Tiers]TierPromises {
 	var all [Tiers]TierPromises
 	there := make([]GPUSet, len(s.Nodes))
@@ -59,8 +59,8 @@ func (s *Snapshot) PromisesByTier() [Tiers]TierPromises {
 // rounding is more than sums of fractions are off by, and less than any promise.
 const rounding = 1e-6
 
-// Unkept says, in words, that not all of these promises can be kept at a time; empty: they can, or the tier's jobs are
-// promised nothing.
+// Unkept says, in words, that not all of these promises can be kept at a time; empty: they can, or the tier's jobs
+// have no promise.
 func (p TierPromises) Unkept() string {
 	if p.Own <= 0 || p.Promised <= float64(p.Usable)+rounding {
 		return ""

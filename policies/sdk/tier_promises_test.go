@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestUnkeptPromises: nodes a and b have 8 GPUs each. What is promised is compared with what is there.
+// TestUnkeptPromises: nodes a and b have 8 GPUs each. The promises are compared with these 16 GPUs.
 func TestUnkeptPromises(t *testing.T) {
 	waiting := func(tier Tier, promised float64, gpus int) Job {
 		return Job{Tier: tier, Promised: promised, Request: gpus, GPUs: gpus}

@@ -5,10 +5,9 @@ package sdk
 
 // TierStats is how the jobs of a tier do, all together.
 type TierStats struct {
-	// Delivered is the GPU fraction that they got over the window, by what they asked for; 1 if
-	// there was nothing to count.
+	// Delivered is the GPU fraction that they got over the window, by their requests; 1 if no time was counted.
 	Delivered float64
-	Counted   bool // there was something to count
+	Counted   bool // some time was counted
 	Below     int  // jobs that got less than was promised, and cannot make up for it in this window
 }
 

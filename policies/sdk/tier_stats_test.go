@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestFares: jobs weigh by what they asked for in the window; a job that can make up for what
-// it lost is not below its promise.
+// TestFares: jobs weigh by the GPUs that they asked for in the window; a job that can make up for its loss is not
+// below its promise.
 func TestFares(t *testing.T) {
 	job := func(tier Tier, gpus int, counted time.Duration, fraction, promised float64) Job {
 		return Job{Tier: tier, Request: gpus, Counted: counted, Fraction: fraction, Promised: promised}

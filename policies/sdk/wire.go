@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
 )
 
-// Encode gives a snapshot its wire form. Times lose what is below a millisecond.
+// Encode gives a snapshot its wire form. Times are cut to milliseconds.
 func Encode(s *Snapshot) *policypb.Snapshot {
 	c := &columns{base: s.Time, texts: append(make([]string, 0, 1+len(s.Nodes)+len(s.Jobs)), ""), places: map[string]uint32{}}
 	pb := &policypb.Snapshot{
@@ -81,8 +81,8 @@ func EncodeIntents(intents []Intent) *policypb.Decision {
 	return pb
 }
 
-// DecodeIntents is the reverse of EncodeIntents. What the intents ask for is not looked at:
-// that is plan's.
+// DecodeIntents is the reverse of EncodeIntents. It does not check whether the changes are possible: that is plan's
+// part.
 func DecodeIntents(pb *policypb.Decision) ([]Intent, error) {
 	intents := make([]Intent, 0, len(pb.GetIntents()))
 	for n, p := range pb.GetIntents() {
@@ -106,7 +106,7 @@ func DecodeIntents(pb *policypb.Decision) ([]Intent, error) {
 
 func durationOf(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// rowsOf makes rows, or none at all, so that what was nil comes back as nil.
+// rowsOf makes n rows, or nil for n = 0, so that a nil list comes back as nil.
 func rowsOf[R any](n int) []R {
 	if n == 0 {
 		return nil

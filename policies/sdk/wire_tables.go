@@ -110,7 +110,7 @@ func jobNumbers(c *columns, pb *policypb.Jobs, rows []Job) {
 	sameColumn(c, "jobs.measured", rows, &pb.Measured, func(j *Job) *bool { return &j.Checkpoint.Measured })
 }
 
-// shapeColumns is what a job asks for and holds.
+// shapeColumns are the columns of a job's request and shares.
 func shapeColumns(c *columns, pb *policypb.Jobs, rows []Job) {
 	numberColumn(c, "jobs.tasks", rows, &pb.Tasks, func(j *Job) *int { return &j.Tasks })
 	numberColumn(c, "jobs.capsules", rows, &pb.Capsules, func(j *Job) *int { return &j.Capsules })
@@ -176,7 +176,7 @@ func addLabels(jobs []Job) {
 	}
 }
 
-// encodeTables writes what a cluster has few of, row by row.
+// encodeTables writes the short lists of a cluster, row by row.
 func (c *columns) encodeTables(pb *policypb.Snapshot, s *Snapshot) {
 	for _, p := range s.Partitions {
 		pb.Partitions = append(pb.Partitions, &policypb.Partition{Name: p.Name, Up: p.Up, Priority: p.Priority, MaxTime: p.MaxTime.Milliseconds()})
@@ -220,7 +220,7 @@ func (c *columns) decodeTables(pb *policypb.Snapshot, s *Snapshot) {
 	}
 }
 
-// identityField is the field of what is no struct.
+// identityField is the field of a value that is no struct.
 func identityField[V any](v *V) *V { return v }
 
 func toWire(places []int32) []uint32 {
@@ -231,7 +231,7 @@ func toWire(places []int32) []uint32 {
 	return wire
 }
 
-// fromWire is the reverse of toWire. What is too large becomes negative, and Check says so.
+// fromWire is the reverse of toWire. A number that is too large becomes negative, and Check says so.
 func fromWire(wire []uint32) []int32 {
 	places := rowsOf[int32](len(wire))
 	for i, w := range wire {

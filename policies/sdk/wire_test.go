@@ -34,8 +34,8 @@ func TestSnapshotsTravel(t *testing.T) {
 	}
 }
 
-// Every field of what travels is set once in some random snapshot; so a field that the
-// columns forget makes TestSnapshotsTravel fail.
+// Every field of the wire form is set once in some random snapshot; so a field that the columns forget makes
+// TestSnapshotsTravel fail.
 func TestRandomSnapshotsSetEveryField(t *testing.T) {
 	set := map[string]bool{}
 	for seed := range uint64(300) {

@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/policy"
 )
 
-// patience is for what must be answered, on a machine that is busy.
+// patience is how long a test waits for an answer that must come, on a busy machine.
 const patience = 2 * time.Minute
 
 const good = "def decide(c):\n    return [hold(j, \"full\") for j in c.jobs if j.state == \"waiting\"]\n"
@@ -51,8 +51,8 @@ func startPolicy(t *testing.T) (p *policy.Policy, write func(text string), limit
 	}
 }
 
-// A file that is saved is in force at the next question, if the file is right; else the file
-// before is, and what is wrong with the new file is told with its line and column.
+// A file that is saved is in force at the next question, if the file is right; else the file before stays in force,
+// and the fault of the new file is reported with its line and column.
 func TestSavedFiles(t *testing.T) {
 	p, write, _ := startPolicy(t)
 	ask := func() (int, sdk.Verb) {
@@ -86,9 +86,9 @@ func TestSavedFiles(t *testing.T) {
 	}
 }
 
-// TestAttacks has files do their worst in a decision, beyond what can be seen before. Each is
-// ended, and a good file that is saved then decides at once. The bound on memory is the
-// kernel's: the kernel kills a process above the bound.
+// TestAttacks has files do their worst in a decision, with code that the check before a run cannot see through. Each
+// is ended, and a good file that is saved then decides at once. The bound on memory is the kernel's: the kernel kills
+// a process above the bound.
 func TestAttacks(t *testing.T) {
 	p, write, limit := startPolicy(t)
 	for name, body := range map[string]string{

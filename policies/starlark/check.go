@@ -16,9 +16,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// checker finds what would fail in a run, before the run: attributes that no value has, texts that
-// an attribute never is, arguments that a verb does not take. Where the checker cannot tell the
-// kind of a value, any attribute passes that some kind has.
+// checker finds, before the run, code that would fail in a run: attributes that no value has, texts that an attribute
+// never is, arguments that a verb does not take. Where the checker cannot tell the kind of a value, any attribute
+// passes that some kind has.
 type checker struct {
 	kinds map[string]string // of the names that are known here: "job", "(job)" and "[job]" for a tuple and a list of them, "" for anything
 	wrong []mistake
@@ -29,7 +29,7 @@ type mistake struct {
 	text string
 }
 
-// checkFile says what is wrong with a file, each with its line and column.
+// checkFile returns all mistakes of a file, each with its line and column.
 func checkFile(file *syntax.File) error {
 	c := &checker{kinds: map[string]string{}}
 	c.checkStatements(file.Stmts)
@@ -197,7 +197,7 @@ func (c *checker) kindOf(e syntax.Expr) string {
 	return ""
 }
 
-// commonKind is what two expressions have in common.
+// commonKind is the kind of two expressions if they have the same, else "".
 func (c *checker) commonKind(a, b syntax.Expr) string {
 	if one, other := c.kindOf(a), c.kindOf(b); one == other {
 		return one
@@ -257,7 +257,7 @@ func (c *checker) comprehensionKind(e *syntax.Comprehension) (kind string) {
 	return kind
 }
 
-// callKind looks into a call. Some functions return what they are given.
+// callKind checks a call, and returns the kind of its result. Some functions return a value of their argument's kind.
 func (c *checker) callKind(e *syntax.CallExpr) string {
 	name, _ := e.Fn.(*syntax.Ident)
 	if name == nil {

@@ -68,7 +68,7 @@ func valueNames[T interface {
 	return names
 }
 
-// binaryKind checks comparisons with what is written in the file.
+// binaryKind checks comparisons with constants of the file.
 func (c *checker) binaryKind(e *syntax.BinaryExpr) string {
 	switch e.Op {
 	case syntax.EQL, syntax.NEQ, syntax.LT, syntax.GT, syntax.LE, syntax.GE:
@@ -128,7 +128,7 @@ func (c *checker) checkComparison(x, y syntax.Expr) {
 	}
 }
 
-// checkVerb checks what a verb is given.
+// checkVerb checks the arguments of a verb.
 func (c *checker) checkVerb(e *syntax.CallExpr, verb sdk.Verb) {
 	names := []string{"job", "reason"}
 	required := 2

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What would fail in a decision is said with its line and column, though the line is not run.
+// Code that would fail in a decision is reported with its line and column, though the line is not run.
 func TestMistakesThatAreFoundUnrun(t *testing.T) {
 	for text, want := range map[string]string{
 		`[j for j in c.jobs if j.teir == "basic"]`:                         "policy.star:3:40: a job has no .teir: it has account,",
@@ -40,7 +40,7 @@ func TestMistakesThatAreFoundUnrun(t *testing.T) {
 	}
 }
 
-// What cannot be told passes, and names that are given to something else are that.
+// Code whose kind the checker cannot tell passes, and a name that is given another value is of that value's kind.
 func TestWhatCannotBeTold(t *testing.T) {
 	for _, text := range []string{
 		"    jobs = c.jobs\n    jobs = {}\n    jobs.get(1)\n",
@@ -56,12 +56,12 @@ func TestWhatCannotBeTold(t *testing.T) {
 		"    return release(c.jobs[8])\n\ndef release(job):\n    return [hold(job, \"r\")]\n",
 	} {
 		if _, err := loadSite("def decide(c):\n" + text); err != nil {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("loadSite(%q): %v", text, err)
 		}
 	}
 }
 
-// A file that is wrong changes nothing: the file before decides.
+// A file that is wrong has no effect: the file before decides.
 func TestTheOldOneStays(t *testing.T) {
 	s, err := loadSite("def decide(c):\n    return [hold(c.jobs[0], \"r\")]\n")
 	if err != nil {

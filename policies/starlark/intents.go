@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// intent is what a function of a verb returns.
+// intent is the value that a function of a verb returns.
 type intent struct{ sdk.Intent }
 
 func (i intent) String() string        { return i.Intent.String() }

@@ -8,8 +8,8 @@
 //	    return [preempt(j, reason = "tests run at night", park = True)
 //	            for j in cluster.jobs if j.state == "running" and j.name == "test" and j.preemptable]
 //
-// The file can do nothing else: it reads no files, opens no connections, loads no other file,
-// and its steps are counted. preemptd bounds its time and memory.
+// The file has no other means: it reads no files, opens no connections, loads no other file, and its steps are
+// counted. preemptd bounds its time and memory.
 package starlark
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// settings are what a site can change.
+// settings are the settings that a site can change.
 type settings struct {
 	File  string `json:"file"`  // the site's own
 	Steps uint64 `json:"steps"` // that a decision may take
@@ -36,10 +36,10 @@ type settings struct {
 type site struct {
 	settings settings
 	decide   starlark.Callable
-	quiet    bool // what is printed is dropped
+	quiet    bool // output of print is dropped
 }
 
-// New returns the policy with the settings of a site that has changed none.
+// New returns the policy with its default settings.
 func New() sdk.Policy { return newSite() }
 
 func newSite() *site {
@@ -51,7 +51,7 @@ func (s *site) Describe() sdk.Description {
 	return sdk.Description{Name: "starlark", Summary: "decides as the site's own policy.star says"}
 }
 
-// Configure takes settings, and reads and checks the file. A site without a file decides nothing.
+// Configure takes settings, and reads and checks the file. A site without a file gets no intents.
 func (s *site) Configure(data []byte) error {
 	if err := sdk.Settings(data, &s.settings); err != nil {
 		return err
@@ -85,8 +85,8 @@ func readFile(name string) ([]byte, error) {
 // trial is how long a decision on the sample may take.
 const trial = 5 * time.Second
 
-// loadFile checks the file and runs it once, which defines its functions; then the file is tried on
-// a sample, so that what would fail in a decision is reported when the file is saved.
+// loadFile checks the file and runs it once, which defines its functions; then the file is tried on a sample, so that
+// code that would fail in a decision is reported when the file is saved.
 func (s *site) loadFile(text []byte) error {
 	options := &syntax.FileOptions{Set: true, While: false, TopLevelControl: true}
 	file, err := options.Parse(s.settings.File, text, 0)
@@ -111,12 +111,12 @@ func (s *site) loadFile(text []byte) error {
 	if decide.NumParams() != 1 {
 		return fmt.Errorf("%s: decide has one parameter, the cluster, not %d", s.settings.File, decide.NumParams())
 	}
-	globals.Freeze() // a decision leaves nothing for the next
+	globals.Freeze() // a decision leaves no values for the next
 	was := s.decide
 	s.decide = decide
 	ctx, cancel := context.WithTimeout(context.Background(), trial)
 	defer cancel()
-	s.quiet = true // what is printed of the sample says nothing of the site's cluster
+	s.quiet = true // output about the sample tells nothing about the site's cluster
 	defer func() { s.quiet = false }()
 	if _, err := s.Decide(ctx, sampleSnapshot()); err != nil {
 		s.decide = was
@@ -164,7 +164,7 @@ func withTrace(err error) error {
 	return err
 }
 
-// intentsOf is what decide returned.
+// intentsOf turns the value that decide returned to intents.
 func intentsOf(answer starlark.Value) ([]sdk.Intent, error) {
 	if answer == starlark.None {
 		return nil, nil

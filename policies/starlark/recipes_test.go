@@ -33,8 +33,7 @@ func readRecipes(t *testing.T) []string {
 	return all
 }
 
-// TestRecipes: each recipe of the documentation does what its text says, and what the recipe wants
-// keeps every rule.
+// TestRecipes: each recipe of the documentation does as its text says, and its intents keep every rule.
 func TestRecipes(t *testing.T) {
 	day := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	night := time.Date(2026, 3, 4, 22, 0, 0, 0, time.UTC)
@@ -81,11 +80,11 @@ func TestRecipes(t *testing.T) {
 		s := sampleSnapshot()
 		c.change(s)
 		if err := s.Check(); err != nil {
-			t.Fatalf("%s: %v", c.name, err)
+			t.Fatalf("snapshot of %s: Check: %v", c.name, err)
 		}
 		got, err := policy.Decide(t.Context(), s)
 		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
+			t.Errorf("Decide of %s: %v", c.name, err)
 			continue
 		}
 		if !slices.EqualFunc(got, c.want, func(a, b sdk.Intent) bool { return a.Verb == b.Verb && a.Job == b.Job && a.Reason != "" }) {

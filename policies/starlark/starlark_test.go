@@ -83,7 +83,7 @@ def sum_of(numbers):
 	snapshot := busySnapshot()
 	got, err := s.Decide(t.Context(), snapshot)
 	if err != nil || len(got) != 1 {
-		t.Fatalf("%v, %v", got, err)
+		t.Fatalf("Decide = %v, %v, want a single intent", got, err)
 	}
 	if err := sdktest.Valid(snapshot, got); err != nil {
 		t.Error(err)
@@ -132,7 +132,7 @@ def decide(cluster):
 	}
 }
 
-// What is wrong with a file is said at loading, or with the line at a decision.
+// The mistake of a wrong file is reported at loading, or with the line at a decision.
 func TestAFileThatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
 		"def decide(cluster)\n":                  "policy.star:2:1: got newline, want ':'",

@@ -30,8 +30,7 @@ func (o object[T]) Freeze()               {} // an object never changes
 func (o object[T]) Truth() starlark.Bool  { return true }
 func (o object[T]) Hash() (uint32, error) { return starlark.String(o.name).Hash() }
 
-// Attr returns an attribute; nil if there is none of that name, and Starlark reports that to the
-// file.
+// Attr returns an attribute; nil if the object has no attribute of that name, and Starlark reports that to the file.
 func (o object[T]) Attr(name string) (starlark.Value, error) {
 	if get := o.attributes[name]; get != nil {
 		return get(o.at, o.of), nil

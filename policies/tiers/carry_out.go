@@ -18,7 +18,7 @@ func (d *decision) mayStopFor(v *victim, j *sdk.Job) bool {
 	return !v.gone && v.tier < j.Tier && (v.keepsPromise || j.Budget(d.snapshot.Rules) < 0)
 }
 
-// carryOut makes intents of what was chosen. It reports false, and changes nothing, if the job
+// carryOut makes intents of the chosen sacrifices. It reports false, and leaves the decision unchanged, if the job
 // has no room then.
 func (d *decision) carryOut(j *sdk.Job, nodes []int32, chosen map[*victim]int) bool {
 	shares := d.stopFor(j, nodes, chosen)
@@ -30,8 +30,8 @@ func (d *decision) carryOut(j *sdk.Job, nodes []int32, chosen map[*victim]int) b
 	return true
 }
 
-// stopFor makes intents of what was chosen to make room for a job, and returns the room, which is
-// not taken yet. It returns nothing, and changes nothing, if the job has no room then.
+// stopFor makes intents of the sacrifices that were chosen to make room for a job, and returns the room, which is not
+// taken yet. It returns nil, and leaves the decision unchanged, if the job has no room then.
 func (d *decision) stopFor(j *sdk.Job, nodes []int32, chosen map[*victim]int) []sdk.Share {
 	order := make([]sacrifice, 0, len(chosen))
 	for v, keep := range chosen {
@@ -62,7 +62,7 @@ func (d *decision) stopFor(j *sdk.Job, nodes []int32, chosen map[*victim]int) []
 	return shares
 }
 
-// dropSuperfluous takes back what the job can do without, the dearest first: a victim on two nodes may
+// dropSuperfluous takes back the sacrifices that the job can do without, the dearest first: a victim on two nodes may
 // have made another superfluous.
 func (d *decision) dropSuperfluous(j *sdk.Job, spots []sdk.Spot, order []sacrifice) []sacrifice {
 	for i := len(order) - 1; i >= 0; i-- {
@@ -90,7 +90,7 @@ func (s sacrifice) freedShares() []sdk.Share {
 	return freed
 }
 
-// intentFor is what is asked for to have a sacrifice.
+// intentFor returns the intent that carries out a sacrifice.
 func (d *decision) intentFor(j *sdk.Job, s sacrifice) sdk.Intent {
 	v := s.victim
 	if s.keep == 0 {

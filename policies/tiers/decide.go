@@ -32,8 +32,8 @@ type saved struct {
 	intents int
 }
 
-// decideOn is the order of events: jobs that wait and are promised something get their places,
-// highest tier first; then what is left is given back.
+// decideOn is the order of events: jobs that wait and have a promise get their places, highest tier first; then the
+// room that is left is given back.
 func decideOn(s *sdk.Snapshot, set Settings) []sdk.Intent {
 	d := &decision{snapshot: s, settings: set, room: sdk.NewRoom(s), kept: map[int32]kept{}, named: map[sdk.JobID]bool{}}
 	unserved := d.serveDemands(d.servedJobs())
@@ -78,7 +78,7 @@ func shapeOf(j *sdk.Job) shape {
 	return shape{j.Tier, j.Capsules, j.GPUs, j.CPUs, j.Memory, j.Kind, j.Partition, fmt.Sprint(j.Features, j.Required, j.Excluded, j.Reservation, j.Limit)}
 }
 
-// serveDemands makes room for the demands, and reports whether an urgent demand got none.
+// serveDemands makes room for the demands, and reports whether an urgent demand got no room.
 func (d *decision) serveDemands(demands []*sdk.Job) (unserved bool) {
 	full := map[shape]bool{} // there is no room for these, nor will be
 	served := 0
@@ -148,12 +148,12 @@ func (d *decision) addIntent(i sdk.Intent) {
 	d.named[i.Job] = true
 }
 
-// saveState returns what restoreState returns to.
+// saveState returns the state for a later restoreState.
 func (d *decision) saveState() saved {
 	return saved{room: d.room.Clone(), kept: maps.Clone(d.kept), intents: len(d.intents)}
 }
 
-// restoreState forgets the intents since the state was saved, and what they changed.
+// restoreState forgets the intents since the state was saved, and their effects.
 func (d *decision) restoreState(s saved) {
 	for _, i := range d.intents[s.intents:] {
 		delete(d.named, i.Job)

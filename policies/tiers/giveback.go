@@ -15,8 +15,7 @@ import (
 // queue is how many waiting jobs are left their room before a job grows into it.
 const queue = 200
 
-// giveBack lets jobs that were shrunk grow to what they asked for, on their nodes, into room that
-// no job waits for.
+// giveBack lets jobs that were shrunk grow to their requested size, on their nodes, into room that no job waits for.
 func (d *decision) giveBack() {
 	shrunk := d.shrunkJobs()
 	if len(shrunk) == 0 {

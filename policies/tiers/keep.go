@@ -20,7 +20,8 @@ type kept struct {
 	until time.Duration // until then that job cannot start; 0: not known
 }
 
-// delay is what keeps a job off a node, once all jobs that it may disturb have left that node.
+// delay is how long a node is not ready for a job, and for lack of how many GPUs, once all jobs that the job may
+// disturb have left that node.
 type delay struct {
 	left    time.Duration // until enough jobs have ended
 	missing int           // GPUs, now
@@ -30,12 +31,12 @@ func compareDelays(a, b delay) int {
 	return cmp.Or(cmp.Compare(a.left, b.left), cmp.Compare(a.missing, b.missing))
 }
 
-// keepRoomFor keeps the nodes where a job could be soonest from other jobs of its tier: else small
-// jobs behind it would take their room again and again, and a large job would wait for ever. Jobs of
-// lower tiers may be there until the job can start, since they give way to the job then, and so may
-// jobs that end before. Premium jobs are kept out for no longer than their own promise lets them
-// wait; room kept for a lower tier is never kept from them, since they are served first. With the next
-// snapshot the nodes are chosen anew, and are the same as long as nothing ends unexpectedly.
+// keepRoomFor keeps the nodes where a job could be soonest from other jobs of its tier: else small jobs behind it
+// would take their room again and again, and a large job would wait for ever. Jobs of lower tiers may be there until
+// the job can start, since they give way to the job then, and so may jobs that end before. Premium jobs are kept out
+// for no longer than their own promise lets them wait; room kept for a lower tier is never kept from them, since they
+// are served first. With the next snapshot the nodes are chosen anew, and are the same as long as no job ends
+// unexpectedly.
 func (d *decision) keepRoomFor(j *sdk.Job) {
 	delays := make([]delay, len(d.snapshot.Nodes))
 	var nodes []int32
@@ -47,7 +48,7 @@ func (d *decision) keepRoomFor(j *sdk.Job) {
 		}
 	}
 	if len(nodes) < j.Capsules {
-		return // not even if nothing else ran
+		return // the job fits on too few nodes even if no other job ran
 	}
 	slices.SortStableFunc(nodes, func(a, b int32) int { return compareDelays(delays[a], delays[b]) })
 	k := kept{tier: j.Tier}
@@ -93,7 +94,7 @@ func listStays(s *sdk.Snapshot) [][]stay {
 	return stays
 }
 
-// delayOn finds how long jobs that the job cannot disturb hold what the job needs of a node.
+// delayOn finds how long jobs that the job cannot disturb hold the part of a node that the job needs.
 func (d *decision) delayOn(j *sdk.Job, n int32) delay {
 	node := &d.snapshot.Nodes[n]
 	lacks := need{

@@ -31,7 +31,7 @@ func besideKept(large, small sdk.Tier, wait time.Duration) *sdk.Snapshot {
 		sdktest.RunOn(waitingJob(3, large, 4, 10), 0, 4, 0), sdktest.RunOn(waitingJob(4, sdk.Basic, 4, 1), 4, 4, 0))
 }
 
-// endsIn has the job end by its limit, 0 for none, and nothing move the job.
+// endsIn has the job end by its limit, 0 for none, and makes it a job that cannot be moved.
 func endsIn(j sdk.Job, limit time.Duration) sdk.Job { j.Limit, j.Preemptable = limit, false; return j }
 
 func TestKeptRoom(t *testing.T) {
@@ -66,7 +66,7 @@ func TestKeptRoom(t *testing.T) {
 	}
 }
 
-// TestRoomKeptForLowerTiers: what premium jobs get is the same with and without waiting jobs of lower tiers.
+// TestRoomKeptForLowerTiers: premium jobs get the same places with and without waiting jobs of lower tiers.
 func TestRoomKeptForLowerTiers(t *testing.T) {
 	placed := 0
 	for seed := range uint64(3000) {
@@ -132,7 +132,7 @@ func TestSmallJobsBesideLarge(t *testing.T) {
 			continue
 		}
 		checked++
-		// What its promise lets it wait, two askings of the policy and a dump.
+		// The time for which its promise lets it wait, two calls of the policy and a dump.
 		if waited := l.Asked - l.Work; waited > (5 * time.Minute).Hours() {
 			t.Errorf("premium job %d of a single GPU waited for %.1f hours", l.Job, waited)
 		}

@@ -20,10 +20,10 @@ type clearing struct {
 	cost  time.Duration // GPU time that the moves take
 }
 
-// moveOthers makes room for a job that needs more of a node than all lower tiers hold there: jobs
-// of its own tier or higher go on elsewhere, on room that jobs of lower tiers leave if need be. A
-// move costs a job the time of a dump and a restore, and no job is moved that would fall below its
-// promise by that. It reports whether that was possible; if not, nothing has changed.
+// moveOthers makes room for a job that needs more of a node than all lower tiers hold there: jobs of its own tier or
+// higher go on elsewhere, on room that jobs of lower tiers leave if need be. A move costs a job the time of a dump
+// and a restore, and no job is moved that would fall below its promise by that. moveOthers reports whether that was
+// possible; if not, the decision is unchanged.
 func (d *decision) moveOthers(j *sdk.Job) bool {
 	if d.settings.Moves == 0 || j.GPUs%j.Capsules != 0 || len(j.Required) > 0 {
 		return false
@@ -78,8 +78,8 @@ func (d *decision) isMovable(m *sdk.Job) bool {
 	return len(m.Shares) == 1 && m.Capsules == 1 && m.Gang == 0 && m.Tier > sdk.Basic && !d.named[m.ID] && mayStop(m, d.snapshot) && keepsPromise(m, d.snapshot)
 }
 
-// leastMoved is few jobs that hold together what is needed on a node: again and again the smallest
-// that is enough or, if there is none, the largest.
+// leastMoved chooses few jobs that together hold the needed part of a node: again and again the smallest job that is
+// enough or, if no job is, the largest.
 func (d *decision) leastMoved(j *sdk.Job, node int32, need need, movable []*sdk.Job) ([]*sdk.Job, bool) {
 	var moved []*sdk.Job
 	rest := slices.Clone(movable)
@@ -102,13 +102,13 @@ func (d *decision) leastMoved(j *sdk.Job, node int32, need need, movable []*sdk.
 	return moved, true
 }
 
-// gainOf is what a job frees on its node when it moves.
+// gainOf is the part of its node that a job frees when it moves.
 func (d *decision) gainOf(m, j *sdk.Job, node int32) *gain {
 	share := m.Shares[0]
 	return &gain{gpus: usableGPUs(j, &d.snapshot.Nodes[node], share.GPUs), cpus: int(share.CPUs), memory: share.Memory}
 }
 
-// carryOutMoves moves jobs off some nodes, stops what else is in the way, and places the job there.
+// carryOutMoves moves jobs off some nodes, stops other jobs that are in the way, and places the job there.
 func (d *decision) carryOutMoves(j *sdk.Job, clearings []clearing) bool {
 	before := d.saveState()
 	nodes := make([]int32, 0, len(clearings))

@@ -1,13 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tiers is the policy that keeps what tiers are promised. Work of a higher tier that waits gets
-// its place by shrinking, then by preempting, the cheapest jobs of lower tiers that are above
-// what they are promised; what was shrunk grows again when there is room.
+// Package tiers is the policy that keeps the promises to tiers. Work of a higher tier that waits gets its place by
+// shrinking, then by preempting, the cheapest jobs of lower tiers that are above their promise; shrunk jobs grow
+// again when there is room.
 //
-// Tiers decides from the snapshot alone, in the order of decide.go. The queue stays Slurm's:
-// where there is room, Slurm starts jobs; what is preempted waits in Slurm's queue, and starts
-// again by itself.
+// Tiers decides from the snapshot alone, in the order of decide.go. The queue stays Slurm's: where there is room,
+// Slurm starts jobs; a preempted job waits in Slurm's queue, and starts again by itself.
 package tiers
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Settings are what a site can change.
+// Settings are the settings that a site can change.
 type Settings struct {
 	// Hurry says for each tier when its waiting work may disturb other jobs: when no more than
 	// this part of the time for which the work can wait is left. 1: at once; 0: only when its
@@ -28,8 +27,8 @@ type Settings struct {
 	} `json:"hurry"`
 	// Most is for how many waiting jobs room is made at once.
 	Most int `json:"most"`
-	// Moves is how many jobs of its own tier or higher may move to other nodes so that a job that
-	// needs most of a node has room. 0: none moves.
+	// Moves is how many jobs of its own tier or higher may move to other nodes so that a job that needs most of a node
+	// has room. 0: no job moves.
 	Moves int `json:"moves"`
 	// Patience is for how long Slurm may leave a job of a tier waiting though there is room,
 	// before the policy places the job.
@@ -59,7 +58,7 @@ func checkSettings(s Settings) error {
 	return nil
 }
 
-// New returns the policy with the settings of a site that has changed none.
+// New returns the policy with its default settings.
 func New() *sdk.Stateless[Settings] {
 	return &sdk.Stateless[Settings]{
 		About:    sdk.Description{Name: "tiers", Summary: "keeps what premium and standard jobs are promised"},

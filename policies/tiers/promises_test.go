@@ -28,9 +28,9 @@ func (inProcess) Ask(_ context.Context, pb *policypb.Snapshot) ([]sdk.Intent, er
 	return decideOn(s, defaultSettings()), nil
 }
 
-// makeTrace makes a trace for a cluster: jobs of all tiers and sizes, of which a part needs whole nodes,
-// with so much work as a part of what the cluster can do. All of them can be preempted: what cannot
-// be preempted does not help any other job.
+// makeTrace makes a trace for a cluster: jobs of all tiers and sizes, of which a part needs whole nodes, with an
+// amount of work that is a part of the cluster's capacity. All of them can be preempted: a job that cannot be
+// preempted does not help any other job.
 func makeTrace(r *rand.Rand, nodes, gpus, n int, load float64) []simulate.Job {
 	jobs := make([]simulate.Job, n)
 	work := 0.0
@@ -61,8 +61,8 @@ func makeTrace(r *rand.Rand, nodes, gpus, n int, load float64) []simulate.Job {
 	return jobs
 }
 
-// slack is what a tier may miss of its promise because a policy is asked every half minute, lets a
-// job run for a minute before disturbing the job, and stops a job for half a minute to move the job.
+// slack is how far a tier may stay below its promise because a policy is asked every half minute, lets a job run for
+// a minute before disturbing the job, and stops a job for half a minute to move the job.
 const slack = 0.05
 
 // TestTiersKeepTheirPromises: no tier does better than a higher tier that is below its promise, unless

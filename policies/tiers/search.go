@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// sacrifice is what a victim gives for a job: all, or some GPUs of each of its nodes.
+// sacrifice is the part that a victim gives for a job: all of its GPUs, or some of each of its nodes.
 type sacrifice struct {
 	victim *victim
 	keep   int // GPUs on each of its nodes; 0: the victim is preempted
@@ -48,8 +48,8 @@ func (s sacrifice) totalCost() float64 {
 	return cost + surchargeStandard*float64(s.victim.tier)
 }
 
-// makeRoom disturbs other jobs so that a job has a place, and places the job. It reports whether
-// that was possible; if not, nothing has changed.
+// makeRoom disturbs other jobs so that a job has a place, and places the job. It reports whether that was possible;
+// if not, the decision is unchanged.
 func (d *decision) makeRoom(j *sdk.Job) bool {
 	if j.GPUs%max(1, j.Capsules) != 0 || len(j.Required) > j.Capsules {
 		return false
@@ -67,7 +67,8 @@ func (d *decision) makeRoom(j *sdk.Job) bool {
 	return d.carryOut(j, nodes, chosen)
 }
 
-// noteSacrifices adds the sacrifices of an offer to what each victim gives: on several nodes, the most.
+// noteSacrifices adds the sacrifices of an offer to those chosen. A victim on several nodes makes its largest
+// sacrifice.
 func noteSacrifices(chosen map[*victim]int, o offer) {
 	for _, s := range o.sacrifices {
 		if keep, ok := chosen[s.victim]; !ok || s.keep < keep {
@@ -90,7 +91,7 @@ func (d *decision) offersFor(j *sdk.Job) []offer {
 		most = 1
 	}
 	var offers []offer
-	limit := noLimit // what is not cheaper is not wanted
+	limit := noLimit // the cost from which an offer is not wanted
 	for n := range d.snapshot.Nodes {
 		node := int32(n)
 		if d.isKeptFrom(j)(node) || !d.worthALook(j, node, limit) || d.room.Forbids(j, node) != "" {
@@ -169,7 +170,7 @@ func chooseFrom(j *sdk.Job, offers []offer, first int) ([]offer, float64) {
 	}
 }
 
-// leastAdded is the offer that adds least to what is paid for.
+// leastAdded is the offer whose cost, beyond the victims that are paid for, is least.
 func leastAdded(j *sdk.Job, offers []offer, paid map[*victim]bool) int {
 	at, least := 0, 0.0
 	for i, o := range offers {
@@ -184,7 +185,7 @@ func leastAdded(j *sdk.Job, offers []offer, paid map[*victim]bool) int {
 	return at
 }
 
-// addedCost is what an offer costs beyond what is paid for.
+// addedCost is the cost of an offer without the victims that are paid for.
 func addedCost(o offer, paid map[*victim]bool) float64 {
 	cost := 0.0
 	for _, s := range o.sacrifices {
@@ -211,7 +212,7 @@ func (d *decision) offerOf(j *sdk.Job, node int32, limit float64) (offer, bool) 
 	return offer{node, s.best, s.least}, s.best != nil
 }
 
-// need is what a node lacks.
+// need is the part that a node lacks for a job.
 type need struct {
 	gpus, cpus int
 	memory     int64
@@ -219,12 +220,12 @@ type need struct {
 
 func (n need) isMet() bool { return n.gpus <= 0 && n.cpus <= 0 && n.memory <= 0 }
 
-// reducedBy is what is needed still after a gain.
+// reducedBy is the need that remains after a gain.
 func (n need) reducedBy(g *gain) need {
 	return need{n.gpus - g.gpus, n.cpus - g.cpus, n.memory - g.memory}
 }
 
-// raisedBy is what is needed while a job holds so much.
+// raisedBy is the need while a job holds so much.
 func (n need) raisedBy(g *gain) need {
 	return need{n.gpus + g.gpus, n.cpus + g.cpus, n.memory + g.memory}
 }
@@ -249,14 +250,14 @@ func usableGPUs(j *sdk.Job, node *sdk.Node, set sdk.GPUSet) int {
 	return n
 }
 
-// gain is what a sacrifice frees on a node.
+// gain is the part of a node that a sacrifice frees.
 type gain struct {
 	sacrifice
 	gpus, cpus int
 	memory     int64
 }
 
-// gainsFrom is what a victim can give there: some of its GPUs, if it can be shrunk, or all.
+// gainsFrom are the gains that a victim can give on a node: some of its GPUs, if it can be shrunk, or all.
 func (d *decision) gainsFrom(v *victim, j *sdk.Job, node int32, need int) []gain {
 	all := gain{sacrifice: sacrifice{victim: v}}
 	for _, member := range v.jobs {
@@ -279,11 +280,12 @@ func (d *decision) gainsFrom(v *victim, j *sdk.Job, node int32, need int) []gain
 	return []gain{{sacrifice: d.shrinkTo(v, keep), gpus: each - keep}, all}
 }
 
-// unlike is what a shrunk job is dearer, in GPU-seconds, if the ranks that will share a GPU hold nothing alike. It is less
-// than all else, so that of jobs that lose the same, the job is shrunk of which kernels may run once for several ranks.
+// unlike is the additional cost of shrinking a job, in GPU-seconds, if the ranks that will share a GPU hold no state
+// alike. It is less than all else, so that of jobs that lose the same, the job is shrunk of which kernels may run
+// once for several ranks.
 const unlike = 0.001
 
-// shrinkTo is the sacrifice of a victim that keeps so many GPUs on each of its nodes; 0: that is preempted.
+// shrinkTo is the sacrifice of a victim that keeps so many GPUs on each of its nodes; 0: the victim is preempted.
 func (d *decision) shrinkTo(v *victim, keep int) sacrifice {
 	if keep == 0 {
 		return sacrifice{victim: v}
@@ -293,7 +295,7 @@ func (d *decision) shrinkTo(v *victim, keep int) sacrifice {
 	return sacrifice{v, keep, lost + unlike*(1-j.Sharing().Alike(gpus))}
 }
 
-// maxOptions bounds what is tried on a node: the cheapest of what is there.
+// maxOptions bounds how many gains are tried on a node: the cheapest.
 const maxOptions = 16
 
 // search looks for the cheapest set of gains that is enough: it tries all sets, except sets that
@@ -302,7 +304,7 @@ type search struct {
 	need    need
 	options []gain // a victim's are neighbours
 	least   float64
-	best    []sacrifice // costs least; nil: none is cheaper than least
+	best    []sacrifice // costs least; nil: no set is cheaper than least
 
 	taken []sacrifice
 }

@@ -63,7 +63,7 @@ func TestShrinksWhatLosesLeast(t *testing.T) {
 	}
 }
 
-// TestNoSwappingChosen: whatever the cluster is like, no job is shrunk to a size at which its ranks would be swapped.
+// TestNoSwappingChosen: on no random cluster is a job shrunk to a size at which its ranks would be swapped.
 func TestNoSwappingChosen(t *testing.T) {
 	shrunk := 0
 	for seed := range uint64(3000) {

@@ -176,8 +176,8 @@ func randomCluster(seed uint64) *sdk.Snapshot {
 	return s
 }
 
-// Whatever the cluster is like, plan accepts all that is asked for, and no job is stopped or shrunk for a
-// lower tier or its own.
+// On every random cluster plan accepts all intents of the policy, and no job is stopped or shrunk for a lower tier or
+// its own.
 func TestPlanAcceptsEverything(t *testing.T) {
 	placed := 0
 	for seed := range uint64(3000) {
@@ -207,7 +207,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 	}
 }
 
-// On a single node, nothing is cheaper than what is chosen: all sets of victims are tried.
+// On a single node, no set of victims is cheaper than the chosen set: all sets are tried.
 func TestTheCheapestIsChosen(t *testing.T) {
 	tried := 0
 	for seed := range uint64(2000) {
@@ -241,9 +241,9 @@ func TestTheCheapestIsChosen(t *testing.T) {
 	t.Logf("%d clusters", tried)
 }
 
-// disturbancePrice is what disturbing a job costs: GPU-seconds, a million for an interruption, and much
-// more for standard. A job that keeps some GPUs pays for ten minutes in which its ranks share them, and a little if these have
-// nothing alike.
+// disturbancePrice is the cost of disturbing a job: GPU-seconds, a million for an interruption, and much more for
+// standard. A job that keeps some GPUs pays for ten minutes in which its ranks share them, and a little if these hold
+// no state alike.
 func disturbancePrice(j *sdk.Job, keep int) float64 {
 	cost := float64(j.GPUs)*j.Checkpoint.Dump.Seconds() + 1e12*float64(j.Tier)
 	if keep == 0 {
@@ -252,7 +252,7 @@ func disturbancePrice(j *sdk.Job, keep int) float64 {
 	return cost + 600*(j.WorkLost(keep)-float64(j.GPUs-keep)) + 0.001
 }
 
-// cheapestWay tries all ways: of each job nothing, what it can shrink by of what all are to give, or all.
+// cheapestWay tries all ways: each job gives no GPU, its part of the GPUs that all are to give by shrinking, or all.
 func cheapestWay(jobs []sdk.Job, want, of int) float64 {
 	if want <= 0 {
 		return 0

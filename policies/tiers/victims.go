@@ -21,12 +21,11 @@ type victim struct {
 	gpus      int           // that they hold
 	mayReturn bool          // may start again on the same nodes
 
-	keepsPromise bool // has what all of its jobs are promised even after it was disturbed
+	keepsPromise bool // has its promise, as all of its jobs, even after it was disturbed
 	gone         bool // an intent names the job already
 }
 
-// preemptionCost is what stopping the job takes, in GPU-seconds. Nothing else is lost: a
-// checkpoint is made first.
+// preemptionCost is the cost of stopping the job, in GPU-seconds. No work is lost: a checkpoint is made first.
 func (v *victim) preemptionCost() float64 {
 	return float64(max(v.gpus, 1)) * max(v.pause.Seconds(), 0.001)
 }
@@ -44,8 +43,8 @@ func pauseText(pause time.Duration, gpus int) string {
 	return fmt.Sprintf("a checkpoint and a restore take %v on its %s", pause.Round(time.Second), held)
 }
 
-// leastGPUs is how many GPUs a shrunk job keeps on each of its nodes; the job stays on these nodes.
-// For a job that cannot be shrunk: what the job has.
+// leastGPUs is how many GPUs a shrunk job keeps on each of its nodes; the job stays on these nodes. A job that cannot
+// be shrunk keeps all of its GPUs.
 func (v *victim) leastGPUs() int {
 	j := v.jobs[0]
 	each := v.gpusPerNode()
@@ -139,7 +138,7 @@ func mayStop(j *sdk.Job, s *sdk.Snapshot) bool {
 		(j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown)
 }
 
-// keepsPromise reports whether a job has what it is promised even after a dump and a restore.
+// keepsPromise reports whether a job is at its promise even after a dump and a restore.
 func keepsPromise(j *sdk.Job, s *sdk.Snapshot) bool {
 	return j.Budget(s.Rules) >= j.Checkpoint.Dump+j.Checkpoint.Restore
 }

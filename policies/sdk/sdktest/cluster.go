@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Size says what Cluster makes.
+// Size is the size of the snapshot that Cluster makes.
 type Size struct {
 	Nodes int
 	GPUs  int // of each node
@@ -126,7 +126,7 @@ func (f *filler) newJob(id sdk.JobID) sdk.Job {
 	return j
 }
 
-// newFullest is what a checkpoint told of a capsule with so many ranks. Every third job has none.
+// newFullest makes the Fullest of a job with so many ranks in a capsule. Every third job has no such list.
 func newFullest(id sdk.JobID, ranks int) []float64 {
 	if id%3 == 0 {
 		return nil

@@ -74,8 +74,8 @@ func compareProcesses(t *testing.T, program string, args []string) {
 	}
 }
 
-// Valid says whether intents are what the contract allows: they name what is there, nothing
-// twice, and say why. Whether they break an invariant is not its question.
+// Valid says whether intents keep the contract: they name jobs and nodes of the snapshot, no job twice, and give a
+// reason. It does not look at invariants.
 func Valid(s *sdk.Snapshot, intents []sdk.Intent) error {
 	named := map[sdk.JobID]bool{}
 	for _, i := range intents {
@@ -113,8 +113,8 @@ func startConfigured(t *testing.T, program string, args []string) *sdk.Client {
 	return c
 }
 
-// Start starts a policy, which ends with the test. What the policy writes on its standard error, a panic for
-// example, is in the test's log.
+// Start starts a policy, which ends with the test. The policy's standard error, a panic for example, is in the test's
+// log.
 func Start(t testing.TB, program string, args ...string) *sdk.Client {
 	t.Helper()
 	said := &output{}
@@ -134,16 +134,16 @@ func Start(t testing.TB, program string, args ...string) *sdk.Client {
 	})
 	conn, err := p.Client()
 	if err != nil {
-		t.Fatalf("%s: %v", program, err)
+		t.Fatalf("start of %s: %v", program, err)
 	}
 	client, err := conn.Dispense(sdk.PluginName)
 	if err != nil {
-		t.Fatalf("%s: %v", program, err)
+		t.Fatalf("client of %s: %v", program, err)
 	}
-	return client.(*sdk.Client) //nolint:errcheck // sdk.Plugin returns nothing else
+	return client.(*sdk.Client) //nolint:errcheck // //nolint:errcheck // sdk.Plugin returns no other type
 }
 
-// output keeps what a policy writes on its standard error.
+// output keeps a policy's standard error.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -156,7 +156,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return o.text.Write(b)
 }
 
-// String returns what was written.
+// String returns the text written so far.
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
