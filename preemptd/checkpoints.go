@@ -22,7 +22,7 @@ type seenCheckpoints struct {
 	byJob atomic.Pointer[map[string][]*proxyd.Checkpoint] // by the job's label, oldest first; not changed any more
 }
 
-// wrapObserver returns an observer that also keeps what it saw of checkpoints.
+// wrapObserver returns an observer that also keeps the checkpoints that it saw.
 func (s *seenCheckpoints) wrapObserver(o reconcile.Observer) reconcile.Observer {
 	return &keepingObserver{o, s}
 }
@@ -42,7 +42,7 @@ func (o *keepingObserver) Look(ctx context.Context) (cluster.Seen, error) {
 	return seen, err
 }
 
-// ofJob is what the page shows of a job's checkpoints, oldest first.
+// ofJob returns a job's checkpoints for the page, oldest first.
 func (s *seenCheckpoints) ofJob(label string) []web.Checkpoint {
 	all := s.byJob.Load()
 	if all == nil {
@@ -62,7 +62,7 @@ func (s *seenCheckpoints) ofJob(label string) []web.Checkpoint {
 	return shown
 }
 
-// obstaclesOf asks the proxyd that leads a job what of the job cannot be captured.
+// obstaclesOf asks the proxyd that leads a job for the job's obstacles.
 func (c *controller) obstaclesOf(ctx context.Context, id int64) ([]web.Obstacle, error) {
 	job, err := c.slurm.Job(ctx, slurmrest.JobID(id))
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *controller) obstaclesOf(ctx context.Context, id int64) ([]web.Obstacle,
 	}
 	shown, err := c.newProxyds(c.cfg.Load()).Show(ctx, &job)
 	if errors.Is(err, proxyd.ErrNotRunning) {
-		return nil, nil // nothing of the job is there
+		return nil, nil // no capsule of the job is there
 	}
 	if err != nil {
 		return nil, err

@@ -56,6 +56,6 @@ func TestSeenCheckpoints(t *testing.T) {
 	}
 	obstacles := obstacleList([]*proxyd.Obstacle{{Program: "batch", Node: "n1", Pid: 7, What: "a connection", Cure: "close it"}, {What: "a container"}})
 	if want := []web.Obstacle{{Where: "batch, n1, process 7", What: "a connection", Cure: "close it"}, {What: "a container"}}; !reflect.DeepEqual(obstacles, want) {
-		t.Errorf("%+v", obstacles)
+		t.Errorf("obstacleList = %+v", obstacles)
 	}
 }

@@ -51,7 +51,7 @@ type controller struct {
 	nodes       nodeHealth
 }
 
-// runDaemon is the daemon's life, top to bottom. What runDaemon opens is closed in reverse.
+// runDaemon is the daemon's life, top to bottom. The parts that runDaemon opens are closed in reverse.
 func runDaemon(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), dryRun bool, log *slog.Logger) error {
 	c := &controller{load: load, dryRun: dryRun, log: log}
 	c.cfg.Store(cfg)
@@ -119,7 +119,7 @@ func (c *controller) reachSlurm(ctx context.Context) (func(), error) {
 			break
 		}
 		c.log.Warn("slurmrestd does not answer", "error", err)
-		// `systemctl start` returns, and `systemctl status` says what is missing.
+		// `systemctl start` returns, and `systemctl status` shows what is missing.
 		notifySystemd(c.log, daemon.SdNotifyReady+"\nSTATUS=waits for slurmrestd: "+err.Error())
 		select {
 		case <-ctx.Done():
@@ -161,7 +161,7 @@ func (c *controller) startPolicies(context.Context) (func(), error) {
 	return c.policies.closeAll, nil
 }
 
-// listenReload has SIGHUP read the configuration again. A wrong configuration changes nothing.
+// listenReload has SIGHUP read the configuration again. A wrong configuration has no effect.
 func (c *controller) listenReload(ctx context.Context) (func(), error) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -214,7 +214,7 @@ func (c *controller) runWithJournal(ctx context.Context) error {
 	}
 }
 
-// unlessEnded is err, or nothing if the daemon was asked to stop.
+// unlessEnded is err, or nil if the daemon was asked to stop.
 func unlessEnded(ctx context.Context, err error) error {
 	select {
 	case <-ctx.Done():
@@ -241,7 +241,7 @@ func (c *controller) newLoop(held context.Context) *reconcile.Loop {
 	}
 }
 
-// newProxyds makes what reaches the nodes' proxyds.
+// newProxyds makes the Finder that reaches the nodes' proxyds.
 func (c *controller) newProxyds(cfg *config.Config) *leader.Finder {
 	return &leader.Finder{Node: c.slurm.Node, Port: cfg.ProxydPort, Here: hostName(), Coder: munge.Programs{Socket: cfg.MungeSocket}}
 }
@@ -261,13 +261,13 @@ func hostName() string {
 	return host
 }
 
-// onDecision passes on what came of a tick.
+// onDecision passes on the decision of a tick.
 func (c *controller) onDecision(d reconcile.Decision, s *sdk.Snapshot) {
 	c.page.showDecision(d, s)
 	c.countDecision(d, s)
 }
 
-// loopSettings are what the loop asks for at each tick.
+// loopSettings are the settings that the loop asks for at each tick.
 func (c *controller) loopSettings() reconcile.Settings {
 	cfg := c.cfg.Load()
 	set := settingsOf(cfg)
@@ -275,7 +275,7 @@ func (c *controller) loopSettings() reconcile.Settings {
 	return set
 }
 
-// settingsOf is what the configuration says of decisions, but for the policies.
+// settingsOf are the configuration's settings of decisions, without the policies.
 func settingsOf(cfg *config.Config) reconcile.Settings {
 	tiers := map[string]sdk.Tier{}
 	for tier, names := range map[sdk.Tier][]string{sdk.Premium: cfg.Tiers.Premium, sdk.Standard: cfg.Tiers.Standard, sdk.Basic: cfg.Tiers.Basic} {

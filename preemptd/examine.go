@@ -12,7 +12,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// examineController looks at what singctl doctor --controller, singctl status and readyz show.
+// examineController makes the Controller for singctl doctor --controller, singctl status and readyz.
 func (c *controller) examineController() *doctor.Controller {
 	cfg := c.cfg.Load()
 	proxyds := c.newProxyds(cfg)

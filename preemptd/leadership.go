@@ -121,8 +121,8 @@ func (c *controller) runLoop(ctx context.Context) error {
 	return g.Wait()
 }
 
-// leasedJournal is a journal that takes no step before it is certain that no other preemptd
-// works: what is not written is not done.
+// leasedJournal is a journal that writes no step before it is certain that no other preemptd works; a step that is
+// not written is not taken.
 type leasedJournal struct {
 	action.Journal
 	lease *lease.Lease

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Preemptd drives Slurm: the daemon watches jobs and nodes, asks its policies what to do, and
-// preempts, moves and resizes jobs. A kill of any program at any moment loses no job.
+// Preemptd drives Slurm: the daemon watches jobs and nodes, asks its policies for intents, and preempts, moves and
+// resizes jobs. A kill of any program at any moment loses no job.
 package main
 
 import (
@@ -121,7 +121,7 @@ func explainConfig(w io.Writer, load func() (*config.Config, error)) error {
 	return cfg.Explain(w)
 }
 
-// newLogger logs to the journal of the machine, which takes what a service writes.
+// newLogger logs to standard error, which for a service is the journal of the machine.
 func newLogger(cfg config.Log) *slog.Logger {
 	options := &slog.HandlerOptions{Level: cfg.Level}
 	if cfg.JSON {

@@ -122,8 +122,8 @@ func writeConfiguration(t *testing.T, text string) string {
 	return file
 }
 
-// TestTwo: the second of two waits while the first works, takes over when that is killed,
-// and does what was left; then the second is reloaded, and stopped.
+// TestTwo: the second of two waits while the first works, takes over when that is killed, and does the actions that
+// were left; then the second is reloaded, and stopped.
 func TestTwo(t *testing.T) {
 	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
 	srv.AddNode(slurmrest.Node{Name: "n0", State: slurmrest.NodeState{Base: "DOWN"}})
@@ -135,7 +135,7 @@ func TestTwo(t *testing.T) {
 	second.waitForLog(fmt.Sprintf("process %d", first.cmd.Process.Pid))
 	first.cmd.Process.Kill()
 	second.waitForLog("msg=working")
-	// What is in the journal is done, also what another process wrote: here as a predecessor would have.
+	// Actions of the journal are done, also when another process wrote them: here as a predecessor would have.
 	second.cmd.Process.Kill()
 	j, err := journal.Open(t.Context(), filepath.Join(filepath.Dir(file), "preemptd.db"), "test")
 	if err != nil {
@@ -192,7 +192,7 @@ func reservationNames(srv *slurmresttest.Server) string {
 	return strings.Join(names, " ")
 }
 
-// checkReload: a configuration that is wrong changes nothing, and says so.
+// checkReload: a configuration that is wrong has no effect, and is reported.
 func checkReload(t *testing.T, p *preemptd, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -212,7 +212,7 @@ func checkReload(t *testing.T, p *preemptd, file string) {
 	p.waitForLog("configuration read again")
 }
 
-// A dry run says what would be done, and needs no lease.
+// A dry run tells which actions would be begun, and needs no lease.
 func TestDryRun(t *testing.T) {
 	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
 	srv.AddNode(slurmrest.Node{Name: "n0", State: slurmrest.NodeState{Base: "DOWN"}})
@@ -251,7 +251,7 @@ func TestAway(t *testing.T) {
 	p.waitForEnd()
 }
 
-// waitForTold waits until systemd is told what a pattern matches.
+// waitForTold waits until systemd is told a text that matches a pattern.
 func waitForTold(t *testing.T, systemd *net.UnixConn, want string) {
 	t.Helper()
 	systemd.SetReadDeadline(time.Now().Add(time.Minute))
@@ -299,8 +299,8 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestScraped: both the working and the waiting preemptd answer Prometheus, and tell
-// what they did; the log is JSON when that is asked for.
+// TestScraped: both the working and the waiting preemptd answer Prometheus, and count their work; the log is JSON
+// when that is asked for.
 func TestScraped(t *testing.T) {
 	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
 	srv.AddNode(slurmrest.Node{Name: "n1", GRES: "gpu:4", CPUs: 8, RealMemory: 4000})

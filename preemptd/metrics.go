@@ -44,7 +44,7 @@ func (c *controller) serveMetrics(ctx context.Context) (func(), error) {
 	return func() { server.Close(); <-ended }, nil
 }
 
-// countDecision counts what came of a tick.
+// countDecision counts the decision of a tick.
 func (c *controller) countDecision(d reconcile.Decision, s *sdk.Snapshot) {
 	for i := range d.Accepted {
 		a := &d.Accepted[i]
@@ -65,7 +65,7 @@ func (c *controller) countRequest(e slurmrest.Exchange) {
 	c.metrics.Requested(e.Method, e.Endpoint, outcomeOf(e.Err), e.Took)
 }
 
-// outcomeOf is what came of a request, in few words.
+// outcomeOf is the result of a request, in few words.
 func outcomeOf(err error) string {
 	switch {
 	case err == nil, errors.Is(err, slurmrest.ErrNoChange):

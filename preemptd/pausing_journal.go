@@ -16,10 +16,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 )
 
-// pausingJournal is a journal at which this process can be stopped, for tests of what is killed
-// then (key pause_at). With "park" the process stops when the journal has just got that step,
-// before the step is done; with "park!" when the step is done, and the journal does not say so
-// yet.
+// pausingJournal is a journal at which this process can be stopped, for tests in which a program is killed then (key
+// pause_at). With "park" the process stops when the journal has just got that step, before the step is done; with
+// "park!" when the step is done, and the journal does not say so yet.
 type pausingJournal struct {
 	action.Journal
 	at   func() string

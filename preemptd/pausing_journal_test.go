@@ -53,7 +53,7 @@ func TestPauses(t *testing.T) {
 			}
 		}
 		if !slices.Equal(l.all, want) {
-			t.Errorf("%q: %q", at, l.all)
+			t.Errorf("pause_at %q: stops %q", at, l.all)
 		}
 		if len(p.steps) != 0 {
 			t.Errorf("%q: what has ended is remembered", at)

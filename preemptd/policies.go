@@ -32,7 +32,7 @@ type policySet struct {
 
 	mu   sync.Mutex
 	all  map[string]*policy.Policy
-	said string // of what is wrong with them, last
+	said string // the error about them that was logged last
 }
 
 func newPolicies(log *slog.Logger) *policySet {

@@ -63,7 +63,7 @@ func (h *nodeHealth) seenNodes() []health.Node {
 	return all
 }
 
-// knownStates is what is known of the nodes' proxyds.
+// knownStates are the states of the nodes' proxyds.
 func (h *nodeHealth) knownStates() []health.State {
 	p := h.poller.Load()
 	if p == nil {
@@ -92,7 +92,7 @@ func (c *controller) pollProxyds(ctx context.Context, proxyds *leader.Finder) {
 	p.Run(ctx)
 }
 
-// pageList is what the page shows.
+// pageList are the proxyds for the page.
 func (h *nodeHealth) pageList() []web.Proxyd {
 	report := h.knownStates()
 	all := make([]web.Proxyd, len(report))
@@ -125,7 +125,7 @@ func (h *nodeHealth) ledJobs() map[int64]cluster.Led {
 // maxExamples is how many nodes singctl status names.
 const maxExamples = 5
 
-// statusMessage is what singctl status shows; nil: nothing is known.
+// statusMessage is the proxyds' part of singctl status; nil: not known.
 func (h *nodeHealth) statusMessage() *rpc.Proxyds {
 	report := h.knownStates()
 	if len(report) == 0 {
@@ -154,7 +154,7 @@ func (h *nodeHealth) statusMessage() *rpc.Proxyds {
 	return m
 }
 
-// countProxyds is what Prometheus gets.
+// countProxyds counts the proxyds for Prometheus.
 func (h *nodeHealth) countProxyds() metrics.Proxyds {
 	c := health.CountStates(h.knownStates())
 	return metrics.Proxyds{

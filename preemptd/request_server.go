@@ -35,7 +35,7 @@ type requestServer struct {
 	last *lookResult // nil: the loop has not ticked
 }
 
-// lookResult is what the loop told last.
+// lookResult is the loop's last decision and snapshot.
 type lookResult struct {
 	decision reconcile.Decision
 	snapshot *sdk.Snapshot
@@ -54,7 +54,7 @@ func (d *requestServer) latestLook() *lookResult {
 	return d.last
 }
 
-// apiState is what people may know of the loop.
+// apiState is the part of the loop's state that people may know.
 func (d *requestServer) apiState() api.State {
 	now := api.State{Policies: d.policies.statusOf(d.cfg.Load().Policies)}
 	if last := d.latestLook(); last != nil {
@@ -95,9 +95,9 @@ func (s *lookResult) standingOf(job int64) *rpc.Standing {
 	return m
 }
 
-// serveRequests listens until ctx ends, and has the page take requests meanwhile. While the port
-// is taken, for example by a preemptd that hangs and has lost the lease, serveRequests waits for
-// the port: what policies want and what is under way goes on.
+// serveRequests listens until ctx ends, and has the page take requests meanwhile. While the port is taken, for
+// example by a preemptd that hangs and has lost the lease, serveRequests waits for the port: decisions and actions go
+// on.
 func (d *requestServer) serveRequests(ctx context.Context) {
 	cfg := d.cfg.Load()
 	if cfg.Listen == "" {
@@ -134,7 +134,7 @@ func (d *requestServer) apiOptions(cfg *config.Config) api.Options {
 		Rights: func(ctx context.Context) error { return d.examineController().Rights(ctx) }, Host: hostName(),
 		Proxyds: d.nodes.statusMessage,
 		Wake: func() {
-			if d.latestLook() != nil { // else its first tick will find what was asked for
+			if d.latestLook() != nil { // else its first tick will find the new action
 				d.wake()
 			}
 		},

@@ -30,7 +30,7 @@ type journey struct {
 	kind  string
 	args  Args
 	waits bool                 // the job waits
-	begin func(*slurmrest.Job) // sets what else is special of the job
+	begin func(*slurmrest.Job) // sets the other special properties of the job
 	lends bool                 // jobs can lend GPUs to the job
 
 	restarts    int64
@@ -190,14 +190,14 @@ func TestActions(t *testing.T) {
 				return nil
 			}).Run(t.Context(), w.beginAction(t, j, c.kind, c.args))
 			if err != nil || a.State != journal.Done || a.Problem != "" {
-				t.Fatalf("%v: %s %s", err, a.State, a.Problem)
+				t.Fatalf("Run: %v; the action is %s, problem %q, want done", err, a.State, a.Problem)
 			}
 			c.checkJob(t, w)
 		})
 	}
 }
 
-// What a migration left is not the job's own wish: the next action removes that.
+// Nodes that a migration required are not the job's own wish: the next action removes them.
 func TestUnpinned(t *testing.T) {
 	w := newWorld(t, false)
 	j := w.openJournal(t)
@@ -263,7 +263,7 @@ func TestSizeInPlaceIsNoted(t *testing.T) {
 		{"resize", Args{NodeCount: 1}, jobrequest.Sizer{Editor: jobrequest.Editor{Who: "bob", Restarts: 2}}},
 	} {
 		if a, err := r.Run(t.Context(), w.beginAction(t, j, c.kind, c.args)); err != nil || a.State != journal.Done {
-			t.Fatalf("%d: %v %s %s", i, err, a.State, a.Problem)
+			t.Fatalf("action %d: %v; it is %s, problem %q, want done", i, err, a.State, a.Problem)
 		}
 		raw, err := j.Origin(t.Context(), w.id)
 		if err != nil {
@@ -305,7 +305,7 @@ func TestRefused(t *testing.T) {
 			j := w.openJournal(t)
 			a, err := w.newRunner(t, j, nil).Run(t.Context(), w.beginAction(t, j, c.kind, c.args))
 			if err != nil || a.State != journal.Undone || !strings.Contains(a.Problem, c.said) {
-				t.Errorf("%v %s: %s", err, a.State, a.Problem)
+				t.Errorf("Run: %v; the action is %s, problem %q, want undone", err, a.State, a.Problem)
 			}
 			now := w.currentJob()
 			if jobrequest.Of(&now) != jobrequest.Of(&before) || now.State != before.State || now.Held || now.Restarts != 0 || w.countCheckpoints(t) != 0 {
@@ -332,12 +332,12 @@ func TestEncode(t *testing.T) {
 		"name the nodes":                           {"place", Args{}},
 	} {
 		if raw, err := Encode(c.kind, c.args); err == nil || !strings.Contains(err.Error(), said) {
-			t.Errorf("%s: %s %v", said, raw, err)
+			t.Errorf("Encode of arguments that are refused with %q = %s, %v", said, raw, err)
 		}
 	}
 }
 
-// What proxyd refuses for good ends the action, and the job runs on.
+// A checkpoint that proxyd refuses, and would refuse again, ends the action, and the job runs on.
 func TestNoCheckpoint(t *testing.T) {
 	for _, refusal := range []error{rpc.ErrNotProtected, rpc.ErrObstacle, rpc.ErrSpace, rpc.ErrDenied} {
 		t.Run(refusal.Error(), func(t *testing.T) {
@@ -352,7 +352,7 @@ func TestNoCheckpoint(t *testing.T) {
 			}).Run(t.Context(), w.beginAction(t, j, "preempt", Args{}))
 			now := w.currentJob()
 			if err != nil || a.State != journal.Undone || now.State.Base != slurmrest.Running || now.Restarts != 0 || now.Held {
-				t.Errorf("%v %s: %+v", err, a.State, now)
+				t.Errorf("after the refused checkpoint: %v, the action is %s, the job is %+v", err, a.State, now)
 			}
 			if want := userComment + "; preemptd: not preempted: no: " + refusal.Error(); !strings.HasPrefix(now.Comment, want) {
 				t.Errorf("comment %q", now.Comment)
@@ -376,7 +376,7 @@ func TestRunsOnWhenUndone(t *testing.T) {
 		return nil
 	}).Run(t.Context(), w.beginAction(t, j, "preempt", Args{}))
 	if err != nil || a.State != journal.Undone {
-		t.Fatalf("%v %s %s", err, a.State, a.Problem)
+		t.Fatalf("after the refused requeue: %v, the action is %s, problem %q, want undone", err, a.State, a.Problem)
 	}
 	if _, err := os.Stat(filepath.Join(w.dir, "ran on")); err != nil {
 		t.Error("the job was not told to run on:", err)
@@ -452,7 +452,7 @@ func TestFindRestored(t *testing.T) {
 	}
 }
 
-// What was written by a newer preemptd, or by hand, is not guessed at.
+// An action that a newer preemptd or a person wrote is not guessed at: it gets stuck.
 func TestNotUnderstood(t *testing.T) {
 	w := newWorld(t, false)
 	j := w.openJournal(t)
@@ -465,7 +465,7 @@ func TestNotUnderstood(t *testing.T) {
 			t.Fatal(err)
 		}
 		if a, err = w.newRunner(t, j, nil).Run(t.Context(), a); err != nil || a.State != journal.Stuck {
-			t.Errorf("%v %+v", err, a)
+			t.Errorf("action that is not understood: %v, %+v, want stuck", err, a)
 		}
 	}
 	a := w.beginAction(t, j, "preempt", Args{})
@@ -474,7 +474,7 @@ func TestNotUnderstood(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a, err := w.newRunner(t, j, nil).Run(t.Context(), a); err != nil || a.State != journal.Stuck || !strings.Contains(a.Problem, `no step "dance"`) {
-		t.Errorf("%v %+v", err, a)
+		t.Errorf("action with an unknown step: %v, %+v, want stuck", err, a)
 	}
 }
 
@@ -499,7 +499,7 @@ func TestOldStepNames(t *testing.T) {
 	}
 }
 
-// Without the journal nothing is done.
+// Without the journal no step is taken.
 func TestJournalFails(t *testing.T) {
 	w := newWorld(t, false)
 	j := w.openJournal(t)
@@ -522,7 +522,7 @@ func TestJournalFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, err = w.newRunner(t, j, nil).Run(t.Context(), again); err != nil || again.State != journal.Done || w.currentJob().Restarts != 1 || w.countCheckpoints(t) != 1 {
-		t.Errorf("%v %+v", err, again)
+		t.Errorf("after the journal could be written again: %v, %+v, want done after one requeue", err, again)
 	}
 }
 
@@ -557,7 +557,7 @@ func TestOwnCheckpoint(t *testing.T) {
 	}
 }
 
-// TestStepWords: people read what is done in a step, and never a step's name in the journal.
+// TestStepWords: people read words for a step, and never a step's name in the journal.
 func TestStepWords(t *testing.T) {
 	all := slices.Clone(undoSteps)
 	for _, k := range kinds {
@@ -574,7 +574,7 @@ func TestStepWords(t *testing.T) {
 	}
 }
 
-// TestTargetText: people read what an action gives to a job behind its kind.
+// TestTargetText: behind an action's kind people read the nodes and the size that the job gets.
 func TestTargetText(t *testing.T) {
 	for encoded, want := range map[string]string{
 		`{"nodeCount":1}`:                    "to 1 node",

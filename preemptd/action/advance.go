@@ -20,10 +20,10 @@ import (
 // step is a part of an action. Both functions may be called any number of times.
 type step struct {
 	name string // for the journal
-	// words say what is done, to people.
+	// words name the step's work, for people.
 	words string
-	// look says whether the step is done, from the job as the job is now. look changes nothing
-	// but the memo, which the journal keeps if the step is done.
+	// look says whether the step is done, from the job as it is now. look changes only the memo, which the journal keeps
+	// if the step is done.
 	look func(context.Context, *actionRun) finding
 	// do carries the step out; nil for a step that only waits.
 	do func(context.Context, *actionRun) error
@@ -34,11 +34,11 @@ type step struct {
 	// touches: from this step on the job may differ from its first state, and failing means
 	// undoing.
 	touches bool
-	// ended: a job that has ended is what the step waits for, or does not mind.
+	// ended: the step waits for the end of the job, or goes on although the job has ended.
 	ended bool
 }
 
-// finding is what a look finds.
+// finding is the result of a look.
 type finding struct {
 	outcome outcome
 	why     string
@@ -52,7 +52,7 @@ const (
 	wait                // look again later
 	impossible          // the step cannot be done
 	takenOver           // another user or program did something to the job: leave the job to them
-	lostBySlurm         // Slurm has forgotten what earlier steps did: repeat them
+	lostBySlurm         // Slurm has lost the changes of earlier steps: repeat them
 )
 
 // advance does a round of the action's current step: look, then act on the result.
@@ -136,7 +136,7 @@ func (w *actionRun) nextStep(ctx context.Context, text string) error {
 	steps := w.currentSteps()
 	i := stepIndex(steps, w.a.Step) + 1
 	if w.memo.Lent && w.a.State == journal.Going && i < len(steps) {
-		i = max(i, stepIndex(steps, report.name)) // nothing is left to do but to say so
+		i = max(i, stepIndex(steps, report.name)) // in place: only the report is left to do
 	}
 	w.a.Attempt, w.a.NotBefore = 0, time.Time{}
 	if i < len(steps) {
@@ -171,8 +171,7 @@ func (w *actionRun) isOverdue(s step) bool {
 	return w.a.State == journal.Going && w.r.currentTime().Sub(w.a.StepBegan) > s.within(w.r.Patience.withDefaults())
 }
 
-// retryLater is called with what a request returned, and repeats the request later if that may
-// help.
+// retryLater is called with the error of a request, and repeats the request later if that may help.
 func (w *actionRun) retryLater(ctx context.Context, s step, err error) error {
 	if !mayRepeatStep(err) || w.isOverdue(s) {
 		return w.giveUpStep(ctx, s, err)
@@ -204,7 +203,7 @@ func (w *actionRun) giveUpStep(ctx context.Context, s step, err error) error {
 
 // leaveToOthers leaves the job to the user or program that did something to the job.
 func (w *actionRun) leaveToOthers(ctx context.Context, why string) error {
-	if w.a.State == journal.Undoing { // what is to be undone is undone already
+	if w.a.State == journal.Undoing { // the changes of the steps before have been undone already
 		return w.nextStep(ctx, why)
 	}
 	if w.a.Step == restore.name { // the job has started where the action was to have it
@@ -263,11 +262,11 @@ func (w *actionRun) currentSteps() []step {
 	return w.kind.steps(w.args)
 }
 
-// holdingSteps are the steps in which the job has, or may have, what it has run on.
+// holdingSteps are the steps in which the job has, or may have, the nodes and GPUs that it ran on.
 var holdingSteps = []string{"", checkJob.name, announce.name, checkpoint.name, park.name, leaveNodes.name}
 
-// MakesRoom returns the job for which an action that has not ended makes room, and the nodes where;
-// 0 if for none, or if the action's job has left already.
+// MakesRoom returns the job for which an action that has not ended makes room, and the nodes where; 0 if the action
+// makes room for no job, or if the action's job has left already.
 func MakesRoom(a *journal.Action) (job int64, nodes []string, err error) {
 	var args Args
 	if err := json.Unmarshal(a.Args, &args); err != nil {

@@ -17,14 +17,14 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// A job's comment is the user's words, ours, and proxyd's, in this order: proxyd replaces what
-// follows its own mark and keeps what stands before the mark.
+// A job's comment is the user's words, ours, and proxyd's, in this order: proxyd replaces the text behind its own
+// mark and keeps the text before the mark.
 const (
 	ourMark    = "preemptd: "
 	proxydMark = "singularity: "
 )
 
-// maxComment is what of ours is said at most.
+// maxComment is the greatest length of our words.
 const maxComment = 500
 
 // withOurComment puts our words in their place.
@@ -109,8 +109,8 @@ func nodesText(args Args) string {
 	return ""
 }
 
-// TargetText says what a job gets by an action with these arguments, behind the action's kind: "to 1 node",
-// "away from n1". It is "" if the arguments say nothing of that.
+// TargetText returns the nodes and the size that a job gets by an action with these arguments, to follow the action's
+// kind: "to 1 node", "away from n1". It is "" if the arguments name neither.
 func TargetText(encoded json.RawMessage) string {
 	var args Args
 	if json.Unmarshal(encoded, &args) != nil { // of another release
@@ -154,7 +154,7 @@ func doneText(w *actionRun) string {
 	return text
 }
 
-// undoneText stays in the job's comment for as long as nothing else is done to the job, so it says of when it is.
+// undoneText stays in the job's comment until the next action on the job, so it has the time of its action.
 func undoneText(w *actionRun) string {
 	text := "not " + w.kind.past + ": "
 	if w.memo.EndsAs == journal.Dropped {
@@ -167,15 +167,15 @@ func undoneText(w *actionRun) string {
 	return text
 }
 
-// What a comment says of the action that wrote it: under way, or ended with a hold.
+// The forms of a comment that an action wrote: under way, or ended with a hold.
 var (
 	commentUnderWay = regexp.MustCompile(`preemptd: (?:released; )?under way: ([a-z]+) .*\(action ([0-9]{1,18})\)`)
 	commentHeld     = regexp.MustCompile(`preemptd: ([a-z]+) .*\(action ([0-9]{1,18})\).*; held until singctl resume`)
 )
 
-// WithoutRecord returns what a job's comment is to say if the journal does not have the action by
-// which the comment was written, and the action's number; 0 if the comment is of no action
-// that matters still. The comment is not trusted for anything else: users can write comments.
+// WithoutRecord returns the new comment of a job if the journal does not have the action by which its comment was
+// written, and the action's number; 0 if the comment is of no action that matters still. The comment is not trusted
+// for anything else: users can write comments.
 func WithoutRecord(j *slurmrest.Job) (id int64, comment string) {
 	form, text := commentUnderWay, "%s broken off: the journal does not have it any more (action %s)"
 	found := form.FindStringSubmatch(j.Comment)

@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// liveUntilKilled does what the journal has unfinished, and kills itself, as kill -9 does, at a point:
-// life DATABASE ADDRESS FOLDER POINT.
+// liveUntilKilled runs the unfinished actions of the journal, and kills itself, as kill -9 does, at a point: life
+// DATABASE ADDRESS FOLDER POINT.
 func liveUntilKilled(ctx context.Context, args []string) error {
 	point, err := strconv.Atoi(args[3])
 	if err != nil {
@@ -111,9 +111,9 @@ func (w *world) goOn(t *testing.T) {
 	}
 }
 
-// TestKilledEverywhere kills the process at every point of every kind of action, before and
-// after each thing that the process writes or does, and lets another go on from the journal: the
-// action finishes, and nothing was done twice.
+// TestKilledEverywhere kills the process at every point of every kind of action, before and after each write and each
+// request of the process, and lets another go on from the journal: the action finishes, and no request was carried
+// out twice.
 func TestKilledEverywhere(t *testing.T) {
 	step := 1
 	if testing.Short() {
@@ -196,7 +196,7 @@ func (c journey) pointNames(t *testing.T) []string {
 		return nil
 	})
 	if a, err := r.Run(t.Context(), w.beginAction(t, j, c.kind, c.args)); err != nil || a.State != journal.Done {
-		t.Fatalf("%v %+v", err, a)
+		t.Fatalf("Run without a kill: %v, %+v, want done", err, a)
 	}
 	return all
 }
@@ -212,8 +212,8 @@ func effectPoints(points []string) []string {
 	return slices.DeleteFunc(points, func(p string) bool { return !isEffect(p) })
 }
 
-// TestAnswersLost: each request is refused because no server answers, or is carried out and
-// its answer is lost. Once: the action finishes, nothing is done twice.
+// TestAnswersLost: each request is refused because no server answers, or is carried out and its answer is lost. Once:
+// the action finishes, no request is carried out twice.
 func TestAnswersLost(t *testing.T) {
 	for _, c := range journeys {
 		t.Run(c.name, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestAnswersLost(t *testing.T) {
 				})
 				a, err := r.Run(t.Context(), w.beginAction(t, j, c.kind, c.args))
 				if err != nil || a.State != journal.Done {
-					t.Fatalf("%s: %v: %s %s", points[i], err, a.State, a.Problem)
+					t.Fatalf("request %s: %v; the action is %s, problem %q, want done", points[i], err, a.State, a.Problem)
 				}
 				c.checkJob(t, w)
 				if t.Failed() {
@@ -245,7 +245,7 @@ func TestAnswersLost(t *testing.T) {
 	}
 }
 
-// lostAnswer is what the client says of a request that got no answer.
+// lostAnswer is the client's error for a request that got no answer.
 func lostAnswer(point string) error {
 	switch {
 	case strings.Contains(point, "checkpoint"):
@@ -306,15 +306,15 @@ func (c journey) checkRefusal(t *testing.T, at int) {
 			})
 			a, err := r.Run(t.Context(), w.beginAction(t, j, c.kind, c.args))
 			if err != nil || !a.State.Ended() || a.State == journal.Stuck {
-				t.Fatalf("%v: %s %s", err, a.State, a.Problem)
+				t.Fatalf("Run: %v; the action is %s, problem %q, want ended", err, a.State, a.Problem)
 			}
 			w.settleCluster()
 			now := w.currentJob()
 			if a.State == journal.Done {
-				return // what was refused was a comment, or the request was not needed any more
+				return // the refused request was a comment's, or was not needed any more
 			}
 			if a.State != journal.Undone {
-				t.Fatalf("%s: %s", a.State, a.Problem)
+				t.Fatalf("the action is %s, want undone; problem %q", a.State, a.Problem)
 			}
 			if now.Held != before.Held || now.Restarts > 1 || now.ExcludedNodes != before.ExcludedNodes || now.RequiredNodes != before.RequiredNodes && now.State.Base != slurmrest.Running {
 				t.Errorf("%s: not as it was: %+v", a.Problem, now)

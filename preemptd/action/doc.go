@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package action carries out what a user or a policy wants done to a job: preempt it, resume it,
-// move it, give it another size. Each action is a list of steps, in a file of its own; steps.go
-// has the steps. What an action needs of Slurm and of the nodes' proxyds are the interfaces in
-// runner.go.
+// Package action carries out the changes to a job that a user or a policy wants: preempt it, resume it, move it, give
+// it another size. Each action is a list of steps, in a file of its own; steps.go has the steps. An action's needs of
+// Slurm and of the nodes' proxyds are the interfaces in runner.go.
 //
 //	check ─ announce ─ checkpoint ─ park ─ leave ─ draft ─ edit ─ release ─ start ─ report
 //	                       │          └───────┴───────┴───────┴──────┴─────────┘
@@ -12,14 +11,13 @@
 //	                       ▼                              ▼
 //	                   unreport: it runs on     unedit ─ unpark ─ unreport: it goes on as it was
 //
-// # Nothing twice, nothing lost
+// # No request twice, none lost
 //
-// The journal has the step before the step is done. A step begins by looking at the job as the
-// job is now, and so finds out whether the step is done already, by this action before a crash or
-// by another program; what a step does can be repeated. A requeue, which cannot be repeated,
-// always holds the job: a job that was requeued and held cannot start before the release, so a
-// request that arrives late, after its answer was lost, finds a job that is pending and does
-// nothing. A checkpoint carries the action's token in its reason, and is found by that token.
+// The journal has the step before the step is done. A step begins by looking at the job as the job is now, and so
+// finds out whether the step is done already, by this action before a crash or by another program; the requests of a
+// step can be repeated. A requeue, which cannot be repeated, always holds the job: a job that was requeued and held
+// cannot start before the release, so a request that arrives late, after its answer was lost, finds a job that is
+// pending and has no effect. A checkpoint carries the action's token in its reason, and is found by that token.
 //
 // # Other users and programs
 //

@@ -16,9 +16,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 )
 
-// Args are what an action is given, beside its job. Each kind takes some of them.
+// Args are the arguments of an action, beside its job. Each kind takes some of them.
 type Args struct {
-	// Nodes that the job is to run on, all of them; none: Slurm chooses.
+	// Nodes that the job is to run on, all of them; empty: Slurm chooses.
 	Nodes []string `json:"nodes,omitempty"`
 	// Avoid names nodes that the job is not to run on, beside the nodes that the job excludes
 	// itself.
@@ -32,19 +32,19 @@ type Args struct {
 	Swap bool `json:"swap,omitempty"`
 	// Hold leaves the job held until a resume.
 	Hold bool `json:"hold,omitempty"`
-	// For is the waiting job for which this action makes room; 0: none. Room is kept for that job (MakesRoom).
+	// For is the waiting job for which this action makes room; 0: no job. Room is kept for that job (MakesRoom).
 	For int64 `json:"for,omitempty"`
 	// ForNodes are the nodes where the job For is to have the room.
 	ForNodes []string `json:"forNodes,omitempty"`
 }
 
-// kind is an action's list of steps, and what the action takes.
+// kind is an action's list of steps, and the arguments that the action takes.
 type kind struct {
 	past  string // "preempted", in a comment
 	takes []string
 	check func(Args) error // may be nil
 	steps func(Args) []step
-	// target changes what the job asks for; nil: nothing but what an earlier action left.
+	// target changes the job's request; nil: only the changes of an earlier action are taken back.
 	target func(Args, *jobrequest.Request) error
 	// waits: for jobs that do not run; runs: for jobs that run. Neither: for both.
 	waits, runs bool
@@ -75,8 +75,8 @@ func kindOf(name string) (kind, error) {
 // Kinds returns the names of all actions.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
-// Encode checks arguments for a kind of action, and returns them as the journal keeps them.
-// Its error says what was wrong.
+// Encode checks arguments for a kind of action, and returns them as the journal keeps them. Its error names the wrong
+// argument.
 func Encode(name string, args Args) (json.RawMessage, error) {
 	k, err := kindOf(name)
 	if err != nil {
@@ -114,7 +114,7 @@ func Encode(name string, args Args) (json.RawMessage, error) {
 	return json.Marshal(args)
 }
 
-// HoldAfter is what an action that is done left of a hold.
+// HoldAfter says whose hold a job has, if any, when an action on it is done.
 type HoldAfter int
 
 // The values of HoldAfter.
@@ -159,7 +159,7 @@ func LastHolder(history []journal.Action) (*journal.Action, error) {
 	return nil, nil
 }
 
-// placeAndSize is the target of most kinds of action: other nodes, and what the job gets on each node.
+// placeAndSize is the target of most kinds of action: other nodes, and the resources of the job on each node.
 func placeAndSize(a Args, r *jobrequest.Request) error {
 	r.ExcludeNodes(a.Avoid)
 	if err := r.RequireNodes(a.Nodes); err != nil {

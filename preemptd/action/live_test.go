@@ -322,7 +322,7 @@ func (c cancels) Save(ctx context.Context, a *journal.Action, text string) error
 	return err
 }
 
-// A job that waits is held, released and placed; and what Slurm refuses is undone.
+// A job that waits is held, released and placed; and an action that Slurm refuses is undone.
 func liveWaiting(l live) {
 	id := l.submitJob("--begin=now+1hour", "echo ran")
 	if j := l.runAction(id, "hold", Args{}); !isHeld(&j) {

@@ -19,5 +19,5 @@ var migrate = kind{
 	steps:  func(Args) []step { return movingSteps },
 }
 
-// movingSteps is the longest journey: what runs is taken off its nodes, edited, started again, and restored.
+// movingSteps is the longest journey: a running job is taken off its nodes, edited, started again, and restored.
 var movingSteps = []step{checkJob, announce, checkpoint, park, leaveNodes, draft, edit, releaseStep, start, report, restore}

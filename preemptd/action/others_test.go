@@ -110,7 +110,7 @@ func TestOthers(t *testing.T) {
 			a, err := r.Run(t.Context(), w.beginAction(t, j, c.kind, c.args))
 			if err != nil || !once || a.State != c.want || !strings.Contains(a.Problem, c.said) {
 				lines, _ := j.Lines(t.Context(), a.ID)
-				t.Fatalf("%v: %s: %s\n%+v", err, a.State, a.Problem, lines)
+				t.Fatalf("Run: %v; the action is %s, problem %q; the journal has\n%+v", err, a.State, a.Problem, lines)
 			}
 			now := w.currentJob()
 			if c.check != nil && !c.check(&now) {
@@ -123,8 +123,8 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// TestReleaseForgotten: slurmctld is killed before a release is saved, once or twice, and shows the job without the release.
-// The hold is the action's, whatever reason Slurm gives for the hold, and ends with the action.
+// TestReleaseForgotten: slurmctld is killed before a release is saved, once or twice, and shows the job without the
+// release. The hold is the action's, for all reasons that Slurm gives for the hold, and ends with the action.
 func TestReleaseForgotten(t *testing.T) {
 	place := Args{Nodes: []string{"n3", "n4"}}
 	for _, c := range []struct {
@@ -216,7 +216,7 @@ func TestHeldByPerson(t *testing.T) {
 			a, err := r.Run(t.Context(), w.beginAction(t, j, c.kind, c.args))
 			if err != nil || !once || a.State != journal.Done && a.State != journal.Dropped {
 				lines, _ := j.Lines(t.Context(), a.ID)
-				t.Fatalf("%v: %s: %s\n%+v", err, a.State, a.Problem, lines)
+				t.Fatalf("Run: %v; %s, problem %q, want done or dropped; journal\n%+v", err, a.State, a.Problem, lines)
 			}
 			if now := w.currentJob(); !now.Held {
 				lines, _ := j.Lines(t.Context(), a.ID)
@@ -233,12 +233,12 @@ func TestNoRoom(t *testing.T) {
 	w.full = true
 	a, err := w.newRunner(t, j, nil).Run(t.Context(), w.beginAction(t, j, "migrate", Args{Nodes: []string{"n3", "n4"}}))
 	if err != nil || a.State != journal.Undone || !strings.Contains(a.Problem, "start: not within 10m0s: it is PENDING") {
-		t.Fatalf("%v: %s %s", err, a.State, a.Problem)
+		t.Fatalf("migrate to full nodes: %v; the action is %s, problem %q, want undone", err, a.State, a.Problem)
 	}
 	w.full = false
 	w.settleCluster()
 	if now := w.currentJob(); now.RequiredNodes != "" || now.Nodes != "n4,n5" || now.Restarts != 1 || w.countCheckpoints(t) != 1 {
-		t.Errorf("%+v", now)
+		t.Errorf("job after the undone migration = %+v", now)
 	}
 }
 
@@ -254,7 +254,7 @@ func TestKept(t *testing.T) {
 	})
 	a, err := r.Run(t.Context(), w.beginAction(t, j, "preempt", Args{}))
 	if err != nil || a.State != journal.Stuck || !strings.Contains(a.Problem, "access denied") {
-		t.Fatalf("%v: %s %s", err, a.State, a.Problem)
+		t.Fatalf("refused release: %v; the action is %s, problem %q, want stuck", err, a.State, a.Problem)
 	}
 	if now := w.currentJob(); !strings.HasSuffix(now.Comment, "; still held: scontrol release 1") {
 		t.Errorf("comment: %q", now.Comment)

@@ -12,8 +12,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// lookRelease is done when the job is released, by whatever user. A hold that was there before is
-// not ours to release, unless the request was a release.
+// lookRelease is done when the job is released, by any user. A hold that was there before is not ours to release,
+// unless the request was a release.
 func lookRelease(_ context.Context, w *actionRun) finding {
 	switch {
 	case w.job.State.Base == "":

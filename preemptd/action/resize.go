@@ -33,8 +33,8 @@ var resize = kind{
 // resizingSteps: a job that can be lent GPUs, or is, has another size without leaving its nodes. Otherwise the job moves.
 var resizingSteps = slices.Insert(slices.Clone(movingSteps), 2, lend)
 
-// lend asks the nodes of a running job to have other jobs of its user lend it GPUs, or fewer. What stands in the way leads
-// to the longer way, by a checkpoint and a requeue.
+// lend asks the nodes of a running job to have other jobs of its user lend it GPUs, or fewer. An obstacle to that
+// leads to the longer way, by a checkpoint and a requeue.
 var lend = step{name: "lend", words: "having other jobs lend it GPUs, or fewer", look: lookLend, do: doLend, within: otherPatience, optional: true}
 
 // lookLend is done when the job has its size, or cannot have it in place.

@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// restore waits, for a person, until a job that was captured and has started again is restored. The job is where it was to be
-// already: what goes wrong with the restore is proxyd's to mend, or to hold the job for, and nothing is undone for it.
+// restore waits, for a person, until a job that was captured and has started again is restored. The job has its new
+// place already: a restore that fails is proxyd's to mend, or to hold the job for, and no step is undone for it.
 var restore = step{name: "restore", words: "waiting until it is restored", look: lookRestored, within: func(p Patience) time.Duration { return p.Start }, optional: true, ended: true}
 
 // byPolicy is before the name of a policy that asks for an action. Policies do not wait for the end of their actions, and see

@@ -15,14 +15,14 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Slurm is what actions ask of Slurm. *slurmrest.Client is a Slurm.
+// Slurm has the requests of actions to Slurm. *slurmrest.Client is a Slurm.
 type Slurm interface {
 	Job(ctx context.Context, ref slurmrest.Ref) (slurmrest.Job, error)
 	Update(ctx context.Context, ref slurmrest.Ref, edit slurmrest.JobUpdate) error
 	Requeue(ctx context.Context, ref slurmrest.Ref, opt slurmrest.RequeueOptions) (slurmrest.Requeued, error)
 }
 
-// Proxyd is what actions ask of the proxyd that leads a job. Errors are errors of package rpc.
+// Proxyd has the requests of actions to the proxyd that leads a job. Errors are errors of package rpc.
 type Proxyd interface {
 	// Checkpoint makes a checkpoint of a running job.
 	Checkpoint(ctx context.Context, job *slurmrest.Job, reason string) (*rpc.Checkpoint, error)
@@ -37,7 +37,7 @@ type Proxyd interface {
 	Checkpoints(ctx context.Context, job *slurmrest.Job) ([]*rpc.Checkpoint, error)
 }
 
-// Journal is what actions ask of the journal. *journal.Journal is a Journal.
+// Journal has the requests of actions to the journal. *journal.Journal is a Journal.
 type Journal interface {
 	Save(ctx context.Context, a *journal.Action, text string) error
 	Origin(ctx context.Context, job int64) (json.RawMessage, error)
@@ -110,10 +110,9 @@ func (r *Runner) pollInterval() time.Duration {
 	return r.Poll
 }
 
-// Run carries out an action from where the journal left the action to its end, and returns the
-// ended action. Run returns an error only if the action has not ended: ctx's, or the journal's,
-// without which nothing may be done. Then Run may be called again with the action as the journal
-// has it.
+// Run carries out an action from where the journal left the action to its end, and returns the ended action. Run
+// returns an error only if the action has not ended: ctx's, or the journal's, without which no step may be taken.
+// Then Run may be called again with the action as the journal has it.
 func (r *Runner) Run(ctx context.Context, a journal.Action) (journal.Action, error) {
 	w, err := r.loadAction(a)
 	if err != nil { // written by a newer preemptd, or by hand
@@ -162,7 +161,7 @@ func (r *Runner) loadAction(a journal.Action) (*actionRun, error) {
 	return w, nil
 }
 
-// memo is what an action must not forget: what the action found, and what the action did.
+// memo is the memory of an action: facts that the action found, and changes that it made.
 type memo struct {
 	Restarts int64  `json:"restarts"`          // of the job at the action's check
 	Ran      bool   `json:"ran,omitempty"`     // the job ran then
@@ -182,12 +181,12 @@ type memo struct {
 	// ReleaseMarked: the job's comment said so after the release.
 	ReleaseMarked bool `json:"releaseMarked,omitempty"`
 
-	Found        jobrequest.Request `json:"found"`            // what the job asked for when it was parked
-	Asked        jobrequest.Request `json:"asked"`            // what its user asked for
+	Found        jobrequest.Request `json:"found"`            // the job's request when it was parked
+	Asked        jobrequest.Request `json:"asked"`            // its user's request
 	Editor       jobrequest.Editor  `json:"editor"`           // the user or action that had made Found
 	SizedBy      jobrequest.Sizer   `json:"sizedBy,omitzero"` // the user or action that had chosen its size
-	Target       jobrequest.Request `json:"target"`           // what the job is to ask for
-	Edited       bool               `json:"edited,omitempty"` // and does
+	Target       jobrequest.Request `json:"target"`           // the request that the job is to have
+	Edited       bool               `json:"edited,omitempty"` // the job has the request Target
 	EditRepeated bool               `json:"again,omitempty"`  // Slurm forgot that, or the release
 
 	// EndsAs is how an action that is being undone will have ended.

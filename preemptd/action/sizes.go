@@ -30,8 +30,8 @@ type Sizes struct {
 	Journal interface {
 		Origin(ctx context.Context, job int64) (json.RawMessage, error)
 	}
-	// WhySwapped says why the ranks of a job would be swapped on so many GPUs of all its nodes; "" if they would not, or if
-	// that is not known. Without WhySwapped nothing is known.
+	// WhySwapped says why the ranks of a job would be swapped on so many GPUs of all its nodes; "" if they would not, or
+	// if that is not known. Without WhySwapped no size is refused for swapping.
 	WhySwapped func(job, gpus int64) string
 }
 
@@ -49,7 +49,7 @@ func (s *Sizes) CheckAction(ctx context.Context, job *slurmrest.Job, name string
 	return s.checkSwapping(job, k.target, args)
 }
 
-// checkSwapping refuses a smaller size at which the job's ranks would be swapped, unless that is what the caller wants.
+// checkSwapping refuses a smaller size at which the job's ranks would be swapped, unless args.Swap allows that.
 func (s *Sizes) checkSwapping(job *slurmrest.Job, target func(Args, *jobrequest.Request) error, args Args) error {
 	if s.WhySwapped == nil || target == nil || args.Swap {
 		return nil
@@ -110,7 +110,7 @@ func (s *Sizes) checkTarget(ctx context.Context, job *slurmrest.Job, target func
 	return place.CheckIdle(wanted)
 }
 
-// askedFor returns what a job's user asked for, before actions changed that.
+// askedFor returns the request of a job's user, before actions changed it.
 func (s *Sizes) askedFor(ctx context.Context, job int64, now jobrequest.Request) (jobrequest.Request, error) {
 	raw, err := s.Journal.Origin(ctx, job)
 	if err != nil || raw == nil {
@@ -151,7 +151,8 @@ func (s *Sizes) showJob(ctx context.Context, job *slurmrest.Job, nodes []slurmre
 	return s.Proxyd.ShowWaiting(ctx, job, nodes)
 }
 
-// beganAs is what a node says; nil if the node does not know how many GPUs the job's programs see. lent is filled in.
+// beganAs is the job's size as a node shows it; nil if the node does not know how many GPUs the job's programs see.
+// lent is filled in.
 func beganAs(shown *rpc.Job, gpusNow int64, lent map[string]int64) *jobrequest.Began {
 	if len(shown.GetCapsules()) == 0 {
 		return nil
@@ -170,8 +171,8 @@ func beganAs(shown *rpc.Job, gpusNow int64, lent map[string]int64) *jobrequest.B
 	return b
 }
 
-// lookSize is done when nothing is known that keeps the job from the size that the action is to give it. idle: the GPUs
-// that the job does not have yet must be idle.
+// lookSize is done when no known fact keeps the job from the size that the action is to give it. idle: the GPUs that
+// the job does not have yet must be idle.
 func (w *actionRun) lookSize(ctx context.Context, idle bool) finding {
 	if w.r.Sizes == nil {
 		return finding{outcome: done}

@@ -28,8 +28,8 @@ func (s seeing) ShowWaiting(ctx context.Context, job *slurmrest.Job, _ []slurmre
 	return s.Show(ctx, job)
 }
 
-// TestSizeOfWaitingJob: a job that waits can have what its programs see, though no GPU is idle, and no more; a job
-// that has not begun can have what a node has.
+// TestSizeOfWaitingJob: a job that waits can have the GPUs that its programs see, though no GPU is idle, and no more;
+// a job that has not begun can have all GPUs of a node.
 func TestSizeOfWaitingJob(t *testing.T) {
 	w := newWorld(t, true)
 	j := w.openJournal(t)
@@ -98,7 +98,7 @@ func TestSizesRefused(t *testing.T) {
 			r.Sizes = &Sizes{Slurm: w.srv.Client(t), Proxyd: c.sees, Journal: j}
 			a, err := r.Run(t.Context(), w.beginAction(t, j, "resize", c.args))
 			if err != nil || a.State != journal.Undone || !strings.Contains(a.Problem, c.said) {
-				t.Fatalf("%v: %s: %s", err, a.State, a.Problem)
+				t.Fatalf("resize: %v; the action is %s, problem %q, want undone", err, a.State, a.Problem)
 			}
 			if now := w.currentJob(); !isRunning(&now) || now.Restarts != 0 || w.countCheckpoints(t) != 0 {
 				t.Errorf("%d checkpoints, the job: %+v", w.countCheckpoints(t), now)
@@ -120,7 +120,7 @@ func TestNoNodes(t *testing.T) {
 	})
 	a, err := r.Run(t.Context(), w.beginAction(t, j, "resize", Args{GPUs: 9}))
 	if err != nil || a.State != journal.Undone || !strings.Contains(a.Problem, noNodesReason) {
-		t.Fatalf("%v: %s: %s", err, a.State, a.Problem)
+		t.Fatalf("resize on full nodes: %v; the action is %s, problem %q, want undone", err, a.State, a.Problem)
 	}
 	if now := w.currentJob(); now.Held || now.TRESPerNode != "gres/gpu:a100:2" {
 		t.Errorf("the job: %+v", now)

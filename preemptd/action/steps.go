@@ -37,7 +37,7 @@ var (
 // oldStepNames are the names of steps in journals of older releases, and their names today.
 var oldStepNames = map[string]string{"survey": "check", "tell": "announce", "vacate": "leave", "told": "report", "untold": "unreport", "keep": "hold"}
 
-// undoSteps takes back what the other steps did, as far as the action came and no user changed it.
+// undoSteps take back the changes of the other steps, as far as the action came and no user changed the same.
 var undoSteps = []step{
 	{name: "run on", words: "letting it run on", look: lookRunOn, do: doRunOn, within: otherPatience, optional: true},
 	{name: "unedit", words: "taking back what was changed", look: lookUnedit, do: doUnedit, within: otherPatience},
@@ -45,7 +45,7 @@ var undoSteps = []step{
 	{name: "unreport", words: "writing into its comment why it was not done", look: lookComment(undoneText), do: writeComment(undoneText), within: otherPatience, optional: true, ended: true},
 }
 
-// StepWords returns what is done in a step, for people; the name itself, if no step has the name.
+// StepWords returns the words for a step, for people; the name itself, if no step has the name.
 func StepWords(name string) string {
 	for _, s := range allSteps {
 		if s.name == name {
@@ -95,8 +95,8 @@ func lookJob(ctx context.Context, w *actionRun) finding {
 	return finding{outcome: done}
 }
 
-// lookCheckpoint is done as soon as a checkpoint is known, or the job left its nodes by itself:
-// then proxyd has made a checkpoint, or none was possible.
+// lookCheckpoint is done as soon as a checkpoint is known, or the job left its nodes by itself: then proxyd has made
+// a checkpoint, or could make none.
 func lookCheckpoint(ctx context.Context, w *actionRun) finding {
 	j := &w.job
 	switch {
@@ -205,8 +205,8 @@ func checkLeftNodes(_ context.Context, w *actionRun) finding {
 	return finding{outcome: done}
 }
 
-// lookDraft notes what the job asks for, and what the job is to ask for. Nodes that an earlier
-// action gave the job are not the job's own wish, unless a user has edited them since.
+// lookDraft notes the request of the job, and the request that the job is to have. Nodes that an earlier action gave
+// the job are not the job's own wish, unless a user has edited them since.
 func lookDraft(ctx context.Context, w *actionRun) finding {
 	if v, ok := w.stillAsWeLeftIt(); !ok {
 		return v
@@ -329,8 +329,8 @@ func doRunOn(ctx context.Context, w *actionRun) error {
 	return err
 }
 
-// lookUnedit is done when all that the edit changed, and nothing else has changed since, is as
-// before. A job that runs cannot be edited, and needs no undoing.
+// lookUnedit is done when each change of the edit, unless the same was changed again since, is taken back. A job that
+// runs cannot be edited, and needs no undoing.
 func lookUnedit(_ context.Context, w *actionRun) finding {
 	if w.job.State.Base == "" {
 		return finding{wait, "it is " + w.job.State.String()}

@@ -10,8 +10,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// TestSwappingRefused: a job is not resized to fewer GPUs on which its ranks would be swapped, unless the person insists. A
-// larger size is no worse than what the job has, and is not refused for that.
+// TestSwappingRefused: a job is not resized to fewer GPUs on which its ranks would be swapped, unless the person
+// insists. A larger size is no worse than the size that the job has, and is not refused for that.
 func TestSwappingRefused(t *testing.T) {
 	w := newWorld(t, true)
 	origins := w.openJournal(t)

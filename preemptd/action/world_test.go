@@ -25,15 +25,15 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
 )
 
-// world is a cluster with a single job: a slurmrestd, a scheduler, which slurmrestd lacks, and what
-// proxyd does, as files in a folder.
+// world is a cluster with a single job: a slurmrestd, a scheduler, which slurmrestd lacks, and a proxyd whose
+// checkpoints are files in a folder.
 type world struct {
 	srv   *slurmresttest.Server
 	id    int64
 	dir   string // of checkpoints
 	db    string
 	mu    sync.Mutex
-	full  bool // nothing starts
+	full  bool // no job starts
 	runs  []string
 	wakes int
 }
@@ -56,9 +56,8 @@ func newWorld(t *testing.T, waits bool) *world {
 	return w
 }
 
-// inMemory is a folder that is on no disk, if the machine has such a folder: each line of a journal waits for
-// the disk, which other tests keep busy at the same time. What is written outlives a
-// killed process in either.
+// inMemory is a folder that is on no disk, if the machine has such a folder: each line of a journal waits for the
+// disk, which other tests keep busy at the same time. A write outlives a killed process in either.
 func inMemory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "action-*")
@@ -109,7 +108,7 @@ func (c client) Job(ctx context.Context, ref slurmrest.Ref) (slurmrest.Job, erro
 	return c.Client.Job(ctx, ref)
 }
 
-// shelf is a proxyd that makes checkpoints of nothing.
+// shelf is a proxyd that makes empty checkpoints.
 type shelf struct{ dir string }
 
 func (s shelf) Checkpoint(_ context.Context, job *slurmrest.Job, reason string) (*rpc.Checkpoint, error) {

@@ -22,7 +22,7 @@ import (
 // asked are the actions that people ask for; all other actions are for policies.
 var asked = []string{"preempt", "resume", "migrate", "resize", "hold", "release", "requeue"}
 
-// Act writes what is asked for into the journal, and wakes the loop.
+// Act writes the requested action into the journal, and wakes the loop.
 func (s *Server) Act(ctx context.Context, req *rpc.ActRequest) (*rpc.Action, error) {
 	a, err := s.beginAction(ctx, req)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Server) beginAction(ctx context.Context, req *rpc.ActRequest) (journal.
 	if err != nil {
 		return journal.Action{}, err
 	}
-	// The owner of the job is checked first: a user without the right to act on the job learns nothing.
+	// The owner of the job is checked first: the answer tells a user without the right to act on the job no more.
 	job, err := s.jobFor(ctx, who, req.GetKind(), req.GetJob())
 	if err != nil {
 		return journal.Action{}, err
@@ -79,7 +79,8 @@ func (s *Server) beginAction(ctx context.Context, req *rpc.ActRequest) (journal.
 	return a, err
 }
 
-// checkPlace refuses to move a job that runs where it is to be already: the move would cost a restore and change nothing.
+// checkPlace refuses to move a job that runs where it is to be already: the move would cost a restore without any
+// gain.
 func checkPlace(job *slurmrest.Job, what string, args action.Args) error {
 	if what != "migrate" || job.State.Base != slurmrest.Running || job.State.Flags != 0 || args.GPUs != 0 {
 		return nil
@@ -116,7 +117,7 @@ func (s *Server) jobFor(ctx context.Context, who caller, what, name string) (slu
 	return job, nil
 }
 
-// maxNodes bounds what a request makes slurmrestd look up.
+// maxNodes bounds how many nodes a request makes slurmrestd look up.
 const maxNodes = 1000
 
 // knownNodes are the names in host lists. All must be nodes of the cluster.

@@ -40,8 +40,8 @@ type person struct {
 	then     time.Time
 }
 
-// remembered is for how long what was found out about a user holds: groups and levels
-// change seldom, and looking them up may ask a server.
+// remembered is for how long the groups and the level found for a user hold: they change seldom, and looking them up
+// may ask a server.
 const remembered = time.Minute
 
 func newPeople(names []string, programs Programs, cluster string) *people {
@@ -49,13 +49,13 @@ func newPeople(names []string, programs Programs, cluster string) *people {
 	p.ask = func(ctx context.Context, program string, args ...string) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		out, err := exec.CommandContext(ctx, program, args...).Output() //nolint:gosec // id, and what an administrator configured
+		out, err := exec.CommandContext(ctx, program, args...).Output() //nolint:gosec // id, or a configured program
 		return strings.TrimSuffix(string(out), "\n"), err
 	}
 	return p
 }
 
-// personOf returns what is known of a user.
+// personOf returns the name and rights of a user.
 func (p *people) personOf(ctx context.Context, uid uint32) (person, error) {
 	if uid == 0 {
 		return person{name: "root", operator: true}, nil
@@ -126,7 +126,7 @@ func (p *people) isSuper(ctx context.Context, name string) bool {
 	return super != "" && name == super
 }
 
-// slurmUser finds SlurmUser in what scontrol show config prints: "SlurmUser = slurm(64030)".
+// slurmUser finds SlurmUser in the output of scontrol show config: "SlurmUser = slurm(64030)".
 func slurmUser(config string) string {
 	for line := range strings.Lines(config) {
 		key, value, _ := strings.Cut(line, "=")

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 )
 
-// TestLookedUpOnce: a caller with many requests at a time does not start a process for each,
-// and a caller that goes away takes nothing from the rest.
+// TestLookedUpOnce: a caller with many requests at a time does not start a process for each, and the other callers
+// get their answers though a caller goes away.
 func TestLookedUpOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
@@ -39,7 +39,7 @@ func TestLookedUpOnce(t *testing.T) {
 		for range 100 {
 			all.Go(func() {
 				if one, err := p.personOf(t.Context(), alice); err != nil || one.name != "alice" {
-					t.Errorf("%+v %v", one, err)
+					t.Errorf("personOf(alice) = %+v, %v", one, err)
 				}
 			})
 		}

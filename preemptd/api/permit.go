@@ -66,8 +66,8 @@ func (s *Server) visibleAction(ctx context.Context, what string, id int64) (jour
 	return a, err
 }
 
-// historyFor returns the id of a job that Slurm may have forgotten, and whether the caller may
-// know of all that was done to it. unknown is not nil if Slurm does not know the job: there may have been none.
+// historyFor returns the id of a job that Slurm may have forgotten, and whether the caller may know of all actions on
+// it. unknown is not nil if Slurm does not know the job: there may have been no such job.
 func (s *Server) historyFor(ctx context.Context, who caller, name string) (id int64, all bool, unknown, err error) {
 	job, err := s.jobFor(ctx, who, "history", name)
 	if errors.Is(err, rpc.ErrNoJob) {
@@ -79,7 +79,7 @@ func (s *Server) historyFor(ctx context.Context, who caller, name string) (id in
 	return job.ID, true, nil, err
 }
 
-// checkLimits refuses what Slurm would refuse the owner, though not preemptd.
+// checkLimits refuses requests that Slurm would refuse the owner, though not preemptd.
 func (s *Server) checkLimits(ctx context.Context, who caller, what string, job *slurmrest.Job, args action.Args) error {
 	if who.operator {
 		return nil
@@ -197,7 +197,7 @@ func (s *Server) mayHave(ctx context.Context, who caller, what string, job *slur
 	return s.denyRequest(who, what, fmt.Sprintf("account %s gives %s no QOS %s: %s", job.Account, who.name, qos, cmp.Or(strings.Join(own, ", "), "none")))
 }
 
-// askedSize is what the job's user asked for, before any action changed it.
+// askedSize is the size that the job's user asked for, before any action changed it.
 func (s *Server) askedSize(ctx context.Context, job *slurmrest.Job) (nodes, gpus int64, err error) {
 	record, err := s.opt.Journal.Origin(ctx, job.ID)
 	if err != nil || record == nil {
@@ -212,8 +212,8 @@ func gpusAsked(r *jobrequest.Record) int64 {
 	return max(gpusIn(r.Asked.TRESNode)*r.Asked.Nodes, gpusIn(r.Asked.TRESJob))
 }
 
-// addSubmitted adds to the state of a job with how many GPUs it was submitted, where a resize has made that another number
-// than what it is counted by now.
+// addSubmitted adds to the state of a job with how many GPUs it was submitted, where that number differs, after a
+// resize, from the number by which it is counted now.
 func (s *Server) addSubmitted(ctx context.Context, job int64, m *rpc.Standing) error {
 	if m == nil {
 		return nil

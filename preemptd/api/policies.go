@@ -20,8 +20,8 @@ func (s *Server) Snapshot(ctx context.Context, _ *rpc.SnapshotRequest) (*rpc.Sna
 	return &rpc.SnapshotReply{Snapshot: data}, rpc.Status(err)
 }
 
-// Try asks policies what they would do. Callers of Try are trusted with a program of their own, in
-// a process that is bounded.
+// Try asks policies for their intents. Callers of Try are trusted with a program of their own, in a process that is
+// bounded.
 func (s *Server) Try(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, error) {
 	err := s.requireOperator(ctx, "policy test")
 	if err == nil && len(req.GetSnapshot()) == 0 {

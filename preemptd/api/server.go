@@ -18,7 +18,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Journal is what the server needs of the journal. *journal.Journal is a Journal.
+// Journal has the server's requests to the journal. *journal.Journal is a Journal.
 type Journal interface {
 	Begin(ctx context.Context, r journal.Request) (journal.Action, error)
 	Action(ctx context.Context, id int64) (journal.Action, error)
@@ -30,22 +30,22 @@ type Journal interface {
 	Lease(ctx context.Context) (journal.Lease, error)
 }
 
-// Slurm is what the server asks of Slurm. *slurmrest.Client is a Slurm.
+// Slurm has the server's requests to Slurm. *slurmrest.Client is a Slurm.
 type Slurm interface {
 	Job(ctx context.Context, ref slurmrest.Ref) (slurmrest.Job, error)
 	Node(ctx context.Context, name string) (slurmrest.Node, error)
 }
 
-// State is what the loop saw and did last.
+// State is the result of the loop's last tick.
 type State struct {
 	Ticked   time.Time // zero: the loop has not looked yet
 	Problems []string
 	Policies []*rpc.Policy
 	// Users are the owners of the jobs that Slurm knows, by id.
 	Users func(job int64) string
-	// Jobs are the jobs that have not ended; nil: nothing was seen yet.
+	// Jobs are the jobs that have not ended; nil: the loop has not looked yet.
 	Jobs func() []*rpc.Job
-	// Unkept says which promises cannot be kept together, a line for each tier; nil: nothing was seen yet.
+	// Unkept says which promises cannot be kept together, a line for each tier; nil: the loop has not looked yet.
 	Unkept func() []string
 	// Standing says how a job does; nil: the job has ended, or was not seen.
 	Standing func(job int64) *rpc.Standing
@@ -60,27 +60,27 @@ type Options struct {
 	Programs         Programs
 	State            func() State
 	Wake             func() // has the loop look at the journal at once
-	// Token makes what lets a browser act as a user; nil: there is no page.
+	// Token makes the token by which a browser acts as a user; nil: there is no page.
 	Token func(uid uint32) *rpc.TokenReply
-	// Snapshot is what policies saw last; nothing if they saw nothing yet.
+	// Snapshot is the last snapshot that policies saw; empty if they saw no snapshot yet.
 	Snapshot func() ([]byte, error)
-	// Doctor looks at what preemptd needs; Rights says why Slurm would refuse each action, if
-	// Slurm would. Both may be nil.
+	// Doctor checks all that preemptd needs; Rights says why Slurm would refuse each action, if Slurm would. Both may be
+	// nil.
 	Doctor func(context.Context) []*rpc.Finding
 	Rights func(context.Context) error
-	// CheckSize says why a job cannot have the size or the nodes that an action would give it: a
-	// *jobrequest.SizeError, or why that cannot be found out; nil: nothing is checked.
+	// CheckSize says why a job cannot have the size or the nodes that an action would give it: a *jobrequest.SizeError,
+	// or why that cannot be found out; nil: no size is refused.
 	CheckSize func(ctx context.Context, job *slurmrest.Job, kind string, args action.Args) error
 	Host      string // this host
-	// Proxyds is how the nodes' proxyds are; nil, or a nil result: nothing is known.
+	// Proxyds is how the nodes' proxyds are; nil, or a nil result: not known.
 	Proxyds func() *rpc.Proxyds
-	// Try asks policies what they would do.
+	// Try asks policies for their intents.
 	Try  func(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, error)
 	Poll time.Duration // how often the journal is read for watchers; default 500 ms
 	Log  *slog.Logger  // of each caller and request; nil: no log
 }
 
-// Programs are Slurm's own; "": what only that program knows is not known.
+// Programs are Slurm's own; "": the facts that only that program knows are not known.
 type Programs struct {
 	Sacctmgr string // knows admin levels, and which users may use which QOS
 	Scontrol string // knows SlurmUser
@@ -161,8 +161,8 @@ func (s *Server) Show(ctx context.Context, req *rpc.ShowRequest) (*rpc.Action, e
 // maxHistory bounds a list.
 const maxHistory = 100
 
-// History lists what the caller may see. The owner of a job that Slurm has forgotten is not known:
-// the job's actions are shown to operators, and to the users that requested them.
+// History lists the actions that the caller may see. The owner of a job that Slurm has forgotten is not known: the
+// job's actions are shown to operators, and to the users that requested them.
 func (s *Server) History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.HistoryReply, error) {
 	reply, err := func() (*rpc.HistoryReply, error) {
 		who, err := s.callerOf(ctx)
@@ -261,7 +261,7 @@ func (s *Server) Status(ctx context.Context, _ *rpc.StatusRequest) (*rpc.StatusR
 	return reply, rpc.Status(err)
 }
 
-// Doctor says what keeps preemptd from doing its work.
+// Doctor reports faults that keep preemptd from doing its work.
 func (s *Server) Doctor(ctx context.Context, _ *rpc.DoctorRequest) (*rpc.DoctorReply, error) {
 	if _, err := s.callerOf(ctx); err != nil {
 		return nil, rpc.Status(err)
@@ -272,7 +272,7 @@ func (s *Server) Doctor(ctx context.Context, _ *rpc.DoctorRequest) (*rpc.DoctorR
 	return &rpc.DoctorReply{Host: s.opt.Host, Version: s.opt.Version, Findings: s.opt.Doctor(ctx)}, nil
 }
 
-// Jobs lists what the last tick saw.
+// Jobs lists the jobs of the last tick.
 func (s *Server) Jobs(ctx context.Context, _ *rpc.JobsRequest) (*rpc.JobsReply, error) {
 	who, err := s.callerOf(ctx)
 	if err != nil {

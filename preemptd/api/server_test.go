@@ -46,7 +46,7 @@ type site struct {
 	realm   *mungetest.Realm
 	address string
 	woken   chan struct{}
-	// snapshot is what policies saw last.
+	// snapshot is the last snapshot that policies saw.
 	snapshot []byte
 	listed   atomic.Int32 // how often all jobs were
 	server   *Server
@@ -96,7 +96,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// answerCommand is what id(1) and sacctmgr say.
+// answerCommand gives the output of id(1) and sacctmgr.
 func answerCommand(_ context.Context, program string, args ...string) (string, error) {
 	for uid, name := range names {
 		if program == "id" && args[1] == fmt.Sprintf("+%d", uid) {
@@ -154,7 +154,7 @@ func startServer(t *testing.T, server *Server, coder munge.Coder) string {
 	return l.Addr().String()
 }
 
-// endAction does what the loop would have done.
+// endAction ends an action as the loop would have done.
 func (s *site) endAction(id int64, state journal.State, problem string) {
 	s.Helper()
 	a, err := s.journal.Action(s.Context(), id)
@@ -183,7 +183,7 @@ func TestAct(t *testing.T) {
 	}
 	a, err := s.journal.Action(t.Context(), begun.GetId())
 	if err != nil || a.Who != "alice" || a.Why != "a noisy fan" || a.Kind != "migrate" || a.Job != id || string(a.Args) != `{"nodes":["n2","n3"]}` {
-		t.Fatalf("%v %+v %s", err, a, a.Args)
+		t.Fatalf("action in the journal: %v, %+v, args %s", err, a, a.Args)
 	}
 	if _, err := c.Act(t.Context(), &rpc.ActRequest{Kind: "preempt", Job: fmt.Sprint(id)}); !errors.Is(err, rpc.ErrBusy) {
 		t.Errorf("two at a time: %v", err)
@@ -204,25 +204,26 @@ func TestAct(t *testing.T) {
 		}
 	})
 	if err != nil || ended.GetState() != "undone" || ended.GetProblem() != "no room" || strings.Join(steps, " ") != "/going checkpoint/going checkpoint/undone" {
-		t.Errorf("%v %v %q", err, ended, steps)
+		t.Errorf("Watch: %v, %v, steps %q", err, ended, steps)
 	}
 	shown, err := c.Show(t.Context(), a.ID)
 	if err != nil || len(shown.GetLines()) != 3 {
-		t.Errorf("%v %v", err, shown)
+		t.Errorf("Show: %v, %v, want 3 lines", err, shown)
 	}
 	for _, name := range []string{"", fmt.Sprint(id)} {
 		all, err := c.History(t.Context(), name, 0)
 		if err != nil || len(all.GetActions()) != 1 || all.GetActions()[0].GetId() != a.ID {
-			t.Errorf("%q: %v %v", name, err, all)
+			t.Errorf("History of job %q: %v, %v, want the one action", name, err, all)
 		}
 		if stands := all.GetStanding(); (stands != nil) != (name != "") || stands.GetWaits() != map[bool]string{true: "its turn"}[name != ""] {
-			t.Errorf("%q: %v", name, stands)
+			t.Errorf("History of job %q: standing = %v", name, stands)
 		}
 	}
 	if all, err := c.History(t.Context(), "4711", 0); !errors.Is(err, rpc.ErrNoJob) {
 		t.Errorf("a job that is not there: %v %v", err, all)
 	}
-	// Of a job that Slurm has forgotten the owner is not known, but what the caller asked for is the caller's.
+	// Of a job that Slurm has forgotten the owner is not known, but the caller sees the actions that the caller asked
+	// for.
 	forgotten, err := s.journal.Begin(t.Context(), journal.Request{Kind: "hold", Job: 4712, Args: []byte("{}"), Who: "alice", Why: "asked"})
 	if err != nil {
 		t.Fatal(err)
@@ -274,7 +275,7 @@ func TestGone(t *testing.T) {
 		t.Error(err)
 	}
 	if a, err := s.journal.Action(t.Context(), begun.GetId()); err != nil || a.State != journal.Going {
-		t.Errorf("%v %+v", err, a)
+		t.Errorf("after the watcher went away: %v, action %+v, want going", err, a)
 	}
 }
 
@@ -311,11 +312,11 @@ func TestRefused(t *testing.T) {
 	} {
 		_, err := s.clientOf(c.who).Act(t.Context(), c.req)
 		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.said) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("Act %s: %v, want a refusal", name, err)
 		}
 	}
 	if all, err := s.journal.History(t.Context(), 0, 10); err != nil || len(all) != 0 {
-		t.Errorf("%v %v", err, all)
+		t.Errorf("after refused requests: %v, history %v, want none", err, all)
 	}
 	if _, err := s.clientOf(alice).Act(t.Context(), &rpc.ActRequest{Kind: "preempt", Job: "90_3"}); err != nil {
 		t.Errorf("task of an array, job %d: %v", array, err)
@@ -350,7 +351,8 @@ func TestLendingHint(t *testing.T) {
 	}
 }
 
-// TestImpossibleSize: what the job cannot have is refused to each caller, with the reason, and nothing is begun.
+// TestImpossibleSize: a size that the job cannot have is refused to each caller, with the reason, and no action is
+// begun.
 func TestImpossibleSize(t *testing.T) {
 	s := newSite(t)
 	id := s.addJob(alice)
@@ -381,14 +383,14 @@ func TestImpossibleSize(t *testing.T) {
 		t.Errorf("a user is told of nodes before it is known that the size is permitted: %v, %q", err, asked)
 	}
 	if all, err := s.journal.History(t.Context(), 0, 10); err != nil || len(all) != 0 {
-		t.Errorf("%v %v", err, all)
+		t.Errorf("after refused requests: %v, history %v, want none", err, all)
 	}
 	if _, err := s.clientOf(carol).Act(t.Context(), &rpc.ActRequest{Kind: "resize", Job: fmt.Sprint(id), Gpus: 1, Swap: true}); err != nil {
 		t.Errorf("a caller that insists on a size at which ranks are swapped: %v", err)
 	}
 }
 
-// TestOperators act on everybody's jobs, and other users do not see what they did.
+// TestOperators act on everybody's jobs, and other users do not see these actions.
 func TestOperators(t *testing.T) {
 	s := newSite(t)
 	for i, uid := range []uint32{0, carol, dave, super} {
@@ -448,7 +450,7 @@ func TestHolds(t *testing.T) {
 			for _, kind := range []string{"resume", "release"} {
 				a, err := s.clientOf(alice).Act(t.Context(), &rpc.ActRequest{Kind: kind, Job: fmt.Sprint(id)})
 				if c.said == "" && err != nil || c.said != "" && (!errors.Is(err, rpc.ErrDenied) || !strings.Contains(err.Error(), c.said)) {
-					t.Errorf("%s: %v", kind, err)
+					t.Errorf("%s by the owner: %v", kind, err)
 				}
 				if err == nil {
 					s.endAction(a.GetId(), journal.Undone, "")
@@ -478,8 +480,7 @@ func (s *site) leaveHeld(job int64, by, kind, memo string) {
 	}
 }
 
-// TestBefell: what other people did to a job, and what jobs there are, is for its owner and for
-// operators.
+// TestBefell: the events of a job, and the list of jobs, are for the owner and for operators.
 func TestBefell(t *testing.T) {
 	s := newSite(t)
 	id := s.addJob(alice)
@@ -501,7 +502,7 @@ func TestBefell(t *testing.T) {
 	}
 }
 
-// TestSlurmAway: the answer says that Slurm is away, and nothing was begun.
+// TestSlurmAway: the answer says that Slurm is away, and no action was begun.
 func TestSlurmAway(t *testing.T) {
 	s := newSite(t)
 	id := s.addJob(alice)

@@ -24,7 +24,7 @@ func (f asked) Ask(_ context.Context, pb *policypb.Snapshot) ([]sdk.Intent, erro
 	return f(s)
 }
 
-// Each policy sees what the policies before leave; a policy that fails is passed over.
+// Each policy sees the cluster as the policies before leave it; a policy that fails is passed over.
 func TestDecide(t *testing.T) {
 	s := sdktest.Cluster(sdktest.Size{Nodes: 4, GPUs: 8, Jobs: 30, Fill: 0.8, Seed: 3})
 	var waiting sdk.JobID

@@ -14,8 +14,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// BenchmarkBuild makes a snapshot of what slurmrestd says of a full cluster: five jobs for
-// each node of 8 GPUs, four of them running.
+// BenchmarkBuild makes a snapshot of slurmrestd's answers about a full cluster: five jobs for each node of 8 GPUs,
+// four of them running.
 func BenchmarkBuild(b *testing.B) {
 	for _, jobs := range []int{1000, 10000, 50000} {
 		b.Run(fmt.Sprint(jobs), func(b *testing.B) {

@@ -17,7 +17,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Known is what the caller knows beside what was seen.
+// Known is the caller's knowledge beside Seen.
 type Known struct {
 	Number uint64
 	Rules  sdk.Rules
@@ -28,15 +28,15 @@ type Known struct {
 	// Account is that of all of an account's jobs.
 	Account func(name string) float64
 
-	Action map[int64]string    // what is being done to a job
-	Held   map[int64]Hold      // what an action left the job with, if the job is held
+	Action map[int64]string    // the action under way on a job
+	Held   map[int64]Hold      // the hold that an action left a job with, if the job is held
 	Acted  map[int64]time.Time // when the job was last acted upon
 	Edited map[int64]Edited    // by actions
 	Rooms  map[int64][]string  // nodes that are kept for a job
 }
 
-// Hold is a hold that an action left a job with: the user or policy that had asked for the hold. No
-// policy releases what a person holds, though Slurm knows only that preemptd made the hold.
+// Hold is a hold that an action left a job with: the user or policy that had asked for the hold. No policy releases a
+// person's hold, though Slurm knows only that preemptd made the hold.
 type Hold struct {
 	Who    string
 	Policy bool
@@ -61,8 +61,7 @@ func (e Edited) WaitsForOurNodes(j *slurmrest.Job) bool {
 	return !jobrequest.SameHosts(required, j.RequiredNodes) || !jobrequest.SameHosts(excluded, j.ExcludedNodes)
 }
 
-// Build makes a snapshot. Build changes no argument, and the snapshot shares nothing with the
-// arguments that could change.
+// Build makes a snapshot. Build changes no argument, and the snapshot shares no changeable memory with the arguments.
 func Build(seen Seen, k Known) *sdk.Snapshot {
 	s := &sdk.Snapshot{Cluster: seen.Cluster, Number: k.Number, Time: seen.Time, Rules: k.Rules}
 	b := &builder{Snapshot: s, seen: seen, known: k, places: map[string]int32{}}
@@ -279,7 +278,7 @@ func (b *builder) canPreempt(j *slurmrest.Job) (bool, string) {
 		return false, "its node's proxyd has not answered yet"
 	case !p.Is:
 		return false, cmp.Or(p.Obstacle, "it runs without --singularity")
-	case p.Restarts != j.Restarts: // what stood in the way has gone with its run
+	case p.Restarts != j.Restarts: // the obstacle was of an earlier run
 		return true, ""
 	}
 	return p.Obstacle == "", p.Obstacle
@@ -303,8 +302,9 @@ func (b *builder) gpuRange(j *slurmrest.Job, wanted, capsules int) (least, most 
 	return least, most
 }
 
-// fullestGPUs is which part of a GPU's memory the ranks of a capsule need on 1, 2, … GPUs, by the newest checkpoint: what they
-// hold alike counts once. Nothing is known of a job without a checkpoint, nor of what several capsules hold alike.
+// fullestGPUs is which part of a GPU's memory the ranks of a capsule need on 1, 2, … GPUs, by the newest checkpoint:
+// state that they hold alike counts once. It is nil for a job without a checkpoint, and does not count state that
+// several capsules hold alike.
 func (b *builder) fullestGPUs(label string) []float64 {
 	for _, c := range slices.Backward(b.seen.Checkpoints[label]) {
 		if c.GetProblem() != "" || c.GetGpuMemory() == 0 {
@@ -328,7 +328,7 @@ func leastWithoutSwapping(j *sdk.Job, wanted int) int {
 // mostDevices is how many devices the programs of a capsule can have (proxyd/checkpoint/gpus).
 const mostDevices = 16
 
-// newestCheckpoint is of the newest, and what that cost.
+// newestCheckpoint describes the newest checkpoint of a job, and its cost.
 func (b *builder) newestCheckpoint(label string) sdk.Checkpoint {
 	all := b.seen.Checkpoints[label]
 	for _, c := range slices.Backward(all) {

@@ -189,11 +189,12 @@ func fillDetails(t *testing.T, s *sdk.Snapshot) {
 		t.Errorf("jobs: %+v\n%+v", one, two)
 	}
 	if len(s.Partitions) != 1 || len(s.QOS) != 1 || s.QOS[0].Tier != sdk.Premium || len(s.Accounts) != 1 || s.Accounts[0].Fraction != 0.25 || s.Cluster == "" {
-		t.Errorf("%+v %+v %+v %q", s.Partitions, s.QOS, s.Accounts, s.Cluster)
+		t.Errorf("partitions %+v, QOS %+v, accounts %+v, cluster %q", s.Partitions, s.QOS, s.Accounts, s.Cluster)
 	}
 }
 
-// TestSizeRange: what a job may be shrunk to and grow to is what its user said. The plugin makes "1-1" of "1".
+// TestSizeRange: the sizes to which a job may be shrunk and grow are those that its user gave. The plugin makes "1-1"
+// of "1".
 func TestSizeRange(t *testing.T) {
 	for gpus, want := range map[string][2]int{
 		"": {4, 4}, "1": {1, 4}, "1-1": {1, 4}, "2-8": {2, 8}, "4-6": {4, 6}, "9-9": {4, 9}, "9": {4, 4}, "x": {4, 4}, "2-x": {2, 4}, "1--8": {1, 4}, "1-99": {1, 32},
@@ -266,8 +267,7 @@ func TestHeldByAnAction(t *testing.T) {
 	}
 }
 
-// In the steady state there are two requests for a look, however many jobs there are, and
-// none to proxyd.
+// In the steady state there are two requests for a look, however many jobs there are, and no request to proxyd.
 func TestSteady(t *testing.T) {
 	srv, p, w := newSite(t, "26.05.3")
 	for range 3 {
@@ -293,7 +293,7 @@ func TestSteady(t *testing.T) {
 	}
 }
 
-// Nodes that an action gave a job are no wish of its user's; what a person has asked for since is.
+// Nodes that an action gave a job are no wish of its user's; nodes that a person has asked for since are.
 func TestPinned(t *testing.T) {
 	_, _, w := newSite(t, "26.05.3")
 	seen, err := w.Look(t.Context())
@@ -334,8 +334,9 @@ func TestRoomPrefix(t *testing.T) {
 	}
 }
 
-// TestLeases: what a lease holds is the borrower's, if both are of the same user and account and that runs;
-// a lease that waits is no job that waits for room. A lease that a user submitted is known by what proxyd says of its run.
+// TestLeases: the shares of a lease are the borrower's, if both are of the same user and account and the lease runs;
+// a lease that waits is no job that waits for room. A lease that a user submitted is known by proxyd's answer about
+// its run.
 func TestLeases(t *testing.T) {
 	job := func(id int64, name, user, account string, state slurmrest.BaseState, index string) slurmrest.Job {
 		j := slurmrest.Job{ID: id, Name: name, User: user, Account: account, State: slurmrest.State{Base: state}, Batch: true, NodeCount: slurmrest.Num(1), TRESPerNode: "gres/gpu:1"}
@@ -476,7 +477,7 @@ func TestPower(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := Build(seen, known); len(s.Power.Caps) != 0 || s.Nodes[0].Watts != 0 || s.Nodes[0].GPUs[0].Watts != 0 {
-		t.Errorf("%+v %+v", s.Power, s.Nodes[0])
+		t.Errorf("without a cap: power %+v, node %+v, want no caps and no watts", s.Power, s.Nodes[0])
 	}
 	k := known
 	k.Power = Power{Cap: 1000, Busy: 300, Idle: 50}
@@ -485,13 +486,13 @@ func TestPower(t *testing.T) {
 	for i := range s.Nodes {
 		watts = append(watts, s.Nodes[i].Watts)
 	}
-	// Of n1 two GPUs are held, of n2 three, of n3 none; n4 is down.
+	// On n1 two GPUs are held, on n2 three, on n3 no GPU; n4 is down.
 	if !reflect.DeepEqual(watts, []float64{700, 950, 100, 0}) || len(s.Power.Caps) != 1 || s.Power.Caps[0].Watts != 1000 || s.Nodes[0].GPUs[0].Watts != 300 || s.Nodes[0].GPUs[1].Watts != 50 {
-		t.Errorf("%v %+v %+v", watts, s.Power, s.Nodes[0].GPUs)
+		t.Errorf("watts of the nodes %v, power %+v, GPUs of n1 %+v", watts, s.Power, s.Nodes[0].GPUs)
 	}
 }
 
-// lookAtProtection looks once, and returns what is known of a job.
+// lookAtProtection looks once, and returns the Protection of a job.
 func lookAtProtection(t *testing.T, w *Watch, job int64) Protection {
 	t.Helper()
 	seen, err := w.Look(t.Context())
@@ -501,7 +502,8 @@ func lookAtProtection(t *testing.T, w *Watch, job int64) Protection {
 	return seen.Protected[job]
 }
 
-// A job that has just begun may have no capsule yet: preemptd asks again, until the job is known to have none.
+// A job that has just begun may have no capsule yet: preemptd asks again, until the job has a capsule or is known to
+// have none.
 func TestJustBegun(t *testing.T) {
 	srv, p, w := newSite(t, "26.05.3")
 	now := at
@@ -575,8 +577,8 @@ func TestLedLater(t *testing.T) {
 	}
 }
 
-// TestObstacleLater: what a node finds later in a job of its own is known, and gone when the obstacle is gone; a run before this
-// one, and a job that is not protected, are left alone. No proxyd is asked for that.
+// TestObstacleLater: an obstacle that a node finds later in a job of its own is known, and gone when it is gone
+// there; a run before this one, and a job that is not protected, are left alone. No proxyd is asked for that.
 func TestObstacleLater(t *testing.T) {
 	srv, p, w := newSite(t, "26.05.3")
 	var led map[int64]Led
@@ -591,12 +593,12 @@ func TestObstacleLater(t *testing.T) {
 	}
 	before := look()
 	if p := before.Protected[1]; !p.Is || p.Obstacle != "" {
-		t.Fatalf("%+v", p)
+		t.Fatalf("protection of job 1 before = %+v", p)
 	}
 	led = map[int64]Led{1: {Obstacle: "is connected to 192.0.2.7:443"}, 2: {Obstacle: "a terminal"}, 99: {Obstacle: "a terminal"}}
 	now := look()
 	if s := Build(now, known); s.Jobs[0].Preemptable || s.Jobs[0].Obstacle != "is connected to 192.0.2.7:443" {
-		t.Errorf("%+v", s.Jobs[0])
+		t.Errorf("job 1 with an obstacle = %+v", s.Jobs[0])
 	}
 	if p := now.Protected[2]; p.Is || p.Obstacle != before.Protected[2].Obstacle {
 		t.Errorf("a job without protection: %+v", p)
@@ -606,7 +608,7 @@ func TestObstacleLater(t *testing.T) {
 	}
 	led = nil // its node does not answer: the last answer holds
 	if p := look().Protected[1]; p.Obstacle == "" {
-		t.Errorf("%+v", p)
+		t.Errorf("protection of job 1 while its node does not answer = %+v", p)
 	}
 	led = map[int64]Led{1: {}}
 	if s := Build(look(), known); !s.Jobs[0].Preemptable {
@@ -622,8 +624,8 @@ func TestObstacleLater(t *testing.T) {
 	}
 }
 
-// TestProtectionKept: what was known of a job holds while the job waits after a requeue, and until its new run was asked
-// about. Of a job that has not run nothing is known, and that is said.
+// TestProtectionKept: a job's protection holds while the job waits after a requeue, and until its proxyd was asked
+// about its new run. Whether a job that has not run can be captured is not known, and the snapshot says so.
 func TestProtectionKept(t *testing.T) {
 	srv, p, w := newSite(t, "26.05.3")
 	look := func() []sdk.Job {
@@ -668,11 +670,11 @@ func TestProxydAway(t *testing.T) {
 		t.Fatalf("%v, %d jobs", err, len(seen.Jobs))
 	}
 	if s := Build(seen, known); s.Jobs[0].Preemptable || s.Jobs[0].Obstacle != "its node's proxyd has not answered yet" {
-		t.Errorf("%+v", s.Jobs[0])
+		t.Errorf("job 1 while proxyd is away = %+v", s.Jobs[0])
 	}
 	p.away = false
 	if seen, err = w.Look(t.Context()); err != nil || !seen.Protected[1].Is {
-		t.Errorf("%v %+v", err, seen.Protected)
+		t.Errorf("after proxyd came back: %v, protected %+v", err, seen.Protected)
 	}
 }
 
@@ -683,11 +685,11 @@ func TestSlurmAway(t *testing.T) {
 	}
 	srv.Fail(slurmresttest.Fault{Path: "nodes", Times: 9, Drop: true})
 	if _, err := w.Look(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "nodes: ") {
-		t.Errorf("%v", err)
+		t.Errorf("Look without nodes: %v", err)
 	}
 }
 
-// What Slurm writes is text: for any text, Check accepts the snapshot.
+// Texts that Slurm writes can be of any form: for any text, Check accepts the snapshot.
 func FuzzBuild(f *testing.F) {
 	f.Add("gpu:a100:2(IDX:0,3)", "n[1-2]", "gpu:a100:4(S:0-1)", "gres/gpu:a100:2", "cpu=8,gres/gpu=4", int64(2))
 	f.Add("gpu:2(IDX:N/A)", "n1", "gpu:2", "gres/gpu", "gres/gpu=99", int64(0))

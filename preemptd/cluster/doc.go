@@ -5,8 +5,8 @@
 //
 //	slurmrestd ── jobs (incremental), nodes, each tick; partitions, QOS, reservations, now and then ──┐
 //	proxyd ── checkpoints of all jobs, now and then; is this job protected? once for each run ────────┼─► Build ─► sdk.Snapshot
-//	what the caller knows: actions under way, parked jobs, what was asked for, GPU fractions ─────────┘
+//	the caller's Known: actions under way, parked jobs, requested sizes, GPU fractions ──────────────┘
 //
-// Nothing is asked for each job and tick. Build is arithmetic, without a clock or I/O; what
-// Slurm says that makes no sense is left out rather than passed on.
+// There is no request for each job and tick. Build is arithmetic, without a clock or I/O; texts of Slurm that make no
+// sense are left out rather than passed on.
 package cluster

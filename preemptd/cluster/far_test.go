@@ -11,7 +11,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// TestFarReservation: what begins in many years keeps no job without a time limit off a node.
+// TestFarReservation: a reservation that begins in many years keeps no job without a time limit off a node.
 func TestFarReservation(t *testing.T) {
 	now := time.Now()
 	b := &builder{Snapshot: &sdk.Snapshot{Time: now}}
@@ -20,6 +20,6 @@ func TestFarReservation(t *testing.T) {
 	}
 	b.addReservations()
 	if len(b.Reservations) != 1 || b.Reservations[0].Name != "soon" {
-		t.Errorf("%+v", b.Reservations)
+		t.Errorf("reservations = %+v, want only \"soon\"", b.Reservations)
 	}
 }

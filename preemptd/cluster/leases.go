@@ -16,8 +16,8 @@ import (
 const leasePrefix = "lease-of-"
 
 // leasesOf returns the jobs that lend GPUs to running jobs, by the number of these, and which jobs are such leases. A
-// snapshot has no leases: what they hold is the other job's. Of a lease that runs, proxyd says so, whatever its name is; a
-// lease that waits is known by its name. Users choose the names of their jobs, so a lease counts only for a job of the same
+// snapshot has no leases: their shares are the other job's. proxyd tells of a running lease, by any name; a lease
+// that waits is known by its name. Users choose the names of their jobs, so a lease counts only for a job of the same
 // user and account.
 func leasesOf(all []slurmrest.Job, protected map[int64]Protection) (leases map[int64][]*slurmrest.Job, is map[int64]bool) {
 	borrowers := map[*slurmrest.Job]int64{}
@@ -65,7 +65,8 @@ func borrowerOf(j *slurmrest.Job, p Protection) int64 {
 	return id
 }
 
-// addLease adds what a lease holds to the shares of the job that it lends to, and reports whether Slurm says which GPUs.
+// addLease adds the shares of a lease to those of the job that it lends to, and reports whether Slurm says which
+// GPUs.
 func (b *builder) addLease(lease *slurmrest.Job, made *sdk.Job) bool {
 	held := sdk.Job{Capsules: 1}
 	exact := b.fillShares(lease, &held)

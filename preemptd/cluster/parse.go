@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// What Slurm writes as text. Nothing here fails: what cannot be read counts as not there.
+// Readers of Slurm's texts. They return no errors: a text that cannot be read counts as not there.
 
 // gpuRequest reads "gres/gpu:a100:2,gres/nic:1": the number of GPUs, and their kind if the text
 // names a kind.
@@ -48,7 +48,7 @@ func gpuTotal(tres string) int {
 	return 0
 }
 
-// nodeGPUs reads what a node has: "gpu:a100:4(S:0-1),gpu:2".
+// nodeGPUs reads the GPUs of a node: "gpu:a100:4(S:0-1),gpu:2".
 func nodeGPUs(gres string) []sdk.GPU {
 	var gpus []sdk.GPU
 	for _, item := range splitOutside(gres) {

@@ -5,14 +5,14 @@ package cluster
 
 import "github.com/singularity-slurm/singularity-slurm/policies/sdk"
 
-// Power is what all GPUs may draw together, and what each of them is taken to draw, in watts.
+// Power is how much all GPUs may draw together, and how much each of them is taken to draw, in watts.
 type Power struct {
-	Cap        float64 // 0: none
+	Cap        float64 // 0: no cap
 	Busy, Idle float64
 }
 
-// addPower estimates what is drawn, for a site that has a cap: a GPU that a job holds works, any
-// other GPU idles, and a node that is down draws nothing.
+// addPower estimates the power of each node, for a site that has a cap: a GPU that a job holds works, any other GPU
+// idles, and a node that is down draws no power.
 func (b *builder) addPower() {
 	p := b.known.Power
 	if p.Cap <= 0 {

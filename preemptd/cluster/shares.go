@@ -16,8 +16,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// fillShares fills in what the job holds, and reports whether Slurm says which GPUs; if not,
-// guessGPUs must be called once all that is certain has been given out.
+// fillShares fills in the job's shares, and reports whether Slurm says which GPUs; if not, guessGPUs must be called
+// once all that is certain has been given out.
 func (b *builder) fillShares(j *slurmrest.Job, made *sdk.Job) bool {
 	names := slurmrest.HostsOrNone(j.Nodes)
 	made.Started = j.StartTime
@@ -90,7 +90,7 @@ func (b *builder) guessGPUs(j *sdk.Job) {
 	j.GPUs -= max(missing, 0) // Slurm says more than there are
 }
 
-// addReservations is what does not depend on jobs and nodes, but for their names.
+// addReservations adds all lists that do not depend on jobs and nodes, but for their names.
 func (b *builder) addReservations() {
 	for _, p := range b.seen.Partitions {
 		made := sdk.Partition{Name: p.Name, Up: p.State == "UP", Priority: p.PriorityTier}
@@ -126,8 +126,8 @@ func (b *builder) addReservations() {
 	}
 }
 
-// far is how long Slurm takes a job without a time limit to last: what begins later keeps no job
-// off a node. The reservation by which preemptd shows that preemptd works begins later.
+// far is how long Slurm takes a job without a time limit to last: a reservation that begins later keeps no job off a
+// node. The reservation by which preemptd shows that preemptd works begins later.
 const far = 365 * 24 * time.Hour
 
 func gpuLimit(all []slurmrest.TRES) int {

@@ -14,7 +14,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Slurm is what a Watch asks of Slurm. *slurmrest.Client implements it.
+// Slurm has a Watch's requests to Slurm. *slurmrest.Client implements it.
 type Slurm interface {
 	Cluster(ctx context.Context) (slurmrest.ClusterInfo, error)
 	EachJob(ctx context.Context, since time.Time, yield func(*slurmrest.Job) error) (slurmrest.ListInfo, error)
@@ -24,7 +24,7 @@ type Slurm interface {
 	Reservations(ctx context.Context) ([]slurmrest.Reservation, error)
 }
 
-// Proxyd is what is asked of the nodes' proxyds.
+// Proxyd has the requests to the nodes' proxyds.
 type Proxyd interface {
 	// Show tells of a running job. The error is rpc.ErrNotProtected if the job has no capsule.
 	Show(ctx context.Context, job *slurmrest.Job) (*rpc.Job, error)
@@ -32,7 +32,7 @@ type Proxyd interface {
 	All(ctx context.Context, nodes []slurmrest.Node) ([]*rpc.Checkpoint, error)
 }
 
-// Seen is what was found out at a moment.
+// Seen is the result of a look.
 type Seen struct {
 	Time         time.Time
 	Cluster      string
@@ -58,37 +58,37 @@ type Protection struct {
 // Led is a run of a job as the node that leads it has looked at it last.
 type Led struct {
 	Restarts int64  // the run
-	Obstacle string // a part of the job that cannot be captured; "": there is none
+	Obstacle string // a part of the job that cannot be captured; "": there is no such part
 }
 
 // Watch looks at a cluster, again and again. A Watch is used by a single goroutine.
 type Watch struct {
 	Slurm  Slurm
 	Proxyd Proxyd
-	// Led returns the running jobs that nodes lead, by id, as these nodes have looked at them last; nil: nothing is known.
+	// Led returns the running jobs that nodes lead, by id, as these nodes have looked at them last; nil: not known.
 	Led func() map[int64]Led
-	// Rarely is how often what seldom changes is asked for; default 30 s.
+	// Rarely is how often lists that seldom change are asked for; default 30 s.
 	Rarely time.Duration
 	Now    func() time.Time // nil: time.Now
 
 	seen  Seen
 	since time.Time // of the list of jobs
-	rare  time.Time // when what seldom changes was asked for
+	rare  time.Time // when the lists that seldom change were asked for
 }
 
 // perLook bounds how many jobs proxyd is asked about in a look: after a start, all jobs are new.
 const perLook = 64
 
-// ProxydError is a look at which proxyd did not answer. What was seen is whole but for that.
+// ProxydError is a look at which proxyd did not answer. Seen is whole but for proxyd's part.
 type ProxydError struct{ Err error }
 
 func (e *ProxydError) Error() string { return "proxyd: " + e.Err.Error() }
 
-// Unwrap returns what the client said.
+// Unwrap returns the client's error.
 func (e *ProxydError) Unwrap() error { return e.Err }
 
-// Look looks once. What is returned is not changed any more. An error says that Slurm did
-// not answer, and nothing was seen, unless it is a *ProxydError.
+// Look looks once. The returned Seen is not changed any more. An error says that Slurm did not answer, and Seen is
+// empty, unless it is a *ProxydError.
 func (w *Watch) Look(ctx context.Context) (Seen, error) {
 	now := time.Now
 	if w.Now != nil {
@@ -123,7 +123,7 @@ func (w *Watch) Look(ctx context.Context) (Seen, error) {
 	return w.seen, nil
 }
 
-// lookAtJobs asks for what changes all the time. Slices are made anew, never changed.
+// lookAtJobs asks for jobs and nodes, which change all the time. Slices are made anew, never changed.
 func (w *Watch) lookAtJobs(ctx context.Context) error {
 	var jobs []slurmrest.Job
 	info, err := w.Slurm.EachJob(ctx, w.since, func(j *slurmrest.Job) error {
@@ -225,7 +225,8 @@ func isLed(led map[int64]Led, j *slurmrest.Job) bool {
 	return ok && l.Restarts == j.Restarts
 }
 
-// updateObstacles takes over what nodes have found in the jobs that they lead since these were asked about.
+// updateObstacles takes over the obstacles that nodes have found in the jobs that they lead since these were asked
+// about.
 func updateObstacles(known map[int64]Protection, led map[int64]Led) {
 	for id, l := range led {
 		if p, ok := known[id]; ok && p.Is && p.Restarts == l.Restarts {
@@ -235,7 +236,7 @@ func updateObstacles(known map[int64]Protection, led map[int64]Led) {
 	}
 }
 
-// capsuleDelay is how long after its start a job has its capsule, or will have none.
+// capsuleDelay is how long after its start a job has its capsule, or will have no capsule.
 const capsuleDelay = time.Minute
 
 func (w *Watch) protectionOf(ctx context.Context, j *slurmrest.Job, at time.Time) (Protection, error) {
@@ -249,7 +250,7 @@ func (w *Watch) protectionOf(ctx context.Context, j *slurmrest.Job, at time.Time
 			p.early = at.Sub(j.StartTime) < capsuleDelay
 		}
 		return p, nil
-	case err == nil && len(shown.GetCapsules()) == 0: // only checkpoints of earlier runs are known: what the user allows is not told
+	case err == nil && len(shown.GetCapsules()) == 0: // only checkpoints of earlier runs are known, and no options
 		if at.Sub(j.StartTime) < capsuleDelay {
 			return Protection{Restarts: j.Restarts, Obstacle: "its nodes have not made its capsules yet", early: true}, nil
 		}

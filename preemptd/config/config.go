@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config is what an administrator tells preemptd: a struct, filled from a table of keys
-// (keys.go) by package table.
+// Package config is the administrator's configuration of preemptd: a struct, filled from a table of keys (keys.go) by
+// package table.
 package config
 
 import (
@@ -20,7 +20,7 @@ import (
 // File is where the configuration is unless told otherwise.
 const File = "/etc/singularity-slurm/preemptd.yaml"
 
-// Config is the configuration. keys.go says what each field means.
+// Config is the configuration. keys.go has the meaning of each field.
 type Config struct {
 	Slurmrestd  string
 	TokenUser   string
@@ -65,7 +65,7 @@ type Web struct {
 // Patience is how long steps of actions may take.
 type Patience struct{ Checkpoint, Leave, Start time.Duration }
 
-// Rules bind what policies want.
+// Rules bind the intents of policies.
 type Rules struct{ Window, MinRun, CoolDown time.Duration }
 
 // Tiers are the QOS of each.
@@ -74,10 +74,10 @@ type Tiers struct{ Premium, Standard, Basic []string }
 // Promised is the GPU fraction of each tier, in percent.
 type Promised struct{ Premium, Standard, Basic int }
 
-// Power is what GPUs may draw, and are taken to draw, in watts.
+// Power is how much GPUs may draw, and are taken to draw, in watts.
 type Power struct{ Cap, Busy, Idle int }
 
-// Policy is what all policies have in common.
+// Policy has the settings that are the same for all policies.
 type Policy struct {
 	Folder   string
 	Settings string
@@ -88,7 +88,7 @@ type Policy struct {
 // Metrics is where they are served.
 type Metrics struct{ Address string }
 
-// Log is what is logged, and how.
+// Log is the level and the form of the log.
 type Log struct {
 	Level slog.Level
 	JSON  bool
@@ -109,7 +109,7 @@ func Load(file string, environ []string, flags map[string]string) (*Config, erro
 // NoteEmpty says on w that a configuration's file is there and empty, and returns whether that is so.
 func NoteEmpty(w io.Writer, file string) bool { return table.NoteEmpty(w, file) }
 
-// Default returns the configuration of a site that has written none.
+// Default returns the configuration of a site without a file.
 func Default() (*Config, error) { return parseConfig(File, nil, nil, nil) }
 
 func parseConfig(file string, text []byte, environ []string, flags map[string]string) (*Config, error) {

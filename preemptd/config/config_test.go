@@ -30,7 +30,7 @@ func TestSources(t *testing.T) {
 	}
 	if c.Interval != time.Minute || c.MaxActions != 4 || c.Grace != 3*time.Minute || c.Rules.MinRun != 36*time.Hour || c.Policy.Memory != 2<<30 ||
 		!reflect.DeepEqual(c.Policies, []string{"drain", "tiers"}) || c.Promised.Premium != 95 || c.ProxydPort != "6830" {
-		t.Errorf("%+v", c)
+		t.Errorf("Load = %+v", c)
 	}
 	if where := c.values["grace"].Source; where != "--grace" {
 		t.Errorf("grace comes from %s", where)
@@ -117,7 +117,7 @@ func TestWritable(t *testing.T) {
 	}
 }
 
-// What Explain writes has the same effect.
+// The output of Explain, read as a configuration, has the same effect.
 func TestExplain(t *testing.T) {
 	c, err := Load(writeFile(t, "interval: 1m\npolicies: [a, b]\nrules: {window: 2d}\n"), nil, nil)
 	if err != nil {
@@ -130,17 +130,17 @@ func TestExplain(t *testing.T) {
 	for name, text := range map[string]string{"as it is": b.String(), "with the defaults": strings.NewReplacer("\n#", "\n", "\n  #", "\n  ").Replace(uncommentLines(b.String()))} {
 		again, err := Load(writeFile(t, text), nil, nil)
 		if err != nil {
-			t.Fatalf("%s: %v\n%s", name, err, text)
+			t.Fatalf("Load of Explain's output %s: %v\n%s", name, err, text)
 		}
 		a, b := *c, *again
 		a.values, b.values = nil, nil
 		if !reflect.DeepEqual(a, b) {
-			t.Errorf("%s:\n%+v\n%+v", name, a, b)
+			t.Errorf("Explain's output %s makes\n%+v\n%+v", name, a, b)
 		}
 	}
 }
 
-// uncommentLines drops what explains, and keeps values that are commented out.
+// uncommentLines drops explaining lines, and keeps values that are commented out.
 func uncommentLines(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -160,6 +160,6 @@ func TestNeedsRestart(t *testing.T) {
 		return c
 	}
 	if all := load("").NeedsRestart(load("interval: 1m\njournal: /x.db\ntoken: {user: a}\n")); !reflect.DeepEqual(all, []string{"token.user", "journal"}) {
-		t.Errorf("%q", all)
+		t.Errorf("NeedsRestart = %q, want token.user and journal", all)
 	}
 }

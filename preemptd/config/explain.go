@@ -9,5 +9,5 @@ import "io"
 // value. The text is a configuration file with the same effect.
 func (c *Config) Explain(w io.Writer) error { return keys.Explain(w, c.values) }
 
-// Reference returns all keys with what the manual says of them.
+// Reference returns all keys with their texts in the manual.
 func Reference() [][2]string { return keys.Reference() }

@@ -126,7 +126,7 @@ func Keys() []string {
 	return all
 }
 
-// What returns what a key means.
+// What returns the meaning of a key.
 func What(name string) string {
 	for _, k := range keys.Keys {
 		if k.Name == name {

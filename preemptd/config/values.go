@@ -16,8 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config/table"
 )
 
-// Each function below returns how a kind of value is read into its field. Its error is what is
-// accepted.
+// Each function below returns how a kind of value is read into its field. Its error names the accepted values.
 
 func wantText(field func(*Config) *string, check func(string) bool, want string) func(*Config, string) error {
 	return func(c *Config, v string) error {

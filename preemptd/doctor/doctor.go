@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doctor says what keeps preemptd from doing its work, and what an administrator does about
-// that. The package asks Slurm's own commands and what preemptd's main provides, and changes
-// nothing.
+// Package doctor finds faults that keep preemptd from doing its work, and tells an administrator what to do about
+// them. The package asks Slurm's own commands and the functions that preemptd's main provides, and makes no changes.
 package doctor
 
 import (
@@ -25,19 +24,19 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-// Controller is what is looked at. Every function may be called at any time; all must be set.
+// Controller is the controller that is examined. Every function may be called at any time; all must be set.
 type Controller struct {
 	Slurmrestd string                                                                            // its address
-	Token      func() (user, token string, err error)                                            // "": none
+	Token      func() (user, token string, err error)                                            // "": no token
 	Ping       func(context.Context) error                                                       // asks slurmrestd
 	Run        func(ctx context.Context, program string, args ...string) (out string, err error) // runs a command of Slurm's
-	Scontrol   string                                                                            // path; "": none
+	Scontrol   string                                                                            // path; "": not there
 	Sacctmgr   string                                                                            // likewise
 	LeaseQOS   string                                                                            // of jobs that lend GPUs; "": that of the job that they lend to
 	Journal    func(context.Context) error
 	Policies   func() []*rpc.Policy
 	Nodes      func(context.Context) ([]string, error) // that are up
-	// Knock asks a node's proxyd; problem is what is wrong with the node although its proxyd answers.
+	// Knock asks a node's proxyd; problem is the node's fault although its proxyd answers.
 	Knock func(ctx context.Context, node string) (problem string, err error)
 }
 
@@ -85,15 +84,15 @@ func (c *Controller) checkSlurmrestd(ctx context.Context) *rpc.Finding {
 // errRights is wrapped by Rights.
 var errRights = errors.New("may not operate on other users' jobs, so Slurm refuses each action")
 
-// Rights returns an error if the user that Slurm takes for the sender of preemptd's requests may
-// not operate on all users' jobs. What cannot be found out is no error.
+// Rights returns an error if the user that Slurm takes for the sender of preemptd's requests may not operate on all
+// users' jobs. A fact that cannot be found out is no error.
 func (c *Controller) Rights(ctx context.Context) error {
 	_, err := c.actorRights(ctx)
 	return err
 }
 
-// actorRights returns the user that Slurm takes for the sender of preemptd's requests, and what
-// that user is; "": not known.
+// actorRights returns the user that Slurm takes for the sender of preemptd's requests, and the rights of that user;
+// "": not known.
 func (c *Controller) actorRights(ctx context.Context) (is string, err error) {
 	actor, err := c.slurmrestdUser()
 	if err != nil || actor == "" {

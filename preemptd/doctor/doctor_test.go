@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-// soundController is a controller that lacks nothing; its user is the token's.
+// soundController is a controller without a fault; its user is the token's.
 func soundController() *Controller {
 	return &Controller{
 		Slurmrestd: "http://ctl:6820",
@@ -46,7 +46,7 @@ func TestExamine(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		breaks func(*Controller)
-		want   string // "NAME LEVEL: FOUND" of what is not ok; "": all is
+		want   string // "NAME LEVEL: FOUND" of the findings that are not ok; "": all are ok
 		do     string
 	}{
 		{"sound", func(*Controller) {}, "", ""},

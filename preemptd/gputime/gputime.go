@@ -7,7 +7,7 @@ package gputime
 
 import "github.com/singularity-slurm/singularity-slurm/policies/sdk"
 
-// Time is GPU time that jobs held, in seconds, and how much of that time brought them nothing.
+// Time is GPU time that jobs held, in seconds, and the part of that time that was lost to them.
 type Time struct{ Held, Lost float64 }
 
 // Add returns the sum of two times.

@@ -68,7 +68,7 @@ func askThousand(b *testing.B, coder munge.Coder) {
 	b.ReportMetric(float64(cpuTime(b)-before)/float64(time.Millisecond)/nodes/float64(b.N), "cpu-ms/node")
 }
 
-// cpuTime is what this process and its child programs have taken.
+// cpuTime is the CPU time of this process and its child programs.
 func cpuTime(b *testing.B) time.Duration {
 	var sum int64
 	for _, whose := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {

@@ -55,7 +55,7 @@ func (p *Poller) askNode(ctx context.Context, q question) {
 	asking, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	reply, err := p.Ask(asking, q.Node)
-	if ctx.Err() != nil { // this preemptd ends: what the node says is not known
+	if ctx.Err() != nil { // this preemptd ends: the error says nothing about the node
 		return
 	}
 	p.mu.Lock()

@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// fake is a cluster of proxyds that a test stops. Each answer takes 20 ms, and a stopped proxyd gives none.
+// fake is a cluster of proxyds that a test stops. Each answer takes 20 ms, and a stopped proxyd does not answer.
 type fake struct {
 	mu       sync.Mutex
 	nodes    []Node
@@ -112,8 +112,8 @@ func stateOf(t *testing.T, p *Poller, node string) State {
 	return State{}
 }
 
-// TestThousandNodes: each of 1000 nodes is asked once a minute, evenly, and few at once; 300 dead nodes take nothing from
-// the rest.
+// TestThousandNodes: each of 1000 nodes is asked once a minute, evenly, and few at once; 300 dead nodes do not slow
+// the questions to the rest.
 func TestThousandNodes(t *testing.T) {
 	for _, dead := range []int{0, 300} {
 		t.Run(fmt.Sprintf("%d are dead", dead), func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestBackOff(t *testing.T) {
 		time.Sleep(time.Second)
 		first := stateOf(t, p, "n2")
 		if !first.Answers || first.Reply.GetVersion() != "1.2.3" || first.Since.IsZero() {
-			t.Fatalf("%+v", first)
+			t.Fatalf("state of n2 at first = %+v", first)
 		}
 		f.changeNodes(func() { f.stopped["n2"], f.nodes[1].Down = true, true })
 		time.Sleep(40 * time.Second)
@@ -196,7 +196,8 @@ func TestBackOff(t *testing.T) {
 	})
 }
 
-// TestReport: what is wrong with nodes that answer. An older release does not say, and nothing is wrong with that node.
+// TestReport: the problems of nodes that answer. An older release does not tell its health, and its node has no
+// problem.
 func TestReport(t *testing.T) {
 	f := newFake(11)
 	for i, h := range []*rpc.Health{
@@ -223,7 +224,7 @@ func TestReport(t *testing.T) {
 		}
 		c := CountStates(all)
 		if c.Nodes != 11 || c.Answer != 10 || c.Silent != 1 || c.Unsound != 8 || c.Capsules != 4 || c.LeastFree.GetFree() != 7 || c.Versions["1.0"] != 9 || c.Versions["1.2.3"] != 1 {
-			t.Errorf("%+v", c)
+			t.Errorf("CountStates = %+v", c)
 		}
 	})
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// State is what is known of a node's proxyd.
+// State is the state of a node's proxyd, as far as known.
 type State struct {
 	Node    string
 	Asked   time.Time      // the last time; zero: not yet
 	Answers bool           // that time
 	Since   time.Time      // since when that is so
-	Heard   time.Time      // the last answer; zero: none
-	Reply   *rpc.PingReply // the last answer, which does not change any more; nil: none
+	Heard   time.Time      // the last answer; zero: no answer yet
+	Reply   *rpc.PingReply // the last answer, which does not change any more; nil: no answer yet
 	Err     error          // of the last question
-	Problem string         // what is wrong with the node although the proxyd answers; "": nothing that is known
+	Problem string         // the node's fault although the proxyd answers; "": no known fault
 }
 
 // Counts sums up a report.
@@ -28,12 +28,12 @@ type Counts struct {
 	Silent   int // do not answer
 	Unsound  int // answer, and have a problem
 	Capsules int
-	// LeastFree is the least free space of the store that a node sees, and the file system's size; nil: none says.
+	// LeastFree is the least free space of the store that a node sees, and the file system's size; nil: no node tells.
 	LeastFree *rpc.Space
 	Versions  map[string]int // of those that answer
 }
 
-// Report is what is known of all nodes, in the order in which Slurm lists these.
+// Report returns the states of all nodes, in the order in which Slurm lists these.
 func (p *Poller) Report() []State {
 	p.mu.Lock()
 	all := make([]State, len(p.schedule.nodes))
@@ -69,8 +69,8 @@ func usualFolder(all []State) string {
 	return usual
 }
 
-// FolderProblem says what is wrong with a node's shared folder or store; "": nothing, or the node does not say. The text names no
-// path: all users see it.
+// FolderProblem returns the fault of a node's shared folder or store; "": no fault, or the node does not tell. The
+// text names no path: all users see it.
 func FolderProblem(h *rpc.Health) string {
 	switch h.GetShared() {
 	case rpc.Health_UNMARKED:

@@ -35,7 +35,7 @@ type schedule struct {
 	silent   int // of these, to nodes that gave no answer the last time
 }
 
-// entry is a node with what is known of its proxyd.
+// entry is a node with the state of its proxyd.
 type entry struct {
 	Node
 	State
@@ -104,7 +104,7 @@ func (s *schedule) takeDue(now time.Time) []question {
 	return taken
 }
 
-// noteResult notes what came of a question, and returns what was known of the node before and what is known now.
+// noteResult notes the result of a question, and returns the node's state before and now.
 func (s *schedule) noteResult(q question, reply *rpc.PingReply, err error, now time.Time) (before, after State) {
 	s.underWay--
 	if q.silent {

@@ -8,10 +8,10 @@ import (
 	"fmt"
 )
 
-// Record is what the journal keeps of a job that an action has edited (journal.Origin).
+// Record is the journal's record of a job that an action has edited (journal.Origin).
 type Record struct {
-	Asked Request `json:"asked"` // what the job's user had asked for
-	Ours  Request `json:"ours"`  // what the action asked for instead
+	Asked Request `json:"asked"` // the request of the job's user
+	Ours  Request `json:"ours"`  // the request that the action put in its place
 	By    Editor  `json:"by"`
 	// SizedBy is the user or action that chose the number of nodes and GPUs; its Who is empty if no
 	// action changed the number.
@@ -21,8 +21,8 @@ type Record struct {
 // Sizer is the user or policy that chose the size of a job.
 type Sizer struct {
 	Editor
-	// InPlace is how many GPUs the running job was to have on each node, with those of leases: what the job asks Slurm for
-	// did not change. 0: the job asks Slurm for its size.
+	// InPlace is how many GPUs the running job was to have on each node, with those of leases: its request to Slurm did
+	// not change. 0: the job asks Slurm for its size.
 	InPlace int64 `json:"inPlace,omitempty"`
 }
 

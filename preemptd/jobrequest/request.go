@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jobrequest has what a job asks Slurm for, as far as actions of preemptd change that:
-// nodes, GPUs and QOS. The package has the edit that turns a request into another, and the edit
-// that takes the first edit back. It also has the record of an edited job: what the job's user had
-// asked for.
+// Package jobrequest has the part of a job's request to Slurm that actions of preemptd change: nodes, GPUs and QOS.
+// The package has the edit that turns a request into another, and the edit that takes the first edit back. It also
+// has the record of an edited job: the request of the job's user.
 package jobrequest
 
 import (
@@ -17,7 +16,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Request is what a job asks for. Host lists are as Slurm writes them.
+// Request is a job's request to Slurm. Host lists are as Slurm writes them.
 type Request struct {
 	Required string `json:"required,omitempty"` // host lists
 	Excluded string `json:"excluded,omitempty"`
@@ -32,7 +31,7 @@ type Request struct {
 	TRESTask string `json:"tresTask,omitempty"`
 }
 
-// Of returns what a job asks for now.
+// Of returns a job's present request.
 func Of(j *slurmrest.Job) Request {
 	return Request{
 		Required: j.RequiredNodes, Excluded: j.ExcludedNodes, QOS: j.QOS,
@@ -46,8 +45,8 @@ func (r Request) SameSize(other Request) bool {
 	return r.Nodes == other.Nodes && r.TRESNode == other.TRESNode && r.TRESJob == other.TRESJob && r.TRESTask == other.TRESTask
 }
 
-// RequireNodes makes the job ask for all of these nodes, and for no more. Without nodes, nothing changes. An error says
-// why the job cannot have so many nodes.
+// RequireNodes makes the job ask for all of these nodes, and for no more. Without nodes, the request stays as it is.
+// An error says why the job cannot have so many nodes.
 func (r *Request) RequireNodes(nodes []string) error {
 	if len(nodes) == 0 {
 		return nil
@@ -81,7 +80,7 @@ func (r *Request) setNodeCount(nodes int64) error {
 	return nil
 }
 
-// gpu is how Slurm spells GPUs in what a job asks for.
+// gpu is Slurm's name of GPUs in a job's request.
 const gpu = "gres/gpu"
 
 var errPerTask = errors.New("it asks for GPUs per task, and the number of its tasks stays; submit it with --gpus-per-node or --gpus")
@@ -185,11 +184,11 @@ func (r Request) EditTo(wanted Request) slurmrest.JobUpdate {
 	return u
 }
 
-// SameAs reports whether EditTo has nothing to change.
+// SameAs reports whether EditTo has no field to change.
 func (r Request) SameAs(wanted Request) bool { return r.EditTo(wanted) == slurmrest.JobUpdate{} }
 
 // ForeignEdit returns the name of a field that has neither its old value nor the wanted value, because a person or
-// another program edited the job; "" if there is none. Numbers do not count: Slurm changes them together.
+// another program edited the job; "" if there is no such field. Numbers do not count: Slurm changes them together.
 func (r Request) ForeignEdit(old, wanted Request) string {
 	for _, f := range []struct {
 		name          string
@@ -207,8 +206,8 @@ func (r Request) ForeignEdit(old, wanted Request) string {
 	return ""
 }
 
-// TakeBack returns what a job that asks for r asks for after an edit from old to edited is taken back. A field that
-// was edited again since keeps its value.
+// TakeBack returns the request of a job, now r, after an edit from old to edited is taken back. A field that was
+// edited again since keeps its value.
 func (r Request) TakeBack(old, edited Request) Request {
 	to := r
 	if SameHosts(r.Required, edited.Required) {

@@ -52,7 +52,7 @@ func TestTakeBack(t *testing.T) {
 func TestDecode(t *testing.T) {
 	r, err := Decode([]byte(`{"asked":{"excluded":"n9","nodes":2,"tresNode":"gres/gpu:2"},"ours":{"required":"n3"},"by":{"who":"bob","restarts":1}}`))
 	if err != nil || r.Asked.Nodes != 2 || r.Ours.Required != "n3" || r.By != (Editor{"bob", 1}) {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("Decode = %+v, %v", r, err)
 	}
 	if _, err := Decode([]byte("{")); err == nil {
 		t.Error("a record that is cut off is accepted")
@@ -75,10 +75,10 @@ func TestNodeCount(t *testing.T) {
 	} {
 		wanted := c.asked
 		if err := wanted.setNodeCount(c.nodes); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: setNodeCount: %v", name, err)
 		}
 		if got := c.asked.EditTo(wanted); !reflect.DeepEqual(got, c.edit) {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: EditTo = %+v", name, got)
 		}
 		if !wanted.SameAs(wanted) || wanted.TakeBack(c.asked, wanted) != c.asked {
 			t.Errorf("%s: taken back: %+v", name, wanted.TakeBack(c.asked, wanted))

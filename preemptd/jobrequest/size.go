@@ -13,7 +13,7 @@ import (
 )
 
 // Began is how a job's programs began. It stays so for the life of the job: programs see the nodes and the GPUs with
-// which they began, whatever the job has later.
+// which they began, however many the job has later.
 type Began struct {
 	GPUs  []int64 // GPUs that the programs of each of its nodes see
 	Range string  // --singularity-gpus, "MIN-MAX"; "": not said, or not known
@@ -47,8 +47,8 @@ func (b Began) UsableGPUs(nodes int64) int64 {
 	return most
 }
 
-// CheckUse says why the programs of a job, which asks for now, could not use what wanted asks for. A part that does not
-// grow is not looked at.
+// CheckUse says why the programs of a job, whose request is now, could not use the nodes and GPUs of wanted. A part
+// that does not grow is not looked at.
 func (b Began) CheckUse(now, wanted Request) error {
 	if began := int64(len(b.GPUs)); wanted.Nodes > now.Nodes && wanted.Nodes > began {
 		return refuseSize("%s: its programs began on %s and can be on no more: 1 to %d nodes are possible",

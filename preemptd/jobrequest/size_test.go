@@ -37,7 +37,7 @@ func TestCheckUse(t *testing.T) {
 	}
 }
 
-// TestPlace: what no node has, and what no node has idle.
+// TestPlace: GPUs that no node has, and GPUs that no node has idle.
 func TestPlace(t *testing.T) {
 	up := slurmrest.NodeState{Base: "IDLE"}
 	p := Place{Partition: "debug,long", Own: map[string]int64{"n1": 1}, Nodes: []slurmrest.Node{

@@ -23,7 +23,7 @@ type State string
 const (
 	// Going: its steps are being done.
 	Going State = "going"
-	// Undoing: the action could not be finished, and what it did is being taken back.
+	// Undoing: the action could not be finished, and its changes are being taken back.
 	Undoing State = "undoing"
 	// Done: all its steps are done.
 	Done State = "done"
@@ -35,13 +35,13 @@ const (
 	Stuck State = "stuck"
 )
 
-// Ended reports whether nothing more will be done.
+// Ended reports whether no more steps will be done.
 func (s State) Ended() bool { return s != Going && s != Undoing }
 
-// Ends are the states that are for good.
+// Ends are the states in which an action stays.
 func Ends() []string { return []string{string(Done), string(Undone), string(Dropped), string(Stuck)} }
 
-// NoReason is an action's Why if its requester gave none. Texts for people leave NoReason out.
+// NoReason is an action's Why if its requester gave no reason. Texts for people leave NoReason out.
 const NoReason = "asked"
 
 // Request is an action to be.
@@ -60,7 +60,7 @@ type Action struct {
 	Request
 	Created time.Time
 
-	// What follows changes while the action is done.
+	// The fields below change while the action is done.
 	Revision  int64
 	State     State
 	Step      string // being done, or done next
@@ -164,7 +164,7 @@ func (j *Journal) Unfinished(ctx context.Context) ([]Action, error) {
 	return j.queryActions(ctx, "WHERE ended = 0 ORDER BY id")
 }
 
-// Action returns an action; the error is ErrNoAction if there is none.
+// Action returns an action; the error is ErrNoAction if the journal does not have it.
 func (j *Journal) Action(ctx context.Context, id int64) (Action, error) {
 	all, err := j.queryActions(ctx, "WHERE id = ?", id)
 	if err == nil && len(all) == 0 {

@@ -75,8 +75,8 @@ func writeForEver(args []string) int {
 	return 1
 }
 
-// TestKilled kills a process that writes, at random moments: what was confirmed is there,
-// and nothing beyond the write that was under way.
+// TestKilled kills a process that writes, at random moments: each confirmed write is there, and beyond these only the
+// write that was under way may be there.
 func TestKilled(t *testing.T) {
 	defer func() {
 		if t.Failed() {
@@ -167,14 +167,14 @@ func TestTakenOver(t *testing.T) {
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "mine\n" {
-		t.Fatal(line, err)
+		t.Fatalf("first line of the process that holds the lease = %q, %v, want \"mine\\n\"", line, err)
 	}
 	second := openUnchecked(t, path)
 	told := make(chan Lease, 10)
 	have := make(chan error, 1)
 	go func() { have <- second.Await(t.Context(), func(l Lease) { told <- l }) }()
 	if l := <-told; l.Mine || !strings.HasSuffix(l.Name, "process "+strconv.Itoa(cmd.Process.Pid)) {
-		t.Errorf("%+v", l)
+		t.Errorf("Await told of the lease %+v, want the other process's", l)
 	}
 	select {
 	case err := <-have:
@@ -211,13 +211,13 @@ func inNamespace(t *testing.T, name string) {
 		t.Skipf("this machine has no user namespaces: %v", err)
 	}
 	if err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("test in a user namespace: %v\n%s", err, out)
 	}
 }
 
 func TestDiskFull(t *testing.T) { inNamespace(t, "full") }
 
-// fillDisk: a full disk is said, harms nothing, and is over when there is room again.
+// fillDisk: a full disk is reported, harms no data, and is over when there is room again.
 func fillDisk(args []string) int {
 	ctx := context.Background()
 	if err := unix.Mount("none", args[0], "tmpfs", 0, "size=300k"); err != nil {
@@ -261,8 +261,8 @@ func fillDisk(args []string) int {
 
 func TestReadOnly(t *testing.T) { inNamespace(t, "readonly") }
 
-// readOnly: a file system that becomes read-only is said; what is there can be read, and a
-// journal there cannot be opened.
+// readOnly: a file system that becomes read-only is reported; the journal there can be read, but cannot be opened
+// anew.
 func readOnly(args []string) int {
 	ctx := context.Background()
 	if err := unix.Mount("none", args[0], "tmpfs", 0, "size=8m"); err != nil {

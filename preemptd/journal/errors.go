@@ -11,13 +11,13 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// What may go wrong with a journal. Compare with errors.Is.
+// The errors of a journal. Compare with errors.Is.
 var (
-	// ErrFull says that the disk is full. Nothing was written.
+	// ErrFull says that the disk is full. The write has no effect.
 	ErrFull = errors.New("the disk is full")
 	// ErrNotWritable says that the file or its folder cannot be written.
 	ErrNotWritable = errors.New("cannot be written")
-	// ErrDamaged says that the file is not what was written, or no journal at all.
+	// ErrDamaged says that the file is damaged, or no journal at all.
 	ErrDamaged = errors.New("damaged; move it away and preemptd begins a new one, without what it remembers of actions under way")
 	// ErrLocked says that another process was writing for too long.
 	ErrLocked = errors.New("locked by another process")
@@ -35,7 +35,7 @@ var (
 	ErrStale = errors.New("the action was changed meanwhile")
 )
 
-// meaning is what SQLite's numbers say to an administrator.
+// meaning is the error of ours for each of SQLite's numbers.
 var meaning = map[sqlite3.ErrNo]error{
 	sqlite3.ErrFull:     ErrFull,
 	sqlite3.ErrReadonly: ErrNotWritable,

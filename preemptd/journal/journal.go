@@ -68,7 +68,7 @@ func (j *Journal) openSchema(ctx context.Context, cluster string) error {
 	if err := requireLocal(dir); err != nil {
 		return err
 	}
-	// What jobs were stopped for is not everybody's business.
+	// Only the owner may read the file: the reasons for stopping jobs are not for all users.
 	f, err := os.OpenFile(j.path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err

@@ -120,7 +120,7 @@ func TestLatest(t *testing.T) {
 		}
 	}
 	if all, err := j.Latest(t.Context()); err != nil || len(all) != 1 || all[0].ID != 2 {
-		t.Errorf("%v %+v", err, all)
+		t.Errorf("Latest = %v, %+v, want action 2 alone", err, all)
 	}
 	past, err := j.History(t.Context(), 0, 10)
 	if err != nil {
@@ -174,7 +174,7 @@ func TestOriginAndEvents(t *testing.T) {
 		}
 	}
 	if all, err := j.Events(t.Context(), 7, 10); err != nil || !reflect.DeepEqual(all, []Event{e}) {
-		t.Errorf("%v %+v", err, all)
+		t.Errorf("Events after the same Note twice: %v, %+v, want one event", err, all)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestLease(t *testing.T) {
 	second := openUnchecked(t, path)
 	now, err := second.Take(t.Context())
 	if err != nil || now.Mine || now.Name != ourName() {
-		t.Fatalf("%v %+v", err, now)
+		t.Fatalf("Take while the first has the lease: %v, %+v", err, now)
 	}
 	if _, err := second.Begin(t.Context(), preempt); !errors.Is(err, ErrLost) {
 		t.Errorf("a write without the lease: %v", err)
@@ -242,7 +242,7 @@ func TestLease(t *testing.T) {
 	// The first stands still for longer than the lease lives.
 	expireLease(t, first)
 	if now, err := second.Take(t.Context()); err != nil || !now.Mine || now.Term != 2 {
-		t.Fatalf("%v %+v", err, now)
+		t.Fatalf("Take after the lease expired: %v, %+v, want term 2 of this process", err, now)
 	}
 	for name, err := range map[string]error{"renew": first.Renew(t.Context()), "begin": second1(first.Begin(t.Context(), preempt))} {
 		if !errors.Is(err, ErrLost) {
@@ -278,7 +278,7 @@ func TestLeaseLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now, err := j.Lease(t.Context()); err != nil || now.Expired || !now.Mine {
-		t.Errorf("%v %+v", err, now)
+		t.Errorf("lease after a late Renew: %v, %+v", err, now)
 	}
 }
 
@@ -289,7 +289,7 @@ func TestLeaseOfEarlierBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now, err := openUnchecked(t, path).Take(t.Context()); err != nil || !now.Mine {
-		t.Errorf("%v %+v", err, now)
+		t.Errorf("Take of a lease of an earlier boot: %v, %+v, want ours", err, now)
 	}
 }
 
@@ -344,7 +344,7 @@ func TestPath(t *testing.T) {
 	j.Close()
 	names, err := os.ReadDir(dir)
 	if err != nil || len(names) != 1 || names[0].Name() != "x.db" {
-		t.Errorf("%v %v", err, names)
+		t.Errorf("folder after Close: %v, %v, want x.db alone", err, names)
 	}
 }
 
@@ -356,7 +356,7 @@ func TestDurability(t *testing.T) {
 	}
 }
 
-// checkIntegrity checks what SQLite can, and what ties lines to actions.
+// checkIntegrity makes SQLite's own check, and checks the revisions of actions against their lines.
 func checkIntegrity(t *testing.T, j *Journal) {
 	t.Helper()
 	var ok string
@@ -386,6 +386,6 @@ func TestID(t *testing.T) {
 		}
 	}
 	if len(ids[0]) != 8 || ids[0] != ids[1] || ids[0] == ids[2] {
-		t.Errorf("%q", ids)
+		t.Errorf("ids of two files, the first opened twice: %q", ids)
 	}
 }

@@ -27,7 +27,7 @@ const (
 // Lease names the preemptd that works.
 type Lease struct {
 	Term    int64
-	Name    string // "host, process 812"; "": none
+	Name    string // "host, process 812"; "": no holder
 	Since   time.Duration
 	Mine    bool
 	Expired bool
@@ -79,9 +79,8 @@ func (j *Journal) Take(ctx context.Context) (Lease, error) {
 	return now, nil
 }
 
-// Await waits until this process has the lease. told is called when another process has the
-// lease, once for each; told may be nil. Await returns ctx's error, or what keeps the journal
-// from being written.
+// Await waits until this process has the lease. told is called when another process has the lease, once for each;
+// told may be nil. Await returns ctx's error, or the error that keeps it from writing the journal.
 func (j *Journal) Await(ctx context.Context, told func(Lease)) error {
 	tick := time.NewTicker(leaseLook)
 	defer tick.Stop()

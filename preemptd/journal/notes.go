@@ -51,8 +51,7 @@ func (j *Journal) Events(ctx context.Context, job int64, most int) ([]Event, err
 	return all, translateError(rows.Err())
 }
 
-// SetOrigin records what a job asked for before preemptd edited the job, and what preemptd made
-// of that.
+// SetOrigin records a job's request before preemptd edited the job, and the request that preemptd made of it.
 func (j *Journal) SetOrigin(ctx context.Context, job int64, shape json.RawMessage) error {
 	return j.writeLeased(ctx, fmt.Sprintf("job %d: origin", job), func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO origin (job, shape, at) VALUES (?, ?, ?) ON CONFLICT (job) DO UPDATE SET shape = excluded.shape, at = excluded.at",
@@ -61,7 +60,7 @@ func (j *Journal) SetOrigin(ctx context.Context, job int64, shape json.RawMessag
 	})
 }
 
-// Origin returns what SetOrigin recorded, or nil.
+// Origin returns the job's record by SetOrigin, or nil.
 func (j *Journal) Origin(ctx context.Context, job int64) (json.RawMessage, error) {
 	var kept string
 	err := j.database().QueryRowContext(ctx, "SELECT shape FROM origin WHERE job = ?", job).Scan(&kept)
@@ -74,7 +73,7 @@ func (j *Journal) Origin(ctx context.Context, job int64) (json.RawMessage, error
 	return json.RawMessage(kept), nil
 }
 
-// Origins returns what SetOrigin recorded, by job.
+// Origins returns the records by SetOrigin, by job.
 func (j *Journal) Origins(ctx context.Context) (map[int64]json.RawMessage, error) {
 	rows, err := j.database().QueryContext(ctx, "SELECT job, shape FROM origin")
 	if err != nil {
@@ -93,8 +92,8 @@ func (j *Journal) Origins(ctx context.Context) (map[int64]json.RawMessage, error
 	return all, translateError(rows.Err())
 }
 
-// Forget deletes what ended before a time: actions with their lines, events, and the origins of
-// jobs that are not in alive. What has not ended stays.
+// Forget deletes actions that ended before a time, with their lines, events before that time, and the origins of jobs
+// that are not in alive. Actions that have not ended stay.
 func (j *Journal) Forget(ctx context.Context, before time.Time, alive []int64) error {
 	return j.writeLeased(ctx, "forget", func(tx *sql.Tx) error {
 		for _, statement := range []string{

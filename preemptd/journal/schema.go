@@ -11,9 +11,9 @@ import (
 	"math/rand/v2"
 )
 
-// migrations lead from each version of the schema to the next; the version is SQLite's
-// user_version. A released migration is never changed. Times are nanoseconds since 1970, 0 for
-// none; in the lease, since the machine was booted.
+// migrations lead from each version of the schema to the next; the version is SQLite's user_version. A released
+// migration is never changed. Times are nanoseconds since 1970, 0 for no time; in the lease, since the machine was
+// booted.
 var migrations = []string{
 	`
 CREATE TABLE cluster (name TEXT NOT NULL) STRICT;
@@ -82,7 +82,7 @@ CREATE INDEX event_at ON event (at);
 `,
 }
 
-// migrateSchema brings the schema to this program's version, all or nothing.
+// migrateSchema brings the schema to this program's version, or leaves it as it was.
 func (j *Journal) migrateSchema(ctx context.Context, cluster string) error {
 	return j.transact(ctx, func(tx *sql.Tx) error {
 		var version int
@@ -109,9 +109,8 @@ func (j *Journal) migrateSchema(ctx context.Context, cluster string) error {
 	})
 }
 
-// readIdentity reads the database's own number, and draws a number for a database without. The
-// number is where SQLite keeps what sort of file this is, which nothing else reads: so an older
-// preemptd can still open the database.
+// readIdentity reads the database's own number, and draws a number for a database without. The number is SQLite's
+// application_id, which no other code reads: so an older preemptd can still open the database.
 func (j *Journal) readIdentity(ctx context.Context, tx *sql.Tx) error {
 	if err := tx.QueryRowContext(ctx, "PRAGMA application_id").Scan(&j.id); err != nil || j.id != 0 {
 		return err

@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 )
 
-// ErrReplaced says that the path has another file than the file that this process opened. What
-// was written since is not in that file.
+// ErrReplaced says that the path has another file than the file that this process opened. Writes since are not in
+// that file.
 var ErrReplaced = errors.New("another file is in its place; preemptd has to be started again")
 
 // errRemoved is reported when the file was removed and has been written again.
@@ -44,8 +44,8 @@ func (j *Journal) checkFile() error {
 	return nil
 }
 
-// writeBack gives a removed journal its file again, with all that it has. SQLite writes nothing to a
-// file without a name, so the database is opened anew. The caller has the lease.
+// writeBack gives a removed journal its file again, with all that it has. SQLite does not write to a file without a
+// name, so the database is opened anew. The caller has the lease.
 func (j *Journal) writeBack(ctx context.Context) error {
 	old := j.database()
 	copied := filepath.Join(filepath.Dir(j.path), fmt.Sprintf(".%s.%s", filepath.Base(j.path), j.holder))
@@ -63,7 +63,7 @@ func (j *Journal) writeBack(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := os.Link(copied, j.path); err != nil { // which replaces nothing
+	if err := os.Link(copied, j.path); err != nil { // fails if there is a file
 		return err
 	}
 	if err := syncFolder(filepath.Dir(j.path)); err != nil {

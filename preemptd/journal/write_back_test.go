@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestRemoved: when its file was removed under preemptd, a journal is written again with all actions,
-// and what is written afterwards is in the new file.
+// TestRemoved: when its file was removed under preemptd, a journal is written again with all actions, and later
+// writes are in the new file.
 func TestRemoved(t *testing.T) {
 	for name, files := range map[string][]string{
 		"the file":          {""},

@@ -103,7 +103,7 @@ func (f *Finder) Show(ctx context.Context, job *slurmrest.Job) (*rpc.Job, error)
 	return shown, err
 }
 
-// nodesToAsk is how many nodes are asked what any of them could answer.
+// nodesToAsk is how many nodes are tried for a question that any of them could answer.
 const nodesToAsk = 3
 
 // connectTimeout is how long each of them may take to accept a connection.
@@ -121,8 +121,7 @@ func (f *Finder) All(ctx context.Context, nodes []slurmrest.Node) ([]*rpc.Checkp
 	return all, err
 }
 
-// ShowWaiting tells of a job that does not run, and so has no leader: what is kept of a job every
-// node sees.
+// ShowWaiting tells of a job that does not run, and so has no leader: every node sees the job's record.
 func (f *Finder) ShowWaiting(ctx context.Context, job *slurmrest.Job, nodes []slurmrest.Node) (*rpc.Job, error) {
 	var shown *rpc.Job
 	err := f.atAnyNode(ctx, nodes, func(c *rpc.Client) error {

@@ -8,11 +8,11 @@
 //	preemptd:works:HOST:ID   a reservation: the preemptd of this host and journal works
 //	preemptd:waits:HOST:ID   a question: this preemptd would like to work; is the worker alive?
 //
-// The reservations are of a single node, for a minute, in ten years. They keep no job from anything
-// (unlimited is a year to Slurm), and other people's reservations are not touched: ours have that
-// form of name. The names say everything, since REST shows no comments, and Slurm 22.05 has none.
-// No name is ever used by two preemptds, so that no preemptd can delete, or edit, another's by
-// mistake; REST would edit an existing reservation where REST should refuse to create it.
+// The reservations are of a single node, for a minute, in ten years. They keep no job off a node (unlimited is a year
+// to Slurm), and other people's reservations are not touched: only ours have names of that form. The names say
+// everything, since REST shows no comments, and Slurm 22.05 has no comments of reservations. No name is ever used by
+// two preemptds, so that no preemptd can delete, or edit, another's by mistake; REST would edit an existing
+// reservation where REST should refuse to create it.
 //
 //	waiting preemptd                 working preemptd, every renewInterval
 //	look ───── no lease: make ours; look again: only ours? then we work
@@ -27,16 +27,15 @@
 //
 // # Why two never work
 //
-// Two preemptds that make their leases at once: each looks after it made its own, so that at least
-// one of the two sees both leases. A worker that is taken for dead: the worker is sure only since
-// the beginning of a look that saw its lease and no question, and only for certainFor, which is less
-// than answerTimeout. A question that is still there when the lease is gone was never answered, so that
-// look was before the question. No clocks of two hosts are compared. A worker that is not sure
-// begins nothing (Sure) until it is sure again, and loses nothing by that: without Slurm there is
-// nothing to do. A lease that disappears for another reason, by an administrator or with its node,
-// is left alone for certainFor by the preemptds that saw the lease; a preemptd that starts in these
-// seconds did not see the lease, and only so can two work for so long.
+// Two preemptds that make their leases at once: each looks after it made its own, so that at least one of the two
+// sees both leases. A worker that is taken for dead: the worker is sure only since the beginning of a look that saw
+// its lease and no question, and only for certainFor, which is less than answerTimeout. A question that is still
+// there when the lease is gone was never answered, so that look was before the question. No clocks of two hosts are
+// compared. A worker that is not sure begins no step (Sure) until it is sure again, and loses no time by that:
+// without Slurm it could take no step. A lease that disappears for another reason, by an administrator or with its
+// node, is left alone for certainFor by the preemptds that saw the lease; a preemptd that starts in these seconds did
+// not see the lease, and only so can two work for so long.
 //
-// While Slurm is away no preemptd learns anything and nothing is counted: answerTimeout begins anew
-// with the first answer.
+// While Slurm is away no preemptd sees a lease, and that time does not count: answerTimeout begins anew with the
+// first answer.
 package lease

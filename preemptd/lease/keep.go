@@ -77,8 +77,8 @@ func (l *Lease) setHeld(have bool, at time.Duration) {
 	l.change = make(chan struct{})
 }
 
-// Sure waits until it is certain that no other preemptd works, and none will for a while. Sure
-// returns ErrLost if another may, or ctx's error.
+// Sure waits until it is certain that no other preemptd works, or will for a while. Sure returns ErrLost if another
+// may, or ctx's error.
 func (l *Lease) Sure(ctx context.Context) error {
 	for {
 		l.mu.Lock()

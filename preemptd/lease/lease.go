@@ -30,7 +30,7 @@ const (
 // ErrLost says that this process does not have the lease, or not any more.
 var ErrLost = errors.New("another preemptd has the lease that Slurm shows")
 
-// Slurm is what the lease asks of Slurm. *slurmrest.Client is a Slurm.
+// Slurm has the lease's requests to Slurm. *slurmrest.Client is a Slurm.
 type Slurm interface {
 	Nodes(ctx context.Context) ([]slurmrest.Node, error)
 	Reservations(ctx context.Context) ([]slurmrest.Reservation, error)
@@ -107,7 +107,7 @@ func (l *Lease) Await(ctx context.Context, onHolder func(Holder), onSilence func
 			}
 			var done bool
 			if done, err = l.applyMove(ctx, v, at); done {
-				return nil // what else failed is tried again by Keep, or is why we have no lease
+				return nil // Keep tries again; or the failure is why we have no lease
 			}
 		}
 		if ctx.Err() != nil {
@@ -128,8 +128,8 @@ func (l *Lease) Await(ctx context.Context, onHolder func(Holder), onSilence func
 	}
 }
 
-// applyMove does what follows from a look, and reports whether this process may work now, whatever
-// failed.
+// applyMove makes the move that follows from a look, and reports whether this process may work now, with or without a
+// failure.
 func (l *Lease) applyMove(ctx context.Context, v view, at time.Duration) (bool, error) {
 	switch l.memory.nextMove(v, at) {
 	case yield:
@@ -205,7 +205,7 @@ func isFinal(err error) bool {
 	return errors.Is(err, slurmrest.ErrUnsupported) || errors.Is(err, slurmrest.ErrAccessDenied) || errors.Is(err, slurmrest.ErrNotSupported)
 }
 
-// leavesPermissionOpen reports whether a failure says nothing of what Slurm lets us do.
+// leavesPermissionOpen reports whether a failure does not show which requests Slurm lets us make.
 func leavesPermissionOpen(err error) bool {
 	for _, is := range []error{
 		slurmrest.ErrUncertain, slurmrest.ErrUnreachable, slurmrest.ErrController, slurmrest.ErrDatabase, slurmrest.ErrAuth, context.DeadlineExceeded,

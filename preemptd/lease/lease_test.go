@@ -185,7 +185,7 @@ func (d *daemon) actWhileSure(ctx context.Context) {
 	}
 }
 
-// killDaemon ends a daemon as kill -9 does: what Slurm shows stays.
+// killDaemon ends a daemon as kill -9 does: its reservations stay in Slurm.
 func (d *daemon) killDaemon() {
 	d.end()
 	<-d.ended
@@ -288,7 +288,7 @@ func TestAway(t *testing.T) {
 	})
 }
 
-// Whatever is killed, stopped, deleted or away: never do two daemons act, and in the end a single daemon does.
+// After any kill, stop, deletion or absence of Slurm: never do two daemons act, and in the end a single daemon does.
 func TestNeverTwo(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -312,7 +312,7 @@ func TestNeverTwo(t *testing.T) {
 					time.Sleep(time.Duration(random.Int64N(int64(12 * time.Second))))
 					s.slurm.changeState(func() { s.slurm.away = false })
 				case 5:
-					s.slurm.changeState(func() { // by an administrator: questions, and what the dead left
+					s.slurm.changeState(func() { // by an administrator: questions, and reservations of dead daemons
 						s.slurm.there = slices.DeleteFunc(s.slurm.there, func(r slurmrest.Reservation) bool {
 							return strings.Contains(r.Name, ":waits:") || all[r.Name[len(r.Name)-1]-'a'] == nil
 						})
@@ -419,7 +419,7 @@ func TestStoppedWhileAsking(t *testing.T) {
 	})
 }
 
-// What has another form is a site's own.
+// A reservation with a name of another form is a site's own.
 func TestViewed(t *testing.T) {
 	var all []slurmrest.Reservation
 	for _, name := range []string{
@@ -430,7 +430,7 @@ func TestViewed(t *testing.T) {
 	}
 	v := viewOf(all, New(nil, "ctl", "12345678").me)
 	if !v.mine || !v.asked || !slices.Equal(v.works, []string{"c2.d:abcdef01"}) || !slices.Equal(v.asks, []string{"c-3:abcdef02"}) {
-		t.Errorf("%+v", v)
+		t.Errorf("viewOf = %+v", v)
 	}
 	if me := New(nil, "a b:ü", "12345678").me; !ours.MatchString("preemptd:works:" + me) {
 		t.Errorf("a host's name with anything in it: %q", me)

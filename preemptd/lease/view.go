@@ -14,10 +14,10 @@ import (
 // ours is the form of our names: the meaning, and the preemptd.
 var ours = regexp.MustCompile(`^preemptd:(works|waits):([A-Za-z0-9_.-]+:[0-9a-f]{8})$`)
 
-// foreign is what a host's name has and ours cannot.
+// foreign matches the characters that a host's name may have and a name of ours cannot.
 var foreign = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
 
-// view is what Slurm shows of leases, as a single preemptd sees that.
+// view is the state of the leases in Slurm, as a single preemptd sees it.
 type view struct {
 	mine  bool     // our lease is there
 	asked bool     // our question is there
@@ -44,7 +44,7 @@ func viewOf(all []slurmrest.Reservation, me string) view {
 	return v
 }
 
-// nextMove is what a waiting preemptd does next.
+// nextMove is the next move of a waiting preemptd.
 type nextMove int
 
 const (
@@ -56,7 +56,7 @@ const (
 	work                  // the lease is ours
 )
 
-// memory is what a waiting preemptd knows from earlier looks.
+// memory is a waiting preemptd's knowledge from earlier looks.
 type memory struct {
 	asked time.Duration // since when the question has been there unanswered; 0: not known
 	whom  []string      // the preemptds that had a lease then
@@ -92,13 +92,12 @@ func (m *memory) nextMove(v view, at time.Duration) nextMove {
 	return rest
 }
 
-// forgetCounts forgets what was counted: a look failed, and the worker that was asked could not
-// look either.
+// forgetCounts forgets since when the question is there: a look failed, and the worker that was asked could not look
+// either.
 func (m *memory) forgetCounts() { m.asked = 0 }
 
-// leaseConfirmed is called when the leases of the preemptds that did not answer are deleted, with
-// what was seen then. If our question is still there, they are not sure any more; if not, they
-// may be.
+// leaseConfirmed is called when the leases of the preemptds that did not answer are deleted, with the view after
+// that. If our question is still there, these preemptds are not sure any more; if not, they may be.
 func (m *memory) leaseConfirmed(v view, at time.Duration) {
 	m.asked, m.seen = 0, at
 	if v.asked {

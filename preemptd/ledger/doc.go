@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ledger counts what jobs and accounts got of what they asked for: the GPU fraction, over a
-// sliding window. The package is arithmetic on records, in whole GPU-milliseconds: the result
-// depends on which events there are, and not on when, in which order or how often they were added.
-// So a daemon that starts again adds the events that it finds, and has the same numbers.
+// Package ledger counts which part of their requests jobs and accounts got: the GPU fraction, over a sliding window.
+// The package is arithmetic on records, in whole GPU-milliseconds: the result depends on which events there are, and
+// not on when, in which order or how often they were added. So a daemon that starts again adds the events that it
+// finds, and has the same numbers.
 //
 //	fraction = GPUs that computed × time ÷ GPUs asked for × time in which the job could run
 //

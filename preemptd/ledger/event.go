@@ -13,18 +13,18 @@ import (
 // Event is the start of a part of a job's life; the part lasts until the job's next event.
 type Event struct {
 	Job     sdk.JobID
-	At      time.Time // what is below a millisecond is cut off
-	Run     int       // how often the job was requeued before: orders what happens at the same moment
+	At      time.Time // in whole milliseconds
+	Run     int       // how often the job was requeued before: orders events of the same moment
 	State   State
 	GPUs    int // that the job holds
 	Request int // that its user asked for
 	Account string
 }
 
-// State is what a job does in a part of its life.
+// State is the state of a job in a part of its life.
 type State uint8
 
-// The states. What happens to a run at the same moment happens in this order.
+// The states. Events of a run at the same moment are in this order.
 const (
 	Excused State = iota // the job could not run even on an empty cluster: held by a person, a dependency, a time
 	Waiting              // the job could run, and has no GPUs; also while preemptd holds the job
@@ -45,7 +45,7 @@ func (e *Event) isBefore(o *Event) int {
 	)
 }
 
-// askedPerMilli and delivered are what the event adds for each millisecond.
+// askedPerMilli and deliveredPerMilli are the GPU time that the event adds for each millisecond.
 func (e *Event) askedPerMilli() int64 {
 	if e.State == Excused || e.State == Ended {
 		return 0

@@ -21,14 +21,13 @@ func New(window time.Duration) *Ledger {
 	return &Ledger{window: window, jobs: map[sdk.JobID][]Event{}}
 }
 
-// Count is what was asked for and what was delivered, in GPU-milliseconds, and for how long
-// anything was asked for.
+// Count is the requested and the delivered GPU time, in GPU-milliseconds, and for how long there was a request.
 type Count struct {
 	Asked, Delivered int64
 	Counted          time.Duration
 }
 
-// Fraction is the GPU fraction: 1 when nothing was asked for.
+// Fraction is the GPU fraction: 1 without requested time.
 func (c Count) Fraction() float64 {
 	if c.Asked == 0 || c.Delivered >= c.Asked {
 		return 1
@@ -36,7 +35,7 @@ func (c Count) Fraction() float64 {
 	return float64(c.Delivered) / float64(c.Asked)
 }
 
-// Add puts events into the ledger. An event that is there already changes nothing.
+// Add puts events into the ledger. An event that is there already has no effect.
 func (l *Ledger) Add(events ...Event) {
 	for _, e := range events {
 		e.At = time.UnixMilli(e.At.UnixMilli()).UTC()
@@ -92,7 +91,7 @@ func (l *Ledger) eachPart(events []Event, now time.Time, f func(e *Event, ms int
 	}
 }
 
-// Forget drops what no window that ends now or later can see.
+// Forget drops events that no window that ends now or later can see.
 func (l *Ledger) Forget(now time.Time) {
 	from := now.UnixMilli() - l.window.Milliseconds()
 	for id, events := range l.jobs {
@@ -108,8 +107,8 @@ func (l *Ledger) Forget(now time.Time) {
 	}
 }
 
-// Events returns what is in the ledger, by job and in order: added to another ledger, these events
-// make the same ledger.
+// Events returns the events of the ledger, by job and in order: added to another ledger, these events make the same
+// ledger.
 func (l *Ledger) Events() []Event {
 	var all []Event
 	for _, events := range l.jobs {

@@ -39,7 +39,7 @@ func TestLifeOfAJob(t *testing.T) {
 		counted time.Duration
 	}{
 		{0, 1, 0},
-		{4, 1, 0}, // held by its user: nothing was owed
+		{4, 1, 0}, // held by its user: no GPU time was owed
 		{6, 0, time.Minute},
 		{7, 0, 2 * time.Minute},
 		{9, 0.5, 4 * time.Minute},
@@ -115,7 +115,7 @@ func randomEvents(r *rand.Rand) []ledger.Event {
 	return events
 }
 
-// Whatever happened, and however the ledger learnt of that, the ledger counts like the reference.
+// For all events, and all ways in which the ledger learnt of them, the ledger counts like the reference.
 func TestCountsAsTheReference(t *testing.T) {
 	const window = 20
 	for seed := range uint64(400) {
@@ -142,7 +142,7 @@ func TestCountsAsTheReference(t *testing.T) {
 				r.Shuffle(len(known), func(i, j int) { known[i], known[j] = known[j], known[i] })
 				l = ledger.New(window * time.Millisecond)
 				l.Add(known...)
-			case 1: // what is old is dropped
+			case 1: // old events are dropped
 				l.Forget(timeAt(now))
 			}
 		}

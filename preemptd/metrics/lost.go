@@ -16,7 +16,7 @@ const (
 	dumped   reason = "dump"    // the job stood still while a checkpoint was made, as measured
 	restored reason = "restore" // until its program went on, as measured
 	stopped  reason = "stopped" // the job was suspended, or leaving its nodes
-	redone   reason = "redone"  // the job ran, and resumed from a checkpoint before that, or from none
+	redone   reason = "redone"  // the job ran, and resumed from an earlier checkpoint, or began anew
 )
 
 var reasons = []reason{dumped, restored, stopped, redone}
@@ -25,17 +25,17 @@ const (
 	// settleTime is how long after a requeue the checkpoints of a job are known for sure:
 	// they are listed less often than jobs.
 	settleTime = time.Minute
-	// longestGap is the time between two looks up to which what happened between them is counted.
+	// longestGap is the longest time between two looks that is counted.
 	longestGap = 5 * time.Minute
 )
 
 // losses counts GPU time that was lost between a snapshot and the next. It has no clock.
 type losses struct {
-	at   time.Time // of the last snapshot; zero: there was none
+	at   time.Time // of the last snapshot; zero: there was no snapshot
 	jobs map[sdk.JobID]jobMemory
 }
 
-// jobMemory is what is remembered of a job.
+// jobMemory is the memory of a job from a look to the next.
 type jobMemory struct {
 	restarts   int
 	state      sdk.JobState
@@ -62,7 +62,7 @@ type tally struct {
 	held func(*sdk.Job, float64)
 }
 
-// countLosses tells what was held, and what was lost, since the last look.
+// countLosses tells of the GPU time that was held, and that was lost, since the last look.
 func (l *losses) countLosses(s *sdk.Snapshot, to tally) {
 	since := s.Time.Sub(l.at)
 	if l.at.IsZero() || since > longestGap {
@@ -105,7 +105,7 @@ func (l *losses) countLosses(s *sdk.Snapshot, to tally) {
 	l.at, l.jobs = s.Time, now
 }
 
-// rememberJob returns what is remembered of a job after a look: was, brought up to date.
+// rememberJob returns the memory of a job after a look: was, brought up to date.
 func rememberJob(j *sdk.Job, was jobMemory, now time.Time) jobMemory {
 	is := was
 	if j.Restarts > was.restarts && !was.ran.IsZero() {

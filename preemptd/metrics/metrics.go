@@ -22,13 +22,13 @@ type Options struct {
 	Journal string          // its file
 	Kinds   []string        // of actions
 	Ends    []string        // in which they can end
-	Policy  func() []Policy // how policies do; nil: there are none
-	Proxyds func() Proxyds  // how the nodes' proxyds are; nil: nothing is asked
+	Policy  func() []Policy // how policies do; nil: there are no policies
+	Proxyds func() Proxyds  // how the nodes' proxyds are; nil: no node is asked
 }
 
 // Proxyds sums up the nodes' proxyds.
 type Proxyds struct {
-	Known                           bool // else nothing is known, or another preemptd asks
+	Known                           bool // else the nodes were not asked yet, or another preemptd asks
 	Sound, Unsound, Silent, Unasked int  // nodes; the unsound answer without the right shared folder
 	Capsules                        int
 	Versions                        map[string]int // nodes, of those that answer
@@ -44,7 +44,7 @@ type Policy struct {
 	Failures map[string]int // by kind
 }
 
-// Metrics is what preemptd counts, safe for concurrent use.
+// Metrics has preemptd's counters, safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -66,7 +66,7 @@ type Metrics struct {
 
 	snapshot snapshotMetrics
 
-	mu     sync.Mutex // of what follows
+	mu     sync.Mutex // of the fields below
 	losses losses
 	useful usefulness
 }
@@ -100,7 +100,7 @@ func New(o Options) *Metrics {
 	return m
 }
 
-// showZeros shows what has not happened yet: no increase can be seen of a series that begins with
+// showZeros shows series of events that have not happened yet: no increase can be seen of a series that begins with
 // its first event.
 func (m *Metrics) showZeros(o Options) {
 	for _, result := range []string{"ok", "failed"} {
@@ -122,7 +122,7 @@ func (m *Metrics) showZeros(o Options) {
 // prefix is of every name.
 const prefix = "preemptd_"
 
-// Buckets, in seconds: of what is over in a moment, and of what a job has to do with.
+// Buckets, in seconds: of durations of a moment, and of those of a job.
 var (
 	quick = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
 	slow  = []float64{1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600}
@@ -145,8 +145,7 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
-// Leads says whether this preemptd works. A preemptd that does not work knows nothing of the
-// cluster.
+// Leads says whether this preemptd works. A preemptd that does not work has no snapshot of the cluster.
 func (m *Metrics) Leads(is bool) {
 	m.leader.Set(0)
 	if is {
@@ -186,7 +185,7 @@ func (m *Metrics) Decided(s *sdk.Snapshot, problems int) {
 	})
 }
 
-// Intent counts what a policy wanted, by the verdict on the intent.
+// Intent counts an intent of a policy, by the verdict on the intent.
 func (m *Metrics) Intent(policy string, v sdk.Verb, verdict string) {
 	m.intents.WithLabelValues(policy, v.String(), verdict).Inc()
 }
@@ -207,7 +206,7 @@ func (m *Metrics) Ended(kind, state string, took time.Duration) {
 	m.lasted.WithLabelValues(kind).Observe(took.Seconds())
 }
 
-// Answered counts an answer of a policy, or that there was none.
+// Answered counts an answer of a policy, or a missing answer.
 func (m *Metrics) Answered(policy string, took time.Duration) {
 	m.answers.WithLabelValues(policy).Observe(took.Seconds())
 }

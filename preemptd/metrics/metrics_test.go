@@ -66,13 +66,13 @@ func smallCluster() *sdk.Snapshot {
 	}
 }
 
-// scrapeMetrics returns what Prometheus gets.
+// scrapeMetrics returns the text that Prometheus gets.
 func scrapeMetrics(t *testing.T, m *Metrics) string {
 	t.Helper()
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	if w.Code != 200 {
-		t.Fatalf("%d: %s", w.Code, w.Body)
+		t.Fatalf("GET /metrics: %d: %s", w.Code, w.Body)
 	}
 	return w.Body.String()
 }
@@ -125,7 +125,7 @@ func TestScrape(t *testing.T) {
 func TestProxydsUnknown(t *testing.T) {
 	m := New(Options{Proxyds: func() Proxyds { return Proxyds{} }})
 	if text := scrapeMetrics(t, m); strings.Contains(text, "preemptd_proxyd") || strings.Contains(text, "preemptd_capsules") {
-		t.Error(text)
+		t.Errorf("series of proxyds that are not known:\n%s", text)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestLint(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range problems {
-		t.Errorf("%s: %s", p.Metric, p.Text)
+		t.Errorf("metric %s: %s", p.Metric, p.Text)
 	}
 }
 
@@ -199,7 +199,7 @@ func expressionsOf(node any, found *[]string) {
 	}
 }
 
-// What the dashboard shows and what the rules look at exists.
+// All series of the dashboard and of the rules exist.
 func TestContrib(t *testing.T) {
 	known := metricNames(t)
 	for file, parse := range map[string]func([]byte, any) error{
@@ -212,7 +212,7 @@ func TestContrib(t *testing.T) {
 		}
 		var content any
 		if err := parse(raw, &content); err != nil {
-			t.Fatalf("%s: %v", file, err)
+			t.Fatalf("parse %s: %v", file, err)
 		}
 		var queries []string
 		if expressionsOf(content, &queries); len(queries) < 8 {

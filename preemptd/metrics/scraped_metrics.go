@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// scrapedMetrics is what is looked up at each scrape.
+// scrapedMetrics are the metrics that are looked up at each scrape.
 type scrapedMetrics struct{ o Options }
 
 func newDesc(name, help string, labels ...string) *prometheus.Desc {

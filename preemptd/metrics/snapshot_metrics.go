@@ -33,7 +33,7 @@ var (
 	accountsOmitted = newDesc("accounts_omitted", "Accounts with jobs that are not shown, for there are too many.")
 )
 
-// snapshotMetrics is what the last snapshot says.
+// snapshotMetrics are the metrics of the last snapshot.
 type snapshotMetrics struct {
 	shown atomic.Pointer[[]prometheus.Metric]
 }
@@ -56,7 +56,7 @@ func (m *snapshotMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// showSnapshot makes of a snapshot what will be shown.
+// showSnapshot makes the metrics of a snapshot.
 func (m *snapshotMetrics) showSnapshot(s *sdk.Snapshot) {
 	var all sheet
 	all.addValue(snapshotTime, float64(s.Time.UnixNano())/float64(time.Second))

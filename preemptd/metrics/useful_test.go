@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/gputime"
 )
 
-// TestUsefulDays: what jobs held and lost is counted by day, tier and user, and the same in Prometheus.
+// TestUsefulDays: the GPU time that jobs held and lost is counted by day, tier and user, and the same in Prometheus.
 func TestUsefulDays(t *testing.T) {
 	m := New(Options{})
 	of := func(user string, j sdk.Job) sdk.Job { j.User = user; return j }
@@ -26,7 +26,7 @@ func TestUsefulDays(t *testing.T) {
 	look(100, of("alice", runningJob(sdk.Running, 0, 0)))
 	look(110, of("alice", runningJob(sdk.Leaving, 0, 0)))
 	look(120, of("alice", runningJob(sdk.Leaving, 0, 0)))
-	look(day, of("bob", runningJob(sdk.Running, 0, day))) // after a pause of which nothing is known
+	look(day, of("bob", runningJob(sdk.Running, 0, day))) // after a pause without looks
 	look(day+50, of("bob", runningJob(sdk.Running, 0, day)))
 	days := m.UsefulDays()
 	today := func(at int) string { return timeAt(at).Local().Format(time.DateOnly) }

@@ -12,9 +12,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// WhyInfeasible says why what a job is promised cannot be kept, whatever policies do: the usable nodes have no place for
-// the job even if all other jobs were stopped, or the jobs of its tier and higher tiers are promised more GPUs than are
-// there. It is empty if the promise can be kept, or nothing is promised. As that of Why, the text counts no seconds.
+// WhyInfeasible says why no policy can keep the promise to a job: the usable nodes have no place for the job even if
+// all other jobs were stopped, or the jobs of its tier and higher tiers are promised more GPUs than are there. It is
+// empty if the promise can be kept, or the job has no promise. As that of Why, the text counts no seconds.
 func WhyInfeasible(s *sdk.Snapshot, j *sdk.Job) string {
 	if j.Promised <= 0 || j.Request < 1 {
 		return ""
@@ -63,7 +63,8 @@ func whyNoPlace(s *sdk.Snapshot, waiting *sdk.Job) string {
 		gpusOfKind(j.Request, j.Kind), 100*j.Promised, most)
 }
 
-// whySizeNotThere says what the usable nodes lack for a job that does not fit on them, and cannot be shrunk.
+// whySizeNotThere says which resources the usable nodes lack for a job that does not fit on them, and cannot be
+// shrunk.
 func whySizeNotThere(s *sdk.Snapshot, room *sdk.Room, j *sdk.Job) string {
 	each := (j.Request + j.Capsules - 1) / max(1, j.Capsules)
 	allowed, there, largest, nodes := 0, 0, 0, 0

@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
 
-// TestWhyInfeasible: what is said of the promise to job 9 on nodes a and b, which have 8 GPUs and 64 CPUs each. Basic jobs
-// hold all GPUs, and do not matter.
+// TestWhyInfeasible: the text about the promise to job 9 on nodes a and b, which have 8 GPUs and 64 CPUs each. Basic
+// jobs hold all GPUs, and do not matter.
 func TestWhyInfeasible(t *testing.T) {
 	spread := func(j *sdk.Job, gpus, nodes int) {
 		j.Request, j.GPUs, j.MinGPUs, j.MaxGPUs, j.Capsules, j.CPUs = gpus, gpus, gpus, gpus, nodes, 1

@@ -9,18 +9,18 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Invariant is what an intent must not break. The text is its name for people and metrics.
+// Invariant is a rule that an intent must keep. The text is its name for people and metrics.
 type Invariant string
 
 // The invariants.
 const (
-	Sense       Invariant = "sense"       // the intent says what to do, and why
+	Sense       Invariant = "sense"       // the intent has a verb and a reason
 	Known       Invariant = "known"       // the job is there
 	Once        Invariant = "once"        // a single intent for a job
-	Idle        Invariant = "idle"        // nothing is being done to the job already
+	Idle        Invariant = "idle"        // no action on the job is under way
 	Gang        Invariant = "gang"        // components of a job stay together: the leader is named, and means all
-	State       Invariant = "state"       // only what runs is preempted, only what waits is placed, …
-	Holder      Invariant = "holder"      // what a person holds, a person releases
+	State       Invariant = "state"       // only a running job is preempted, only a waiting job is placed, …
+	Holder      Invariant = "holder"      // a hold of a person is released by a person
 	Preemptable Invariant = "preemptable" // the job can be checkpointed
 	Tasks       Invariant = "tasks"       // a world size never changes
 	Size        Invariant = "size"        // GPUs between the job's least and most
@@ -28,8 +28,8 @@ const (
 	Change      Invariant = "change"      // something becomes different
 	MinRun      Invariant = "min-run"     // a job that has just started is left alone
 	CoolDown    Invariant = "cool-down"   // so is a job that was just moved
-	Guarantee   Invariant = "guarantee"   // what a tier is promised is kept
-	Room        Invariant = "room"        // nodes are up and there for the job, and nothing is given out twice
+	Guarantee   Invariant = "guarantee"   // the promise to a tier is kept
+	Room        Invariant = "room"        // nodes are up and there for the job, and no GPU is given out twice
 	QOS         Invariant = "qos"         // the QOS exists
 	Limit       Invariant = "limit"       // of an account or a QOS is kept
 )

@@ -30,7 +30,7 @@ func newLimits(s *sdk.Snapshot) limits {
 	return l
 }
 
-// addGPUs counts GPUs that a job gets, or gives back if there are less than none.
+// addGPUs counts GPUs that a job gets, or gives back if the number is negative.
 func (l limits) addGPUs(j *sdk.Job, gpus int) {
 	if a := l.account[j.Account]; a != nil {
 		a.held += gpus

@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Plan is what became of a list of intents.
+// Plan is the result of a list of intents.
 type Plan struct {
 	Steps    []Step // accepted, in the order in which they must be carried out
 	Rejected []Rejection
@@ -24,8 +24,8 @@ type Plan struct {
 type Step struct {
 	Intent sdk.Intent
 	Jobs   []sdk.JobID // the job and the rest of its gang, ascending
-	// After are the jobs that must have left their nodes by steps of their own before, because this
-	// step takes what they had. Ascending.
+	// After are the jobs that must have left their nodes by steps of their own before, because this step takes the room
+	// that they had. Ascending.
 	After []sdk.JobID
 }
 
@@ -77,7 +77,7 @@ func newTrial(s *sdk.Snapshot) *trial {
 	return t
 }
 
-// tryIntent makes an intent a step, or says which invariant forbids it; then nothing has changed.
+// tryIntent makes an intent a step, or says which invariant forbids it; then the trial is unchanged.
 func (t *trial) tryIntent(i sdk.Intent) *broken {
 	jobs, b := t.jobsNamed(i)
 	if b != nil {

@@ -186,7 +186,7 @@ func TestIntentsBuildOnEachOther(t *testing.T) {
 	}
 }
 
-// What a lower tier is promised is broken only for a higher tier that is below its own promise.
+// The promise to a lower tier is broken only for a higher tier that is below its own promise.
 func TestAPromiseGivesWayToAHigherBrokenOne(t *testing.T) {
 	s := smallCluster()
 	findJob(s, 20).Checkpoint.Dump = time.Minute
@@ -201,7 +201,7 @@ func TestAPromiseGivesWayToAHigherBrokenOne(t *testing.T) {
 	}
 }
 
-// A node that is going is left whatever else holds.
+// A node that is going is left without regard to the other rules.
 func TestADrainedNodeIsLeft(t *testing.T) {
 	s := smallCluster()
 	j := findJob(s, 20)
@@ -238,7 +238,7 @@ func TestRequeueGivesAnotherTier(t *testing.T) {
 	}
 }
 
-// What a step gives back of a limit the next step can have.
+// GPUs that a step gives back to a limit the next step can have.
 func TestALimitIsGivenBack(t *testing.T) {
 	s := smallCluster()
 	s.Accounts = []sdk.Account{{Name: "lab", MaxGPUs: 4}}

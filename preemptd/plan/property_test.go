@@ -16,8 +16,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
 
-// Whatever is asked for, what is accepted keeps every invariant, judged by a second, slow and
-// simple look at the cluster before and after.
+// For all intents, the accepted intents keep every invariant, judged by a second, slow and simple look at the cluster
+// before and after.
 func TestWhatIsAcceptedKeepsEveryInvariant(t *testing.T) {
 	accepted, broken := map[sdk.Verb]int{}, map[plan.Invariant]int{}
 	for seed := range uint64(4000) {

@@ -41,8 +41,8 @@ func sameTasks(j *sdk.Job, i sdk.Intent) *broken {
 	return nil
 }
 
-// isHardwareLeaving reports whether a job is on hardware that is going: then the job is moved whatever
-// else holds, because staying would cost the job more.
+// isHardwareLeaving reports whether a job is on hardware that is going: then the job is moved without regard to the
+// other rules, because staying would cost the job more.
 func (t *trial) isHardwareLeaving(j *sdk.Job) bool {
 	for _, s := range j.Shares {
 		n := &t.after.Nodes[s.Node]
@@ -77,9 +77,8 @@ func (t *trial) mustBeSettled(j *sdk.Job) *broken {
 	return nil
 }
 
-// mustKeepPromise says whether the job keeps what its tier promises if it now stands still for a
-// dump and a restore. The promise may be broken only for the sake of a job of a higher tier with a
-// broken promise of its own.
+// mustKeepPromise says whether the job keeps the promise of its tier if it now stands still for a dump and a restore.
+// The promise may be broken only for the sake of a job of a higher tier with a broken promise of its own.
 func (t *trial) mustKeepPromise(j *sdk.Job, i sdk.Intent) *broken {
 	var cost time.Duration
 	if j.Holds() {
@@ -96,8 +95,8 @@ func (t *trial) mustKeepPromise(j *sdk.Job, i sdk.Intent) *broken {
 		100*j.Promised, 100*j.Fraction, max(0, budget).Round(time.Second), cost.Round(time.Second))
 }
 
-// mustFitEmptyNodes says whether nodes could have a waiting job that grows, if nothing else ran: Slurm holds a job for
-// which there are no nodes, until a person releases it.
+// mustFitEmptyNodes says whether nodes could have a waiting job that grows, if no other job ran: Slurm holds a job
+// for which there are no nodes, until a person releases it.
 func (t *trial) mustFitEmptyNodes(j *sdk.Job, gpus int) *broken {
 	if gpus <= j.GPUs {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// verb is what a verb needs and does. check looks at each job of the gang; apply changes the trial,
-// or says why that is impossible and changes nothing.
+// verb has the conditions and the effect of a verb. check looks at each job of the gang; apply changes the trial, or
+// says why that is impossible and leaves the trial unchanged.
 type verb struct {
 	check func(t *trial, j *sdk.Job, i sdk.Intent) *broken
 	apply func(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken
@@ -100,7 +100,7 @@ func checkResize(t *trial, j *sdk.Job, i sdk.Intent) *broken {
 		return b
 	}
 	if i.GPUs > j.GPUs {
-		return t.mustBeSettled(j) // more GPUs can only help what the job was promised
+		return t.mustBeSettled(j) // more GPUs can only help to keep the job's promise
 	}
 	return firstBroken(t.mustBeSettled(j), t.mustKeepPromise(j, i))
 }
@@ -207,7 +207,7 @@ func (t *trial) moveJob(j *sdk.Job, gpus int, i sdk.Intent) *broken {
 	return nil
 }
 
-// sharesFor returns where a job would be, if what the job holds now were free.
+// sharesFor returns where a job would be, if its present shares were free.
 func (t *trial) sharesFor(j *sdk.Job, gpus int, i sdk.Intent) ([]sdk.Share, *broken) {
 	avoid := make([]int32, 0, len(i.Avoid))
 	for _, name := range i.Avoid {

@@ -12,9 +12,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Why says what stands in the way of a job that waits: which jobs of a lower tier could give way,
-// and which not. The text stays the same for as long as the state does: nothing in the text
-// counts seconds. It says as well when the promise to the job cannot be kept at all.
+// Why says what stands in the way of a job that waits: which jobs of a lower tier could give way, and which not. The
+// text stays the same for as long as the state does: it counts no seconds. It says as well when the promise to the
+// job cannot be kept at all.
 func Why(s *sdk.Snapshot, j *sdk.Job) string {
 	why := whyWaits(s, j)
 	if infeasible := WhyInfeasible(s, j); infeasible != "" {
@@ -23,7 +23,7 @@ func Why(s *sdk.Snapshot, j *sdk.Job) string {
 	return why
 }
 
-// whyWaits says what stands in the way of a job.
+// whyWaits says which jobs and rules keep a job waiting.
 func whyWaits(s *sdk.Snapshot, j *sdk.Job) string {
 	t := &trial{before: s, after: s, room: sdk.NewRoom(s)}
 	if t.room.Find(j, j.GPUs, nil) != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
 
-// TestWhy: what a person is told of the premium job 30, which waits for 4 GPUs.
+// TestWhy: the text for people about the premium job 30, which waits for 4 GPUs.
 func TestWhy(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(s *sdk.Snapshot)

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Kind says what a policy did wrong. The text is its name for people and metrics.
+// Kind is a kind of a policy's failure. The text is its name for people and metrics.
 type Kind string
 
-// What a policy can do wrong.
+// The kinds of failures.
 const (
 	Refusal  Kind = "refusal"  // the policy said that it cannot decide, or not with these settings
 	Nonsense Kind = "nonsense" // its answer is no list of intents

@@ -62,9 +62,9 @@ func startInstance(ctx context.Context, c Config, out *output) (*instance, error
 	return i, nil
 }
 
-// newProcess is the command that go-plugin has begun, with what go-plugin does not set.
+// newProcess is the command that go-plugin has begun, with the fields that go-plugin does not set.
 func newProcess(c Config, spec *exec.Cmd, folder string, out *output) *process {
-	cmd := exec.Command(c.Path, c.Args...) //nolint:gosec // what an administrator configured
+	cmd := exec.Command(c.Path, c.Args...) //nolint:gosec // a program that an administrator configured
 	cmd.Env = slices.Concat(spec.Env, []string{"PATH=/usr/local/bin:/usr/bin:/bin"})
 	if c.Memory > 0 {
 		// A policy in Go collects garbage before its memory comes to the bound.
@@ -84,7 +84,7 @@ func (i *instance) introducePolicy(ctx context.Context, c Config) error {
 	if err != nil {
 		return i.explainFailure("start", err)
 	}
-	i.client = raw.(*sdk.Client) //nolint:errcheck // sdk.Plugin returns nothing else
+	i.client = raw.(*sdk.Client) //nolint:errcheck // sdk.Plugin returns no other type
 	if i.who, err = i.client.Describe(ctx); err != nil {
 		return i.explainFailure("describe", err)
 	}
@@ -168,8 +168,8 @@ func (i *instance) isAlive() bool {
 	}
 }
 
-// killProcess kills the process. A policy has nothing to tidy up, so there is no request to leave.
-// A process that escaped from the group may keep go-plugin waiting; killProcess does not wait.
+// killProcess kills the process. A policy has no state to save, so there is no request to leave. A process that
+// escaped from the group may keep go-plugin waiting; killProcess does not wait.
 func (i *instance) killProcess() {
 	if i.process != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), endTime)

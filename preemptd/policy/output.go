@@ -11,13 +11,13 @@ import (
 	"sync"
 )
 
-// What is kept of a policy's standard error.
+// Bounds of the log of a policy's standard error.
 const (
 	maxLine  = 1 << 10 // of a line
 	maxLines = 100     // that are logged from a question to the next
 )
 
-// output takes what a policy writes to its standard error.
+// output takes a policy's standard error.
 type output struct {
 	log *slog.Logger
 
@@ -29,7 +29,7 @@ type output struct {
 	lines  []string // that were logged since the last question began
 }
 
-// Write takes bytes, and never fails: what a policy writes beyond the bounds is lost.
+// Write takes bytes, and never fails: bytes beyond the bounds are lost.
 func (o *output) Write(data []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,7 +71,7 @@ func (o *output) beginQuestion() {
 	o.logged, o.lines = 0, nil
 }
 
-// linesSaid returns what was logged since the last question began.
+// linesSaid returns the lines logged since the last question began.
 func (o *output) linesSaid() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

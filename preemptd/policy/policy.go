@@ -31,7 +31,7 @@ type Config struct {
 	Memory   int64 // bytes that its process may write to; 0: no bound
 }
 
-// sameProcess reports whether nothing that the process can see is different.
+// sameProcess reports whether all that the process can see is the same.
 func (c *Config) sameProcess(o *Config) bool {
 	return c.Path == o.Path && slices.Equal(c.Args, o.Args) && bytes.Equal(c.Settings, o.Settings) &&
 		slices.Equal(c.Watch, o.Watch) && c.Memory == o.Memory
@@ -52,7 +52,7 @@ type Policy struct {
 	mu      sync.Mutex
 	config  Config
 	running *instance // or nil
-	refused string    // what is wrong with what was changed, while the process before goes on
+	refused string    // why a change does not start, while the process before goes on
 	files   string    // the fingerprint of its files at the last start, or attempt to start
 	rest    time.Duration
 	until   time.Time // the policy rests
@@ -60,7 +60,7 @@ type Policy struct {
 	closed  bool
 	output  *output // of the newest process
 
-	noting sync.Mutex // taken last; nothing waits under the lock
+	noting sync.Mutex // taken last; no code waits under the lock
 	status Status
 }
 
@@ -68,11 +68,11 @@ type Policy struct {
 type Status struct {
 	Name     string
 	Who      sdk.Description // by the process's own word; empty until a process has started
-	PID      string          // of its process; empty: there is none
+	PID      string          // of its process; empty: there is no process
 	Starts   int             // of processes
 	Failures int             //
 	Kinds    map[Kind]int    // the same failures, by kind
-	Problem  string          // what is wrong now; empty: nothing
+	Problem  string          // the present fault; empty: no fault
 	Until    time.Time       // the end of the policy's rest; zero: the policy does not rest
 }
 
@@ -95,9 +95,8 @@ func (p *Policy) Configure(c Config) {
 	p.config = c
 }
 
-// Ask asks for intents. The snapshot is not changed. An error is a *Failure, which may be
-// wrapped in a *RestingError, or ctx's own: then nothing was decided, and the rest of the
-// daemon goes on.
+// Ask asks for intents. The snapshot is not changed. An error is a *Failure, which may be wrapped in a *RestingError,
+// or ctx's own: then there are no intents, and the rest of the daemon goes on.
 func (p *Policy) Ask(ctx context.Context, pb *policypb.Snapshot) ([]sdk.Intent, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -240,7 +239,7 @@ func (p *Policy) Printed() []string {
 	return p.output.linesSaid()
 }
 
-// fileFingerprint is what stat tells of files, never empty.
+// fileFingerprint is stat's answer about files, never empty.
 func fileFingerprint(paths []string) string {
 	var b strings.Builder
 	for _, path := range paths {

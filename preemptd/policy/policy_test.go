@@ -24,7 +24,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
 )
 
-// patience is for what must happen, however busy the machine is.
+// patience is for events that must happen, however busy the machine is.
 const patience = 2 * time.Minute
 
 // misbehave builds the policy that misbehaves on request. The policy is not built with
@@ -210,7 +210,7 @@ func TestWhatAPolicyCanDoWrong(t *testing.T) {
 	}
 }
 
-// What a policy writes without end is cut, and does no harm.
+// Endless output of a policy is cut, and does no harm.
 func TestAPolicyThatTalks(t *testing.T) {
 	p, log := startPolicy(t, "talk")
 	intents, err := p.Ask(t.Context(), newSnapshot())
@@ -302,7 +302,7 @@ func TestAPolicyIsReloaded(t *testing.T) {
 
 	c := p.config
 	c.Timeout = time.Minute
-	p.Configure(c) // nothing that the process sees
+	p.Configure(c) // no change that the process sees
 	_ = ask()
 	if is := p.Status().PID; is != second {
 		t.Errorf("another timeout gave another process: %s, then %s", second, is)
@@ -329,7 +329,7 @@ func TestAChangeEndsARest(t *testing.T) {
 	}
 }
 
-// What a policy starts dies with the policy; what has fled from its group keeps no caller waiting.
+// A child of a policy dies with the policy; a child that has fled from its group keeps no caller waiting.
 func TestAPolicyHasChildren(t *testing.T) {
 	for _, how := range []string{"child", "orphan"} {
 		t.Run(how, func(t *testing.T) {

@@ -29,7 +29,7 @@ type process struct {
 	folder string // where its socket must be
 
 	stdout, stderr *os.File // the ends to read
-	said           *output  // gets what is read from stderr
+	said           *output  // gets the bytes read from stderr
 	saidAll        chan struct{}
 	saidOnce       sync.Once // closes saidAll at the end of stderr
 	done           chan struct{}
@@ -86,8 +86,8 @@ func outputPipe(read **os.File, write *io.Writer) (*os.File, error) {
 	return w, nil
 }
 
-// limitResources bounds the memory that the process can write to. What a Go program only reserves is
-// not counted.
+// limitResources bounds the memory that the process can write to. Memory that a Go program only reserves is not
+// counted.
 func (p *process) limitResources() error {
 	if p.memory <= 0 {
 		return nil
@@ -148,7 +148,7 @@ func (p *process) Kill(ctx context.Context) error {
 	return err
 }
 
-// closePipes closes what readers are done with. It may be called twice.
+// closePipes closes the pipes when their readers are done. It may be called twice.
 func (p *process) closePipes() {
 	p.stdout.Close()
 	p.stderr.Close()
@@ -157,11 +157,11 @@ func (p *process) closePipes() {
 // Stdout and Stderr are the output of the process.
 func (p *process) Stdout() io.ReadCloser { return p.stdout }
 
-// Stderr is the other. What is read from it goes to the output as well.
+// Stderr is the standard error of the process. The bytes read from it go to the output as well.
 func (p *process) Stderr() io.ReadCloser { return complaints{p} }
 
-// complaints is the standard error of a process. go-plugin reads it at its own time, and does not tell when it has read all: so
-// what is read goes to the output from here, before the end is known.
+// complaints is the standard error of a process. go-plugin reads it at its own time, and does not tell when it has
+// read all: so each read goes to the output from here, before the end is known.
 type complaints struct{ process *process }
 
 // Read implements io.Reader.
@@ -192,7 +192,7 @@ func (p *process) ID() string {
 	return strconv.Itoa(p.cmd.Process.Pid)
 }
 
-// Diagnose has nothing to add: the output is in the error.
+// Diagnose adds no text: the output is in the error.
 func (p *process) Diagnose(context.Context) string { return "" }
 
 // PluginToHost lets a policy listen in its own folder only.
@@ -203,12 +203,12 @@ func (p *process) PluginToHost(network, address string) (string, string, error) 
 	return network, address, nil
 }
 
-// HostToPlugin changes nothing.
+// HostToPlugin returns the address as it is.
 func (p *process) HostToPlugin(network, address string) (string, string, error) {
 	return network, address, nil
 }
 
-// fileIdentity identifies a file, whatever its name: a file in its place is another.
+// fileIdentity identifies a file by its inode, under any name: a file in its place is another.
 func fileIdentity(info os.FileInfo) any {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Ino

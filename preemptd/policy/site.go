@@ -25,9 +25,8 @@ type Site struct {
 	Memory   int64 // bytes; 0: no bound
 }
 
-// Configs are the policies of these names, with their settings as they are on disk now. All
-// that is wrong is reported at once; the policies are returned nevertheless, without what
-// could not be read.
+// Configs are the policies of these names, with their settings as they are on disk now. All mistakes are reported at
+// once; the policies are returned nevertheless, without the settings that could not be read.
 func (s Site) Configs(names []string) ([]Config, error) {
 	var all []Config
 	var errs []error
@@ -52,8 +51,8 @@ const (
 	ownFile = "policy.star"
 )
 
-// completeConfig gives a policy its settings, and the file that they name to be watched: a change
-// of what an administrator edits takes effect at the next question.
+// completeConfig gives a policy its settings, and the file that they name to be watched: an administrator's change of
+// the file takes effect at the next question.
 func (s Site) completeConfig(c *Config) error {
 	settings, err := readSettings(filepath.Join(s.Settings, c.Name+".yaml"))
 	if err != nil {
@@ -78,7 +77,7 @@ func (s Site) completeConfig(c *Config) error {
 	return err
 }
 
-// readSettings reads a policy's YAML; nothing if there is none.
+// readSettings reads a policy's YAML; nil if there is no such file.
 func readSettings(file string) (map[string]any, error) {
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -79,7 +79,7 @@ type topology struct {
 	}
 }
 
-// parseYAML reads the default topology of the cluster, or the first topology if none is the default.
+// parseYAML reads the default topology of the cluster, or the first topology if no topology is the default.
 func parseYAML(text []byte) (map[string]string, error) {
 	var topologies []topology
 	if err := yaml.Unmarshal(text, &topologies); err != nil || len(topologies) == 0 {

@@ -43,8 +43,8 @@ func (l *Loop) askPolicies(ctx context.Context, settings Settings, s *sdk.Snapsh
 	return all
 }
 
-// beginActions writes what is to be done into the journal. A step that needs the places of other
-// jobs is left for a later tick: once they have left, a policy decides on what is there then.
+// beginActions writes the actions that are to begin into the journal. A step that needs the places of other jobs is
+// left for a later tick: once they have left, a policy decides on the cluster as it is then.
 func (l *Loop) beginActions(ctx context.Context, settings Settings, s *sdk.Snapshot, all []acceptedStep, d *Decision) error {
 	l.mu.Lock()
 	room := settings.MaxActions - len(l.running)

@@ -7,12 +7,11 @@
 //	   ▲                                                                                              │
 //	   └───────────────────── the interval, an action that ended, a request of a person ◄──────────────┘
 //
-// Before the snapshot, a job that waits for nodes which an action gave the job, and which were not
-// its user's wish, is given a resume that takes them back (pinned_nodes.go); nodes that a person
-// gave the job, only after the job has run there. What Slurm refuses three times is left, and
-// reported.
+// Before the snapshot, a job that waits for nodes which an action gave the job, and which were not its user's wish,
+// is given a resume that takes them back (pinned_nodes.go); nodes that a person gave the job, only after the job has
+// run there. A resume that fails three times is left, and reported.
 //
-// Recovery is the same loop: actions that the journal has unfinished are done first, including
-// actions of earlier processes. What is decided and not begun is not remembered: the next tick
-// decides again, on what is then.
+// Recovery is the same loop: unfinished actions of the journal are done first, including actions of earlier
+// processes. A decision whose action was not begun is not remembered: the next tick decides again, on the cluster as
+// it is then.
 package reconcile

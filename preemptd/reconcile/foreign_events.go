@@ -14,8 +14,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// jobHistory is how often a job had been requeued, and whether by us; and what Slurm remembers of
-// earlier times.
+// jobHistory is how often a job had been requeued, and whether by us; and the last preemption and node failure that
+// Slurm remembers of it.
 type jobHistory struct {
 	restarts  int64
 	ours      bool
@@ -25,8 +25,8 @@ type jobHistory struct {
 	began     time.Time // the run on these nodes
 }
 
-// recordForeign records what other users and programs did: a job that was requeued without an
-// action of ours was requeued by Slurm, or by a person.
+// recordForeign records events by other users and programs: a job that was requeued without an action of ours was
+// requeued by Slurm, or by a person.
 func (l *Loop) recordForeign(ctx context.Context, settings Settings, seen cluster.Seen, k cluster.Known) error {
 	now := make(map[int64]jobHistory, len(seen.Jobs))
 	lately := seen.Time.Add(-2 * settings.Interval)
@@ -55,8 +55,8 @@ func historyOf(j *slurmrest.Job, ours bool) jobHistory {
 	return h
 }
 
-// foreignEvent is what another user or program did. Slurm keeps the time of the last preemption,
-// and the node that failed last, through later requeues.
+// foreignEvent is an event by another user or program. Slurm keeps the time of the last preemption, and the node that
+// failed last, through later requeues.
 func foreignEvent(j *slurmrest.Job, was jobHistory, seen cluster.Seen) journal.Event {
 	e := journal.Event{Job: j.ID, Restarts: j.Restarts, What: "requeued", At: seen.Time, Text: "by Slurm or a person"}
 	restarted, down := restartedNode(j, was, seen), downNode(was, seen)

@@ -10,14 +10,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/ledger"
 )
 
-// fractionCounts are the GPU fractions, of what this loop has seen.
+// fractionCounts are the GPU fractions, over the time that this loop has seen.
 type fractionCounts struct {
 	ledger *ledger.Ledger
 	over   time.Duration
 	last   map[sdk.JobID]ledger.Event
 }
 
-// setWindow begins to count over a window; another window begins anew with what was counted.
+// setWindow begins to count over a window; another window begins with the events counted so far.
 func (c *fractionCounts) setWindow(w time.Duration) {
 	if c.ledger != nil && c.over == w {
 		return
@@ -29,7 +29,7 @@ func (c *fractionCounts) setWindow(w time.Duration) {
 	c.ledger, c.over = fresh, w
 }
 
-// countJobs counts what jobs do now, from when they began it.
+// countJobs counts the present states of jobs, from when they began.
 func (c *fractionCounts) countJobs(s *sdk.Snapshot) {
 	now := make(map[sdk.JobID]ledger.Event, len(s.Jobs))
 	for i := range s.Jobs {
@@ -87,7 +87,7 @@ func ledgerState(j *sdk.Job) ledger.State {
 	return ledger.Waiting
 }
 
-// makeReaders returns how to ask for what is counted up to a time.
+// makeReaders returns how to ask for the fractions up to a time.
 func (c *fractionCounts) makeReaders(now time.Time) (job func(sdk.JobID) (float64, time.Duration), account func(string) float64) {
 	accounts := c.ledger.Accounts(now)
 	job = func(id sdk.JobID) (float64, time.Duration) {

@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/ledger"
 )
 
-// collectKnown is what the snapshot says beside what was seen.
+// collectKnown is the loop's own part of a snapshot, beside Seen.
 func (l *Loop) collectKnown(ctx context.Context, settings Settings, seen cluster.Seen) (cluster.Known, error) {
 	l.number++
 	k := cluster.Known{
@@ -94,9 +94,8 @@ func (l *Loop) holderOf(ctx context.Context, last *journal.Action) (*journal.Act
 	return action.LastHolder(all)
 }
 
-// underWay fills in what is being done to jobs. A job for which room is being made is being
-// placed: else more room would be made for the job with each tick, until the first victim has
-// left.
+// underWay fills in the actions under way on jobs. A job for which room is being made is being placed: else more room
+// would be made for the job with each tick, until the first victim has left.
 func underWay(open []journal.Action, doing map[int64]string) error {
 	for i := range open {
 		doing[open[i].Job] = open[i].Kind
@@ -113,7 +112,7 @@ func underWay(open []journal.Action, doing map[int64]string) error {
 	return nil
 }
 
-// withoutCounts is what is known before anything is counted.
+// withoutCounts is k with the fractions of jobs before any time is counted.
 func withoutCounts(k cluster.Known) cluster.Known {
 	k.Count = func(sdk.JobID) (float64, time.Duration) { return 1, 0 }
 	k.Account = func(string) float64 { return 1 }

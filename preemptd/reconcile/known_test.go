@@ -20,8 +20,7 @@ func runningJob(restarts int64, since time.Time) slurmrest.Job {
 	return slurmrest.Job{Restarts: restarts, FailedNode: "n2", State: slurmrest.State{Base: slurmrest.Running}, Nodes: "n[3-4]", StartTime: since}
 }
 
-// TestNotice: what other people do to a job is recorded once, and by its kind; what preemptd
-// does is not.
+// TestNotice: events of a job by other people are recorded once, and by their kind; preemptd's own are not.
 func TestNotice(t *testing.T) {
 	s := newSite(t)
 	began := time.Now()
@@ -74,6 +73,6 @@ func TestNotice(t *testing.T) {
 		"7 node failed n3, which was back at once at 100", "8 requeued by Slurm or a person at 120", "9 requeued by Slurm or a person at 140",
 		"10 node failed n4 at 160"}
 	if !slices.Equal(got, want) {
-		t.Errorf("%q", got)
+		t.Errorf("events %q", got)
 	}
 }

@@ -30,7 +30,7 @@ type Executor interface {
 	Run(ctx context.Context, a journal.Action) (journal.Action, error)
 }
 
-// Journal is what the loop needs of the journal. *journal.Journal is a Journal.
+// Journal has the loop's requests to the journal. *journal.Journal is a Journal.
 type Journal interface {
 	Begin(ctx context.Context, r journal.Request) (journal.Action, error)
 	Unfinished(ctx context.Context) ([]journal.Action, error)
@@ -42,16 +42,16 @@ type Journal interface {
 	Forget(ctx context.Context, before time.Time, alive []int64) error
 }
 
-// Commenter writes what Slurm shows of a job. *slurmrest.Client is a Commenter.
+// Commenter writes the comment that Slurm shows of a job. *slurmrest.Client is a Commenter.
 type Commenter interface {
 	Update(ctx context.Context, job slurmrest.Ref, u slurmrest.JobUpdate) error
 }
 
-// Settings are what may change while the loop runs.
+// Settings are the settings that may change while the loop runs.
 type Settings struct {
 	Interval   time.Duration
 	MaxActions int           // at a time
-	Retention  time.Duration // of what has ended
+	Retention  time.Duration // of actions that have ended
 	KeepRoom   time.Duration // for the job for which it was made; 0: not at all
 	Rules      sdk.Rules
 	Power      cluster.Power
@@ -66,7 +66,7 @@ type Decision struct {
 	Accepted []Choice
 	Rejected []Refusal
 	Problems []string // of policies, and of proxyd
-	// Waiting are the jobs that wait for room, are promised something, and have nothing done for them.
+	// Waiting are the jobs that wait for room, have a promise, and have no action for them.
 	Waiting []Wait
 }
 
@@ -78,14 +78,14 @@ type Choice struct {
 	Outcome string // "begun", "waits for job 12", "dry run", or the reason for a failure
 }
 
-// Verdict is what became of an accepted intent. The text is its name for metrics.
+// Verdict is the fate of an accepted intent. The text is its name for metrics.
 type Verdict string
 
 // The verdicts.
 const (
 	Begun  Verdict = "begun"
 	Waits  Verdict = "waits"   // a later tick may begin the action
-	DryRun Verdict = "dry-run" // nothing is done
+	DryRun Verdict = "dry-run" // no action is begun
 	Failed Verdict = "failed"  // the action could not be begun
 )
 
@@ -103,11 +103,11 @@ type Loop struct {
 	Journal  Journal
 	// Commenter tells the users of actions that the journal has lost.
 	Commenter Commenter
-	// Rooms may be nil: then room that is made for a job goes to whatever job Slurm gives it to.
+	// Rooms may be nil: then room that is made for a job goes to any job to which Slurm gives it.
 	Rooms    Rooms
 	Settings func() Settings
 	Log      *slog.Logger
-	// DryRun decides and does nothing.
+	// DryRun decides and begins no action.
 	DryRun bool
 	// Grace is how long actions may go on when the loop is to end.
 	Grace time.Duration
@@ -173,7 +173,7 @@ func (l *Loop) tickUntilDone(ctx, acting context.Context) error {
 		if l.OnTick != nil && ctx.Err() == nil {
 			l.OnTick(time.Since(began), err)
 		}
-		if err != nil && ctx.Err() == nil { // Slurm is away, or the disk is full: nothing is decided meanwhile
+		if err != nil && ctx.Err() == nil { // Slurm is away, or the disk is full: there are no decisions meanwhile
 			l.Log.Warn("no decision this time", "error", err)
 		}
 		timer := time.NewTimer(l.Settings().Interval)
@@ -191,7 +191,7 @@ func (l *Loop) tickUntilDone(ctx, acting context.Context) error {
 // Tick is a round. acting is the life of the actions that Tick starts.
 func (l *Loop) Tick(ctx, acting context.Context) error {
 	settings := l.Settings()
-	// What was begun goes on, also when Slurm is away: an action waits by itself.
+	// Actions that were begun go on, also when Slurm is away: an action waits by itself.
 	if err := l.continueActions(ctx, acting); err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (l *Loop) Tick(ctx, acting context.Context) error {
 	return l.forgetOld(ctx, settings, seen)
 }
 
-// continueActions carries out what the journal has unfinished and no goroutine carries out.
+// continueActions carries out the unfinished actions of the journal that no goroutine carries out.
 func (l *Loop) continueActions(ctx, acting context.Context) error {
 	if l.DryRun {
 		return nil

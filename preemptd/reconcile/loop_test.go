@@ -201,7 +201,7 @@ func (s *site) readJob(id int64) slurmrest.Job {
 	return j
 }
 
-// forPremium preempts what is in the way of a premium job that waits, and places that.
+// forPremium preempts the jobs in the way of a premium job that waits, and places that.
 var forPremium = chain.Named{Name: "tiers", Policy: says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
 	var all []sdk.Intent
 	waits, _ := s.Job(premium)
@@ -221,7 +221,7 @@ func TestPremium(t *testing.T) {
 	d := s.runTick()
 	if len(d.Accepted) != 2 || d.Accepted[0].Outcome != "begun" || d.Accepted[1].Outcome != "waits for job 1" ||
 		d.Accepted[0].Verdict != Begun || d.Accepted[1].Verdict != Waits {
-		t.Fatalf("%+v", d)
+		t.Fatalf("first decision = %+v, want job 1 preempted and job 2 to wait for that", d)
 	}
 	if len(s.ended) != 1 || s.ended[0].Kind != "preempt" || s.ended[0].State != journal.Done {
 		t.Errorf("ended: %+v", s.ended)
@@ -230,7 +230,7 @@ func TestPremium(t *testing.T) {
 	if !left.Held || left.Restarts != 1 || left.State.Base != slurmrest.Pending || !strings.Contains(left.Comment, "preempted by policy tiers: room for job 2 (action 1); checkpoint fake/1/1") {
 		t.Errorf("job 1: %s, comment %q", left.State, left.Comment)
 	}
-	// Slurm starts what is released at once.
+	// Slurm starts a released job at once.
 	go func() {
 		for t.Context().Err() == nil && s.readJob(premium).State.Base != slurmrest.Running {
 			if j := s.readJob(premium); !j.Held && j.RequiredNodes == "n1,n2" {
@@ -240,17 +240,17 @@ func TestPremium(t *testing.T) {
 		}
 	}()
 	if d = s.runTick(); len(d.Accepted) != 1 || d.Accepted[0].Outcome != "begun" {
-		t.Fatalf("%+v", d)
+		t.Fatalf("second decision = %+v, want one action begun", d)
 	}
 	if j := s.readJob(premium); j.State.Base != slurmrest.Running || !strings.Contains(j.Comment, "placed to n1,n2 by policy tiers") {
 		t.Errorf("job 2: %s, comment %q", j.State, j.Comment)
 	}
 	if d = s.runTick(); len(d.Accepted) != 0 {
-		t.Errorf("%+v", d)
+		t.Errorf("third decision = %+v, want no action", d)
 	}
 	past, err := s.journal.History(t.Context(), 0, 10)
 	if err != nil || len(past) != 2 || past[0].State != journal.Done || past[1].State != journal.Done {
-		t.Errorf("%v %+v", err, past)
+		t.Errorf("history: %v, %+v, want two actions done", err, past)
 	}
 }
 
@@ -267,17 +267,17 @@ func TestParked(t *testing.T) {
 		return []sdk.Intent{{Verb: sdk.Resume, Job: basic, Reason: "there is room"}}, nil
 	})}}
 	if d := s.runTick(); len(d.Accepted) != 1 || d.Accepted[0].Outcome != "begun" {
-		t.Fatalf("%+v", d)
+		t.Fatalf("decision = %+v, want the resume begun", d)
 	}
 	if seen.HeldBy != sdk.HeldByPreemptd || seen.Acted.IsZero() {
-		t.Errorf("%+v", seen)
+		t.Errorf("the parked job in the snapshot = %+v", seen)
 	}
 	if j := s.readJob(basic); j.Held || !strings.Contains(j.Comment, "resumed by policy back") {
 		t.Errorf("held %v, comment %q", j.Held, j.Comment)
 	}
 }
 
-// What a person parked is a person's to resume, however much room there is.
+// A job that a person parked is a person's to resume, however much room there is.
 func TestParkedByAPerson(t *testing.T) {
 	for who, holder := range map[string]sdk.Holder{"alice": sdk.HeldByUser, "operator": sdk.HeldByOperator} {
 		t.Run(who, func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestParkedByAPerson(t *testing.T) {
 				return []sdk.Intent{{Verb: sdk.Resume, Job: basic, Reason: "there is room"}}, nil
 			})}}
 			if d := s.runTick(); len(d.Accepted) != 0 || len(d.Rejected) != 1 || d.Rejected[0].Invariant != plan.Holder {
-				t.Errorf("%+v", d)
+				t.Errorf("decision = %+v, want the resume rejected", d)
 			}
 			if seen.State != sdk.Held || seen.HeldBy != holder || !s.readJob(basic).Held {
 				t.Errorf("state %d, held by %d, want %d", seen.State, seen.HeldBy, holder)
@@ -306,7 +306,7 @@ func TestParkedByAPerson(t *testing.T) {
 	}
 }
 
-// TestNotAtOnce: what could not be done to a job is not tried again before the job has cooled down.
+// TestNotAtOnce: an action on a job that was undone is not tried again before the job has cooled down.
 func TestNotAtOnce(t *testing.T) {
 	s := newSite(t, forPremium)
 	s.settings.Rules.CoolDown = time.Hour
@@ -323,12 +323,11 @@ func TestNotAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := s.runTick(); len(d.Accepted) != 0 || len(d.Rejected) == 0 || d.Rejected[0].Invariant != plan.CoolDown {
-		t.Errorf("%+v", d)
+		t.Errorf("decision after an undone action = %+v, want it rejected", d)
 	}
 }
 
-// TestRecovery: what a predecessor began is done first, and no policy touches the job
-// meanwhile.
+// TestRecovery: an action that a predecessor began is done first, and no policy touches the job meanwhile.
 func TestRecovery(t *testing.T) {
 	s := newSite(t)
 	s.proxyd.hold = make(chan struct{})
@@ -385,7 +384,7 @@ func TestDryRun(t *testing.T) {
 	s := newSite(t, forPremium)
 	s.loop.DryRun = true
 	if d := s.runTick(); len(d.Accepted) != 2 || d.Accepted[0].Outcome != "dry run" {
-		t.Fatalf("%+v", d)
+		t.Fatalf("decision = %+v, want a dry run of two actions", d)
 	}
 	for _, r := range s.srv.Requests() {
 		if r.Method != "GET" {
@@ -403,25 +402,25 @@ func TestPolicyFails(t *testing.T) {
 	s := newSite(t, bad, wrong, forPremium)
 	d := s.runTick()
 	if len(d.Problems) != 1 || d.Problems[0] != "policy bad: crash" || len(d.Rejected) != 1 || d.Rejected[0].Policy != "wrong" || len(d.Accepted) != 2 {
-		t.Errorf("%+v", d)
+		t.Errorf("decision = %+v", d)
 	}
 }
 
-// What other people do is recorded, and what we do is not.
+// Events by other people are recorded, and our own are not.
 func TestEvents(t *testing.T) {
 	s := newSite(t, forPremium)
 	s.runTick()
 	s.settings.Policies = nil
 	s.runTick() // which sees our own requeue
 	if all, err := s.journal.Events(t.Context(), 0, 10); err != nil || len(all) != 0 {
-		t.Errorf("%v %+v", err, all)
+		t.Errorf("events after our own requeue: %v, %+v, want none", err, all)
 	}
 	s.srv.EditJob(premium, func(j *slurmrest.Job) { j.Restarts, j.PreemptTime = 3, time.Unix(1000, 0) })
 	s.runTick()
 	s.runTick()
 	all, err := s.journal.Events(t.Context(), 0, 10)
 	if err != nil || len(all) != 1 || all[0].What != "preempted" || all[0].Job != premium || all[0].Restarts != 3 || all[0].At.Unix() != 1000 {
-		t.Errorf("%v %+v", err, all)
+		t.Errorf("events after a preemption by Slurm: %v, %+v", err, all)
 	}
 }
 
@@ -448,7 +447,7 @@ func TestEnd(t *testing.T) {
 			}
 			open, err := s.journal.Unfinished(t.Context())
 			if err != nil || (len(open) == 1) != long {
-				t.Errorf("%v %+v", err, open)
+				t.Errorf("unfinished actions: %v, %+v", err, open)
 			}
 			if j := s.readJob(basic); long && j.Restarts != 0 {
 				t.Errorf("restarts %d", j.Restarts)
@@ -494,7 +493,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// A preemptd that loses the lease does nothing any more.
+// A preemptd that loses the lease begins no action any more.
 func TestLost(t *testing.T) {
 	s := newSite(t, forPremium)
 	s.loop.Journal = lost{s.journal}

@@ -14,11 +14,10 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// reportLostActions compares the journal with what jobs' comments say of actions, once for each
-// Loop. A journal that was deleted while no preemptd worked is an empty journal, and
-// the jobs of its actions would stay as they are, held for instance, without a word. So the
-// job's comment, the job's history and the log say what became of the action. Such an action is
-// not carried on: what preemptd had done of it was in the journal only.
+// reportLostActions compares the journal with the actions that jobs' comments name, once for each Loop. A journal
+// that was deleted while no preemptd worked is an empty journal, and the jobs of its actions would stay as they are,
+// held for instance, without a word. So the job's comment, the job's history and the log tell the fate of the action.
+// Such an action is not carried on: which of its steps preemptd had done was in the journal only.
 func (l *Loop) reportLostActions(ctx context.Context, seen cluster.Seen) (problems []string, err error) {
 	if l.comparedAll || l.DryRun {
 		return nil, nil

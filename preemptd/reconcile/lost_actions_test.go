@@ -37,7 +37,7 @@ func TestJournalLost(t *testing.T) {
 		t.Fatalf("comment %q", got)
 	}
 
-	// With the journal, the start says nothing.
+	// With the journal, the start reports no lost action.
 	s.settings.Policies = nil
 	s.loop = s.newLoop()
 	again, stopAgain := context.WithCancel(t.Context())

@@ -58,8 +58,7 @@ func (l *Loop) releasePinnedNodes(ctx context.Context, seen cluster.Seen, k clus
 	return problems, nil
 }
 
-// failedUnpins says why the last tries to take a job's nodes back failed, if nothing was done to
-// the job since.
+// failedUnpins says why the last tries to take a job's nodes back failed, if no other action on the job came since.
 func (l *Loop) failedUnpins(ctx context.Context, job int64) (string, error) {
 	last, err := l.Journal.History(ctx, job, unpinTries)
 	if err != nil || len(last) < unpinTries {

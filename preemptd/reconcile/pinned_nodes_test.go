@@ -56,7 +56,7 @@ func (s *site) journalPin(asked, who string, restarts int64) {
 	}
 }
 
-// TestUnpinVainly: what Slurm refuses is not tried for ever, and its reason is said.
+// TestUnpinVainly: a change that Slurm refuses is not tried for ever, and the reason is reported.
 func TestUnpinVainly(t *testing.T) {
 	s := newSite(t)
 	s.srv.EditJob(premium, func(j *slurmrest.Job) { j.RequiredNodes = "n2" })
@@ -72,7 +72,7 @@ func TestUnpinVainly(t *testing.T) {
 	}
 	said := s.decisions[len(s.decisions)-1].Problems
 	if want := "job 2 waits for nodes that it was moved to; taking them back failed 3 times, and is given up: not in this partition"; !slices.Equal(said, []string{want}) {
-		t.Errorf("%q", said)
+		t.Errorf("problems %q", said)
 	}
 	// A person's resume is another beginning.
 	a, err := s.journal.Begin(t.Context(), journal.Request{Kind: "resume", Job: premium, Who: "alice"})
@@ -84,11 +84,11 @@ func TestUnpinVainly(t *testing.T) {
 	}
 	s.runTick()
 	if all, err := s.journal.History(t.Context(), premium, 10); err != nil || all[0].Who != unpinner {
-		t.Errorf("%v %+v", err, all[0])
+		t.Errorf("history after another action: %v, %+v, want a new try", err, all[0])
 	}
 }
 
-// refusing hands do nothing but say why.
+// refusing carries out no action, and says why.
 type refusing struct{ *journal.Journal }
 
 func (r refusing) Run(ctx context.Context, a journal.Action) (journal.Action, error) {

@@ -20,7 +20,7 @@ func (s *site) withRooms() {
 	s.loop.Rooms = &room.Keeper{Slurm: s.srv.Client(s.T), Log: s.loop.Log}
 }
 
-// shownRooms is what Slurm shows of rooms.
+// shownRooms are the rooms that Slurm shows.
 func (s *site) shownRooms() string {
 	var all []string
 	for _, r := range s.srv.Reservations() {
@@ -84,7 +84,7 @@ func TestKeepRoom(t *testing.T) {
 	}
 }
 
-// TestRoomOfCancelled: a job that is cancelled while other jobs leave for its sake keeps nothing.
+// TestRoomOfCancelled: a job that is cancelled while other jobs leave for its sake keeps no room.
 func TestRoomOfCancelled(t *testing.T) {
 	s := newSite(t, forPremium)
 	s.withRooms()
@@ -94,12 +94,12 @@ func TestRoomOfCancelled(t *testing.T) {
 	}
 	s.runTick()
 	if shown := s.shownRooms(); !strings.HasPrefix(shown, "preemptd:room:2 ") {
-		t.Errorf("%q", shown)
+		t.Errorf("rooms %q, want the room of job 2", shown)
 	}
 	s.settings.Policies = nil
 	s.runTick()
 	if shown := s.srv.Reservations(); len(shown) > 0 {
-		t.Errorf("%+v", shown)
+		t.Errorf("rooms after the job was cancelled = %+v, want none", shown)
 	}
 }
 
@@ -110,6 +110,6 @@ func TestNoRoom(t *testing.T) {
 	s.settings.KeepRoom = 0
 	s.runTick()
 	if shown := s.shownRooms(); shown != "" || len(s.ended) != 1 {
-		t.Errorf("%q, %+v", shown, s.ended)
+		t.Errorf("rooms %q and actions %+v, want no room and one action", shown, s.ended)
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
 
-// Wait is a job that waits, and why nothing is done for the job.
+// Wait is a job that waits, and why no action is begun for the job.
 type Wait struct {
 	Job  sdk.JobID
 	Tier sdk.Tier
 	Why  string
 }
 
-// loggedWait is what was logged of a wait.
+// loggedWait is the memory of a wait for the log.
 type loggedWait struct {
 	why  string
 	told bool
@@ -26,8 +26,8 @@ type loggedWait struct {
 // maxExplained is for how many jobs the log says why they wait.
 const maxExplained = 16
 
-// explainWaiting says for the jobs that are promised something and wait for room why nothing is
-// done for them, premium jobs first.
+// explainWaiting says, for the jobs that have a promise and wait for room, why no action is begun for them, premium
+// jobs first.
 func explainWaiting(settings Settings, s *sdk.Snapshot, d *Decision) []Wait {
 	var all []Wait
 	for _, tier := range []sdk.Tier{sdk.Premium, sdk.Standard} {
@@ -44,7 +44,7 @@ func explainWaiting(settings Settings, s *sdk.Snapshot, d *Decision) []Wait {
 	return all
 }
 
-// whyIdle says why nothing is done for a job; empty: something is.
+// whyIdle says why no action is begun for a job; empty: an action is begun.
 func whyIdle(settings Settings, s *sdk.Snapshot, d *Decision, j *sdk.Job) string {
 	var parts []string
 	for _, c := range d.Accepted {
@@ -68,8 +68,8 @@ func whyIdle(settings Settings, s *sdk.Snapshot, d *Decision, j *sdk.Job) string
 	return why
 }
 
-// logWaiting logs why jobs wait: once for each reason, and only when the reason holds at two ticks
-// in a row. Most new jobs wait for Slurm's next look, and for nothing else.
+// logWaiting logs why jobs wait: once for each reason, and only when the reason holds at two ticks in a row. Most new
+// jobs wait only for Slurm's next look.
 func (l *Loop) logWaiting(waiting []Wait) {
 	now := make(map[sdk.JobID]*loggedWait, len(waiting))
 	for _, w := range waiting {

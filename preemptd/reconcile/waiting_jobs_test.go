@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
 )
 
-// TestWhy: a job that waits and is promised something is told, in the log once, why nothing is done for the job.
+// TestWhy: the log says once, of a job that waits and has a promise, why no action is begun for it.
 func TestWhy(t *testing.T) {
 	var log strings.Builder
 	s := newSite(t)
@@ -22,7 +22,7 @@ func TestWhy(t *testing.T) {
 	for range 3 {
 		d := s.runTick()
 		if len(d.Waiting) != 1 || d.Waiting[0].Job != premium || !strings.Contains(d.Waiting[0].Why, "no policy is configured") || !strings.Contains(d.Waiting[0].Why, "these gave way: job 1") {
-			t.Fatalf("%+v", d.Waiting)
+			t.Fatalf("waiting jobs = %+v", d.Waiting)
 		}
 	}
 	if n := strings.Count(log.String(), "msg=waits"); n != 1 {
@@ -31,7 +31,7 @@ func TestWhy(t *testing.T) {
 	s.settings.Rules.MinRun = 2 * time.Hour
 	s.settings.Policies = []chain.Named{forPremium}
 	if d := s.runTick(); len(d.Waiting) != 1 || !strings.Contains(d.Waiting[0].Why, "preempt job 1, parked is against the rule min-run") || !strings.Contains(d.Waiting[0].Why, "job 1: running for less than 2h0m0s") {
-		t.Errorf("%+v", d.Waiting)
+		t.Errorf("waiting jobs under min-run = %+v", d.Waiting)
 	}
 	s.settings.Rules.MinRun = 0
 	if d := s.runTick(); len(d.Waiting) != 0 {
@@ -48,6 +48,6 @@ func TestWhyPremiumFirst(t *testing.T) {
 	s.Jobs[2*maxExplained-1].Tier = sdk.Premium
 	all := explainWaiting(Settings{}, s, &Decision{})
 	if len(all) != maxExplained || all[0].Job != 2*maxExplained || all[1].Job != 1 {
-		t.Errorf("%+v", all)
+		t.Errorf("explainWaiting of many jobs = %+v", all)
 	}
 }

@@ -30,7 +30,7 @@ func JobOf(reservation string) (int64, bool) {
 // Wanted is, by the job for which room is being made, the nodes where.
 type Wanted map[int64][]string
 
-// view is what there is at a moment.
+// view is the state of rooms, jobs and nodes at a moment.
 type view struct {
 	wanted Wanted
 	jobs   []slurmrest.Job
@@ -60,8 +60,8 @@ const (
 	attach // put the job into its reservation
 )
 
-// listChanges says what is to be done so that each job for which room is wanted has its reservation,
-// and no other job has.
+// listChanges returns the changes after which each job for which room is wanted has its reservation, and no other job
+// has.
 func (v *view) listChanges() []change {
 	var all []change
 	has := map[int64]*slurmrest.Reservation{}

@@ -111,7 +111,7 @@ func TestTwoRooms(t *testing.T) {
 func TestJobOf(t *testing.T) {
 	for name, want := range map[string]int64{"preemptd:room:12": 12, "preemptd:works:ctl:00000000": 0, "preemptd:room:": 0, "preemptd:room:x": 0, "": 0} {
 		if job, ours := JobOf(name); job != want || ours != (want != 0) {
-			t.Errorf("%q: %d, %v", name, job, ours)
+			t.Errorf("JobOf(%q) = %d, %v", name, job, ours)
 		}
 	}
 }

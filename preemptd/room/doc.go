@@ -11,11 +11,10 @@
 // Without that Slurm gives the nodes to the first job of its queue, or to a job that is short
 // enough to be over before the last of the jobs that make room would have ended by itself.
 //
-// Nothing of that is in the journal. What there is to do follows from the actions under way and
-// from what Slurm shows, so a preemptd that was killed at any moment is followed by a preemptd
-// that finds the reservations by their names. If no preemptd follows, Slurm ends a reservation
-// after a quarter of an hour. The flag FLEX lets the job run on after that, on any nodes, and
-// NO_HOLD_JOBS_AFTER_END keeps Slurm from holding a job that still waits then. With OVERLAP several
-// jobs can have room on a node at a time. Before Slurm 26.05 such a job could start in reservations
-// of other users, so there the second job waits until the first has started.
+// The journal does not have the rooms. The changes follow from the actions under way and from the reservations that
+// Slurm shows, so a preemptd that was killed at any moment is followed by a preemptd that finds the reservations by
+// their names. If no preemptd follows, Slurm ends a reservation after a quarter of an hour. The flag FLEX lets the
+// job run on after that, on any nodes, and NO_HOLD_JOBS_AFTER_END keeps Slurm from holding a job that still waits
+// then. With OVERLAP several jobs can have room on a node at a time. Before Slurm 26.05 such a job could start in
+// reservations of other users, so there the second job waits until the first has started.
 package room

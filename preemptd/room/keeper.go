@@ -15,7 +15,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Slurm is what a Keeper asks of Slurm, as an operator. *slurmrest.Client is a Slurm.
+// Slurm has a Keeper's requests to Slurm, as an operator. *slurmrest.Client is a Slurm.
 type Slurm interface {
 	Reservations(ctx context.Context) ([]slurmrest.Reservation, error)
 	KeepsReservationsApart(ctx context.Context) (bool, error)
@@ -29,7 +29,7 @@ type Keeper struct {
 	Slurm Slurm
 	Log   *slog.Logger
 
-	looked bool // at what another preemptd has left
+	looked bool // at the rooms of another preemptd
 	rooms  map[int64]*kept
 	failed map[int64]string // why a room could not be kept, as it was logged
 }
@@ -41,7 +41,7 @@ type kept struct {
 	there  bool      // Slurm has the reservation
 }
 
-// Moment is what a Keeper is told at each tick.
+// Moment is the input of a Keeper at each tick.
 type Moment struct {
 	Time time.Time
 	// Making is for which jobs other jobs are leaving nodes, and the nodes.
@@ -65,8 +65,8 @@ func (k *Keeper) Kept() map[int64][]string {
 	return all
 }
 
-// Keep makes Slurm's reservations what they are to be. What cannot be done is logged, and tried
-// again at the next call: room that is not kept goes to whatever job Slurm gives it to.
+// Keep makes Slurm's reservations as they are to be. A change that fails is logged, and tried again at the next call:
+// room that is not kept goes to any job to which Slurm gives it.
 func (k *Keeper) Keep(ctx context.Context, m Moment) {
 	if k.looked && len(k.rooms) == 0 && len(m.Making) == 0 && !anyInside(m.Jobs) {
 		clear(k.failed)
@@ -116,8 +116,8 @@ func nodesUp(nodes []slurmrest.Node) map[string]bool {
 	return up
 }
 
-// wantedRooms are the rooms that are being made, and the rooms in which a job has had no time to start.
-// What another preemptd has left counts as needed until now.
+// wantedRooms are the rooms that are being made, and the rooms in which a job has had no time to start. Rooms of
+// another preemptd count as needed until now.
 func (k *Keeper) wantedRooms(m Moment, all []slurmrest.Reservation) Wanted {
 	if k.rooms == nil {
 		k.rooms, k.failed = map[int64]*kept{}, map[int64]string{}

@@ -42,7 +42,7 @@ func (s *site) restartKeeper(slurm room.Slurm) {
 	s.keeper = &room.Keeper{Slurm: slurm, Log: slog.New(slog.NewTextHandler(&s.log, nil))}
 }
 
-// checkTick runs a tick after some time, while jobs leave n1 for job 2 or not, and checks what Slurm shows.
+// checkTick runs a tick after some time, while jobs leave n1 for job 2 or not, and checks the rooms that Slurm shows.
 func (s *site) checkTick(later time.Duration, making bool, want string) {
 	s.Helper()
 	s.moment.Time = s.moment.Time.Add(later)
@@ -128,7 +128,7 @@ var errRefused = errors.New("access denied")
 
 func (refusing) CreateReservation(context.Context, slurmrest.NewReservation) error { return errRefused }
 
-// TestRefused: what Slurm refuses is logged once, and the job is left alone.
+// TestRefused: a reservation that Slurm refuses is logged once, and the job is left alone.
 func TestRefused(t *testing.T) {
 	s := newSite(t)
 	s.restartKeeper(refusing{s.srv.Client(t)})

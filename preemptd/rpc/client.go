@@ -35,8 +35,8 @@ type Client struct {
 	rpc     PreemptdClient
 }
 
-// Dial returns a client of the preemptd that listens at address ("ctl:6831"). from is the
-// node that asks. Nothing is sent before the first call.
+// Dial returns a client of the preemptd that listens at address ("ctl:6831"). from is the node that asks. The
+// connection is made at the first call.
 func Dial(address, from string, coder munge.Coder) (*Client, error) {
 	conn, err := munge.Dial(address, Name, from, coder, grpc.WithKeepaliveParams(munge.KeepAlive),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)))
@@ -59,8 +59,8 @@ func (c *Client) Show(ctx context.Context, id int64) (*Action, error) {
 	return callUnary(ctx, c, c.rpc.Show, &ShowRequest{Id: id})
 }
 
-// History lists the newest actions, and what other programs did, newest first: of a job, with its
-// present state, or with "" of all jobs that the caller may see.
+// History lists the newest actions, and events by other programs, newest first: of a job, with its present state, or
+// with "" of all jobs that the caller may see.
 func (c *Client) History(ctx context.Context, job string, limit int32) (*HistoryReply, error) {
 	return callUnary(ctx, c, c.rpc.History, &HistoryRequest{Job: job, Limit: limit})
 }
@@ -75,12 +75,12 @@ func (c *Client) Status(ctx context.Context) (*StatusReply, error) {
 	return callUnary(ctx, c, c.rpc.Status, &StatusRequest{})
 }
 
-// Doctor asks what keeps preemptd from doing its work.
+// Doctor asks for faults that keep preemptd from doing its work.
 func (c *Client) Doctor(ctx context.Context) (*DoctorReply, error) {
 	return callUnary(ctx, c, c.rpc.Doctor, &DoctorRequest{})
 }
 
-// Token returns what lets a browser act as the caller, for a while.
+// Token returns the token by which a browser acts as the caller, for a while.
 func (c *Client) Token(ctx context.Context) (*TokenReply, error) {
 	return callUnary(ctx, c, c.rpc.Token, &TokenRequest{})
 }
@@ -91,7 +91,7 @@ func (c *Client) Snapshot(ctx context.Context) ([]byte, error) {
 	return reply.GetSnapshot(), err
 }
 
-// Try asks policies what they would do.
+// Try asks policies for their intents.
 func (c *Client) Try(ctx context.Context, req *TryRequest) (*TryReply, error) {
 	return callUnary(ctx, c, c.rpc.Try, req)
 }

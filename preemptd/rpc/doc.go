@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rpc is the contract of preemptd: what people, through singctl, ask of preemptd over the
-// network. The package holds the messages, a client and what a server is made of; the server itself
-// is package api. It imports nothing of ours but the credential, proxyd/rpc/munge.
+// Package rpc is the contract of preemptd: the requests of people, through singctl, to preemptd over the network. The
+// package holds the messages, a client and the parts of a server; the server itself is package api. Of ours it
+// imports only the credential, proxyd/rpc/munge.
 //
 // Every call carries a munge credential and every reply a seal. A credential names its addressee:
 // here Name, since a cluster has a single working preemptd, on any host.

@@ -27,7 +27,7 @@ var (
 
 	// ErrNoAction says that there is no such action.
 	ErrNoAction = errors.New("no such action")
-	// ErrNotPossible says that the job cannot have what was asked for, and that nothing was done.
+	// ErrNotPossible says that the job cannot have the requested change, and that no action was begun.
 	ErrNotPossible = errors.New("not possible")
 	// ErrSlurm says that Slurm does not answer preemptd.
 	ErrSlurm = errors.New("Slurm does not answer") //nolint:staticcheck // a name
@@ -54,11 +54,11 @@ var contract = kind.Contract{
 	Unsupported: ErrUnsupported,
 }
 
-// Error is an error with its kind. A client returns nothing else.
+// Error is an error with its kind. All errors of a client are of this type.
 type Error struct {
 	Kind error  // a kind above
 	Text string // the whole message; "": that of Kind
-	Hint string // what the person may do
+	Hint string // the person's next step
 }
 
 func (e *Error) Error() string {

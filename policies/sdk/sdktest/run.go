@@ -140,7 +140,7 @@ func Start(t testing.TB, program string, args ...string) *sdk.Client {
 	if err != nil {
 		t.Fatalf("client of %s: %v", program, err)
 	}
-	return client.(*sdk.Client) //nolint:errcheck // //nolint:errcheck // sdk.Plugin returns no other type
+	return client.(*sdk.Client) //nolint:errcheck // sdk.Plugin returns no other type
 }
 
 // output keeps a policy's standard error.
