@@ -90,7 +90,7 @@ preemption and with jobs that are killed and begin again. docs/simulate.md says 
 	return c
 }
 
-// checkOptions says what makes no sense.
+// checkOptions refuses options that make no sense together.
 func (s *simulation) checkOptions() error {
 	s.against = slices.DeleteFunc(s.against, func(name string) bool { return name == "" })
 	switch {
@@ -126,8 +126,8 @@ func (s *simulation) runSimulation(ctx context.Context, cfg *config.Config, out 
 	if len(cfg.Policies) == 0 {
 		cfg.Policies = []string{"tiers"}
 	}
-	// Each question makes a snapshot and its wire form, which are garbage after it: memory is
-	// there, up to a bound, and what matters is time.
+	// Each question makes a snapshot and its wire form, which are garbage after it: there is enough memory, up to a
+	// bound, and time counts more.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(3 << 30))
 	jobs, err := s.loadJobs()

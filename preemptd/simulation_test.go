@@ -59,7 +59,7 @@ func TestSimulate(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal([]byte(out), &read); err != nil || len(read.Results) != 3 {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("JSON of the simulation: %v, want 3 results in\n%s", err, out)
 	}
 	for i, want := range []struct {
 		name             string
@@ -85,7 +85,7 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("standard error has no times: %q", errs)
 	}
 	if out, _, err = runSimulation(t, "--config", site, "--generate", "50", "--nodes", "4", "--against", "", "-q"); err != nil || !strings.Contains(out, "GPU fraction") || strings.Contains(out, "FIFO") {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("simulation against no other: %v\n%s", err, out)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// whySwapped says why the ranks of a job would be swapped on so many GPUs, by what the last look has seen of the job's
-// newest checkpoint; "" if they would not, or if that is not known.
+// whySwapped says why the ranks of a job would be swapped on so many GPUs, by the job's newest checkpoint as of the
+// last look; "" if they would not, or if that is not known.
 func (d *requestServer) whySwapped(job, gpus int64) string {
 	last := d.latestLook()
 	if last == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// TestSwappingText: a person that asks for a size at which ranks would be swapped is told what they need, and which size is
-// enough.
+// TestSwappingText: a person that asks for a size at which ranks would be swapped is told how much memory they need,
+// and which size is enough.
 func TestSwappingText(t *testing.T) {
 	j := &sdk.Job{ID: 7, Capsules: 2, GPUs: 8, MaxGPUs: 8, Fullest: []float64{2.4, 1.2, 0.9, 0.6}}
 	for _, c := range []struct {

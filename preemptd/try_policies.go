@@ -20,7 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-// encodedSnapshot is what policies saw last, as bytes.
+// encodedSnapshot is the last snapshot that policies saw, as bytes.
 func (d *requestServer) encodedSnapshot() ([]byte, error) {
 	last := d.latestLook()
 	if last == nil {
@@ -29,8 +29,8 @@ func (d *requestServer) encodedSnapshot() ([]byte, error) {
 	return sdk.Marshal(last.snapshot)
 }
 
-// tryPolicies asks policies what they would do on a snapshot, in processes that end with the
-// request: the policies that decide are not disturbed. A single user tries at a time.
+// tryPolicies asks policies for their intents on a snapshot, in processes that end with the request: the policies
+// that decide are not disturbed. A single user tries at a time.
 func (d *requestServer) tryPolicies(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, error) {
 	select {
 	case d.trying <- struct{}{}:
@@ -121,7 +121,7 @@ func (d *requestServer) policyConfigs(req *rpc.TryRequest, folder string) ([]pol
 	return nil, errors.New("a file is tried by the policy " + policy.Own + ", which is not among those named")
 }
 
-// triedMessage says what came of a policy, without the folder in which its file was.
+// triedMessage is a policy's answer as a message, without the folder in which its file was.
 func triedMessage(a chain.Answer, folder string) *rpc.Tried {
 	told := &rpc.Tried{Policy: a.Policy}
 	if a.Err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-// TestTry asks the real policies about a made cluster: nothing is begun, for there is neither
-// a journal nor a Slurm.
+// TestTry asks the real policies about a made cluster: no action is begun, for there is neither a journal nor a
+// Slurm.
 func TestTry(t *testing.T) {
 	folder := sdktest.BuildFolder(t, "tiers", "starlark")
 	cfg, err := config.Default()
@@ -63,7 +63,7 @@ func TestTry(t *testing.T) {
 			continue
 		}
 		if err != nil {
-			t.Errorf("%s: %v", try.name, err)
+			t.Errorf("tryPolicies of %s: %v", try.name, err)
 			continue
 		}
 		var names []string
@@ -82,7 +82,7 @@ func TestTry(t *testing.T) {
 	at := time.Date(2026, 3, 7, 22, 30, 0, 0, time.UTC)
 	reply, err := d.tryPolicies(t.Context(), &rpc.TryRequest{Snapshot: snapshot, File: said, At: timestamppb.New(at)})
 	if err != nil || len(reply.GetPolicies()) != 1 {
-		t.Fatalf("%v, %v", reply, err)
+		t.Fatalf("tryPolicies at another time = %v, %v", reply, err)
 	}
 	if got, want := strings.Join(reply.GetPolicies()[0].GetPrinted(), "\n"), fmt.Sprintf("200 jobs at %d\n22", at.Unix()); got != want || !reply.GetTime().AsTime().Equal(at) {
 		t.Errorf("at %v it printed %q, want %q", reply.GetTime().AsTime(), got, want)

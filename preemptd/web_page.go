@@ -25,8 +25,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// webPage is the web page. Its socket listens before any other work begins, so that the page shows
-// what preemptd waits for.
+// webPage is the web page. Its socket listens before any other work begins, so that the page shows for which other
+// part preemptd waits.
 type webPage struct {
 	*web.Server
 	keys   *web.Keys
@@ -37,9 +37,8 @@ type webPage struct {
 	now     web.State
 }
 
-// openPage starts the page, if the configuration wants a page. While the port is taken, for
-// example by the preemptd that works, openPage waits for the port: nothing else depends on the
-// page.
+// openPage starts the page, if the configuration wants a page. While the port is taken, for example by the preemptd
+// that works, openPage waits for the port: no other part depends on the page.
 func (c *controller) openPage(ctx context.Context) (func(), error) {
 	cfg := c.cfg.Load()
 	p := &webPage{keys: web.NewKeys(), wanted: cfg.Web.Address != "", now: web.State{Role: web.Starts, Interval: cfg.Interval}}
@@ -113,22 +112,21 @@ func (p *webPage) setAddress(a net.Addr, tls bool) {
 	p.address = u.String()
 }
 
-// currentState is what the page is told at each request.
+// currentState is the page's state at each request.
 func (p *webPage) currentState() web.State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.now
 }
 
-// changeState changes what the page knows.
+// changeState changes the page's state.
 func (p *webPage) changeState(change func(*web.State)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.now)
 }
 
-// setRole makes the page show what preemptd does now, and which other preemptd has the lease that
-// this preemptd waits for.
+// setRole makes the page show preemptd's role, and which other preemptd has the lease that this preemptd waits for.
 func (p *webPage) setRole(is web.Role, holder string) {
 	if is == web.Waits {
 		p.Forget()
@@ -136,7 +134,7 @@ func (p *webPage) setRole(is web.Role, holder string) {
 	p.changeState(func(s *web.State) { s.Role, s.Holder = is, holder })
 }
 
-// makeToken makes what lets a browser act as a user.
+// makeToken makes the token by which a browser acts as a user.
 func (p *webPage) makeToken(uid uint32) *rpc.TokenReply {
 	token, until := p.keys.Sign(uid)
 	p.mu.Lock()
@@ -144,7 +142,7 @@ func (p *webPage) makeToken(uid uint32) *rpc.TokenReply {
 	return &rpc.TokenReply{Token: token, Until: timestamppb.New(until), Page: p.address}
 }
 
-// showDecision shows what came of a tick.
+// showDecision shows the decision of a tick.
 func (p *webPage) showDecision(d reconcile.Decision, s *sdk.Snapshot) {
 	if !p.wanted {
 		return

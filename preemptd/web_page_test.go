@@ -47,8 +47,8 @@ func askPage(t *testing.T, method, url, token, body string) (int, string) {
 	return answer.StatusCode, string(raw)
 }
 
-// TestPage: a token that munge vouches for lets a browser act, and the page says what
-// preemptd waits for, and whether preemptd works.
+// TestPage: a token that munge vouches for lets a browser act, and the page says for which part preemptd waits, and
+// whether preemptd works.
 func TestPage(t *testing.T) {
 	m := mungetest.Start(t)
 	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
@@ -60,7 +60,7 @@ func TestPage(t *testing.T) {
 	p := startPreemptd(t, srv, file)
 	page := "http://" + p.loggedAddress("web page")
 	if code, said := askPage(t, "GET", page+"/healthz", "", ""); code != http.StatusOK || said != "alive\n" {
-		t.Error(code, said)
+		t.Errorf("healthz: %d %q, want alive", code, said)
 	}
 	listen := p.loggedAddress("listening")
 	client, err := rpc.Dial(listen, "n7", m.As(0, 0))
@@ -74,14 +74,14 @@ func TestPage(t *testing.T) {
 	}
 	code, said := askPage(t, "POST", fmt.Sprintf("%s/api/v1/jobs/%d/preempt", page, id), reply.GetToken(), `{"reason":"from the page"}`)
 	if code != http.StatusAccepted {
-		t.Fatal(code, said)
+		t.Fatalf("preempt from the page: %d %q, want 202", code, said)
 	}
 	p.waitForLog("action ended") // the job cannot be preempted: no proxyd answers on n1
 	if code, said := askPage(t, "GET", page+"/api/v1/state", "", ""); code != http.StatusOK || !strings.Contains(said, `"role":"works"`) || !strings.Contains(said, `"why":"from the page"`) {
-		t.Error(code, said)
+		t.Errorf("state: %d %q", code, said)
 	}
 	if code, said := askPage(t, "GET", page+"/readyz", "", ""); code != http.StatusOK {
-		t.Error(code, said)
+		t.Errorf("readyz: %d %q, want 200", code, said)
 	}
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	p.waitForEnd()
@@ -91,7 +91,7 @@ func TestPage(t *testing.T) {
 	}
 	defer j.Close()
 	if all, err := j.History(t.Context(), id, 10); err != nil || len(all) != 1 || all[0].Who != "root" || all[0].Kind != "preempt" {
-		t.Errorf("%v %+v", err, all)
+		t.Errorf("history: %v, %+v, want root's preempt", err, all)
 	}
 }
 
@@ -115,11 +115,11 @@ func TestNoPage(t *testing.T) {
 	}
 	defer client.Close()
 	if reply, err := client.Token(t.Context()); err == nil || !strings.Contains(err.Error(), "serves no web page") {
-		t.Error(reply, err)
+		t.Errorf("Token of a preemptd without a page = %v, %v", reply, err)
 	}
 }
 
-// TestRegained: a preemptd that has the lease again shows nothing of the time before another preemptd had the lease.
+// TestRegained: a preemptd that has the lease again shows no snapshot from before another preemptd had the lease.
 func TestRegained(t *testing.T) {
 	p := &webPage{now: web.State{Interval: time.Second}}
 	p.Server = web.New(web.Options{State: p.currentState})

@@ -9,10 +9,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// boundTiers returns for each tier a GPU fraction that no schedule of the trace can pass: not with
-// perfect foresight, without the time of dumps and restores, and with the GPUs of all nodes on a
-// single node. For a lower tier, these are the schedules in which each higher tier gets what it is
-// promised or, where no schedule can give that, its own bound.
+// boundTiers returns for each tier a GPU fraction that no schedule of the trace can pass: not with perfect foresight,
+// without the time of dumps and restores, and with the GPUs of all nodes on a single node. For a lower tier, these
+// are the schedules in which each higher tier gets its promise or, where no schedule can give that, its own bound.
 //
 // The fraction of a tier is its work over its span: the time from submission to end of its jobs,
 // each times the GPUs that the job asked for. The work is given, so the least span bounds the
@@ -47,12 +46,11 @@ func boundTiers(jobs []job, gpus int, promised [sdk.Tiers]float64) [sdk.Tiers]fl
 	return bounds
 }
 
-// leastSpan is what the span of some jobs cannot fall below, in GPU-milliseconds. The larger of
-// two bounds holds. By the first, a job takes its work on the most GPUs that it can use. The second
-// is that of mean busy times (Goemans and others, Single Machine Scheduling with Release Dates,
-// 2002): a job ends at least half of its shortest time after the middle of its work; and the sum
-// of these middles, each times the GPUs asked for, is least when the whole cluster works on one
-// job at a time, on the shortest of those that are there.
+// leastSpan is a lower bound of the span of some jobs, in GPU-milliseconds: the larger of two bounds. By the first, a
+// job takes its work on the most GPUs that it can use. The second is that of mean busy times (Goemans and others,
+// Single Machine Scheduling with Release Dates, 2002): a job ends at least half of its shortest time after the middle
+// of its work; and the sum of these middles, each times the GPUs asked for, is least when the whole cluster works on
+// one job at a time, on the shortest of those that are there.
 func leastSpan(jobs []*Job, gpus int) float64 {
 	jobs = slices.Clone(jobs)
 	slices.SortStableFunc(jobs, func(a, b *Job) int { return int(a.Submit - b.Submit) })

@@ -62,8 +62,8 @@ func TestLeastTime(t *testing.T) {
 	}
 }
 
-// TestBoundsHold: whatever the trace and however the jobs are scheduled, no tier passes its bound as
-// long as higher tiers have what they are promised or their own bound.
+// TestBoundsHold: for every trace and schedule, no tier passes its bound as long as higher tiers have their promise
+// or their own bound.
 func TestBoundsHold(t *testing.T) {
 	program := buildPolicy(t, "tiers")
 	compared := 0

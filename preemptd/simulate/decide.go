@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
 )
 
-// askPolicies asks the policies, and begins what plan lets through. In a simulation a policy that
-// fails is an error: its results would be of something else.
+// askPolicies asks the policies, and begins the steps that plan accepts. In a simulation a policy that fails is an
+// error: else the results would not be of this policy.
 func (r *run) askPolicies(ctx context.Context) error {
 	if r.now >= r.forget {
 		r.ledger.Forget(r.timeAt(r.now))
@@ -43,8 +43,8 @@ func (r *run) askPolicies(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// immobile is a policy on a cluster without capsules: a job that was moved would begin again, so no
-// job is moved, and nothing is done for a job that has room only when another job is moved.
+// immobile is a policy on a cluster without capsules: a job that was moved would begin again, so no job is moved, and
+// a job that has room only when another job is moved gets no room.
 type immobile struct{ chain.Policy }
 
 func withoutMoves(policies []chain.Named) []chain.Named {
@@ -147,8 +147,8 @@ func newClaim(j *job, shares []sdk.Share) *claim {
 	return c
 }
 
-// layClaim lays claim to a place: what is free of the place is kept from now on, and the job starts
-// there when it has all of the place.
+// layClaim lays claim to a place: the free part of the place is kept from now on, and the job starts there when it
+// has all of the place.
 func (r *run) layClaim(c *claim) {
 	c.job.claim = c
 	if !r.fillClaim(c) {
@@ -156,7 +156,7 @@ func (r *run) layClaim(c *claim) {
 	}
 }
 
-// fillClaim takes what is free of a claim, and starts its job when nothing is missing.
+// fillClaim takes the free part of a claim, and starts its job when the claim is whole.
 func (r *run) fillClaim(c *claim) bool {
 	missing := 0
 	for i := range c.got {
@@ -201,7 +201,7 @@ func (r *run) takeSnapshot() *sdk.Snapshot {
 	return s
 }
 
-// describeJobs fills to with what preemptd would show of the jobs, and changes nothing else.
+// describeJobs fills to with the jobs as preemptd would show them, and makes no other change.
 func (r *run) describeJobs(present []*job, to []sdk.Job) {
 	for i, j := range present {
 		r.describeOne(j, &to[i])
@@ -240,7 +240,7 @@ func (r *run) describeOne(j *job, d *sdk.Job) {
 	}
 }
 
-// mergeShares returns what a job holds and what is kept for the job.
+// mergeShares joins the shares that a job holds and the shares that are kept for the job.
 func mergeShares(held, kept []sdk.Share) []sdk.Share {
 	all := slices.Concat(held, slices.DeleteFunc(slices.Clone(kept), func(s sdk.Share) bool { return s.GPUs == 0 }))
 	slices.SortStableFunc(all, func(a, b sdk.Share) int { return cmp.Compare(a.Node, b.Node) })

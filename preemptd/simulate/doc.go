@@ -9,10 +9,9 @@
 //	           ▲                      │
 //	           └── dump ◄── plan ◄── policies, asked at intervals with a snapshot
 //
-// While nothing waits and nothing happens, policies are asked every five minutes only.
+// While no job waits and no event comes, policies are asked every five minutes only.
 //
-// What is simplified: what it costs that ranks share a GPU comes from a model (slicing.go); backfill counts GPUs and
-// not on which nodes they are; nodes are all alike, do not fail, and have CPUs and memory for
-// all. Time is in milliseconds and work in GPU-milliseconds, so that nothing is rounded and
-// the same trace gives the same result.
+// Simplifications: the cost of ranks sharing a GPU comes from a model (slicing.go); backfill counts GPUs and not on
+// which nodes they are; nodes are all alike, do not fail, and have CPUs and memory for all. Time is in milliseconds
+// and work in GPU-milliseconds, so that no time is rounded and the same trace gives the same result.
 package simulate

@@ -12,11 +12,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Made says what Generate makes.
+// Made describes the trace that Generate makes.
 type Made struct {
 	Jobs        int
 	Nodes, GPUs int     // of the cluster that they are for, and of each node
-	Load        float64 // work that comes in, over what the cluster can do
+	Load        float64 // work that comes in, over the cluster's capacity
 	Seed        uint64
 }
 

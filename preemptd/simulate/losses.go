@@ -23,7 +23,7 @@ const (
 	Clearing               // the job's place is chosen, and other jobs are leaving that place
 	Higher                 // higher tiers leave fewer GPUs than the job needs
 	Scattered              // higher tiers leave enough GPUs, but not together on as many nodes as the job needs
-	Own                    // jobs of the same tier have what higher tiers leave
+	Own                    // jobs of the same tier hold the GPUs that higher tiers leave
 	Protected              // jobs of lower tiers have the room, and may not be disturbed now
 	Undecided              // jobs of lower tiers have the room, and no policy has them give way
 	Idle                   // there is room, and neither Slurm nor a policy has put the job there
@@ -56,7 +56,7 @@ type JobLoss struct {
 // Late is how much longer the job was there than it had to be.
 func (l *JobLoss) Late() float64 { return l.Asked - l.Least }
 
-// countLosses adds what each job loses from now until a moment, up to which nothing changes.
+// countLosses adds each job's losses from now until a moment, up to which the cluster does not change.
 func (r *run) countLosses(until int64) {
 	ms := float64(until - r.now)
 	if !r.config.Losses || ms <= 0 {
@@ -117,7 +117,7 @@ func (r *run) mayDisturb(j *job) bool {
 	return !j.Rigid && j.action == "" && since(j.started) >= r.config.Rules.MinRun && (j.acted < 0 || since(j.acted) >= r.config.Rules.CoolDown)
 }
 
-// takeShares takes what a job of a tier holds from what would be free.
+// takeShares takes the shares of a tier's job from the GPUs that would be free.
 func (v *view) takeShares(of sdk.Tier, shares []sdk.Share, disturbable bool) {
 	for _, s := range shares {
 		n := s.GPUs.Count()

@@ -52,7 +52,7 @@ func TestLosses(t *testing.T) {
 		}
 		res, err := Run(t.Context(), config, jobs)
 		if err != nil {
-			t.Fatalf("%s: %v", c.name, err)
+			t.Fatalf("Run of %s: %v", c.name, err)
 		}
 		sum := sumLosses(res.Losses, c.tier)
 		for cause := range Cause(Causes) {
@@ -63,7 +63,7 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// TestLossesAddUp: whatever the trace and however its jobs are scheduled, what a job asked for is its work and its losses.
+// TestLossesAddUp: for every trace and schedule, the GPU time that a job asked for is its work and its losses.
 func TestLossesAddUp(t *testing.T) {
 	program := buildPolicy(t, "tiers")
 	seeds := uint64(4)
@@ -97,7 +97,7 @@ func TestLossesAddUp(t *testing.T) {
 			}
 			var out bytes.Buffer
 			if err := Print(&out, []Named{{"tiers", res}}); err != nil || !strings.Contains(out.String(), Higher.String()) {
-				t.Errorf("%v\n%s", err, out.String())
+				t.Errorf("Print: %v, or no losses to higher tiers in\n%s", err, out.String())
 			}
 		}
 	}

@@ -47,7 +47,7 @@ func TestHeapIsInOrder(t *testing.T) {
 	}
 }
 
-// What the course adds up to is what was computed, however often parts were joined.
+// The sum of the course is the work that was computed, however often parts were joined.
 func TestCourseIsWhole(t *testing.T) {
 	res, err := Run(t.Context(), newConfig(1, 8), parseTrace(t, "1,0,100,6,,,,100\n2,100000,50,8,,,,50\n3,2000000,7,2,,,,60\n"))
 	if err != nil {
@@ -147,7 +147,7 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// What is drawn and printed is well formed, whatever the names are.
+// The picture and the report are well formed, for all names.
 func TestShown(t *testing.T) {
 	res, err := Run(t.Context(), newConfig(1, 8), parseTrace(t, "1,0,100,6,,,premium,100\n2,1,50,8,,,,50\n"))
 	if err != nil {
@@ -189,7 +189,7 @@ func TestShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := read.Results[1]; got.Name != "c" || got.Makespan != 150 || got.Tiers["basic"].Wait.P95 != 99 {
-		t.Errorf("%+v\n%s", got, text.String())
+		t.Errorf("result c of the JSON report = %+v; the report is\n%s", got, text.String())
 	}
 }
 

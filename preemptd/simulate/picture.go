@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Draw draws results as SVG: how busy the GPUs were and how many jobs waited, over time; then what
-// each tier got.
+// Draw draws results as SVG: how busy the GPUs were and how many jobs waited, over time; then the GPU fraction of
+// each tier.
 func Draw(w io.Writer, results []Named, promised [sdk.Tiers]float64) error {
 	c := &canvas{}
 	c.addElement(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" fill="#222">`, width, height)
@@ -70,7 +70,7 @@ type canvas struct{ strings.Builder }
 
 func (c *canvas) addElement(format string, args ...any) { fmt.Fprintf(c, format+"\n", args...) }
 
-// addText writes plain text, and escapes what is special in XML.
+// addText writes plain text, and escapes characters that are special in XML.
 func (c *canvas) addText(x, y float64, anchor, text string) {
 	escaped := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
 	c.addElement(`<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, escaped)

@@ -31,7 +31,7 @@ func newPool(nodes, per int) *pool {
 	return p
 }
 
-// setFree changes what is free of a node.
+// setFree changes the free GPUs of a node.
 func (p *pool) setFree(node int32, free sdk.GPUSet) {
 	was, is := p.free[node].Count(), free.Count()
 	p.free[node] = free
@@ -47,8 +47,8 @@ func (p *pool) setFree(node int32, free sdk.GPUSet) {
 	p.byFree[is] = append(p.byFree[is], node)
 }
 
-// takeNodes gives out a place of so many GPUs on each of some nodes, the fullest that will do;
-// nothing if there is none.
+// takeNodes gives out a place of so many GPUs on each of some nodes, the fullest that will do; nil if there is no
+// such place.
 func (p *pool) takeNodes(nodes, each int) []sdk.Share {
 	if each > p.per || nodes*each > p.total {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// kind is what happens.
+// kind is the kind of an event.
 type kind uint8
 
 const (
@@ -24,7 +24,7 @@ const (
 // event is something that will happen, unless the job's turn has changed by then.
 type event struct {
 	at   int64 // milliseconds
-	seq  int64 // orders what happens at the same moment
+	seq  int64 // orders events of the same moment
 	kind kind
 	job  *job
 	turn int
@@ -97,7 +97,7 @@ func (r *run) scheduleJobs() {
 	}
 }
 
-// ends is when Slurm believes that a job ends, and what is free then.
+// ends is when Slurm believes that a job ends, and how many GPUs are free then.
 type ends struct {
 	at   int64
 	id   sdk.JobID

@@ -71,7 +71,7 @@ func printPromises(w io.Writer, r Named) error {
 	return nil
 }
 
-// roundForPeople leaves what a person reads.
+// roundForPeople rounds a duration for people.
 func roundForPeople(d time.Duration) time.Duration {
 	switch {
 	case d >= 10*time.Hour:

@@ -15,8 +15,8 @@ import (
 // shownJobs is how many jobs of a tier are shown.
 const shownJobs = 5
 
-// printLosses shows what became of the GPU time that the jobs of each tier asked for, and, of the tiers with a promised
-// GPU fraction, the jobs that came to their end latest (JobLoss.Late).
+// printLosses shows how the GPU time that the jobs of each tier asked for was used and lost, and, of the tiers with a
+// promised GPU fraction, the jobs that came to their end latest (JobLoss.Late).
 func printLosses(w io.Writer, jobs []JobLoss) error {
 	if len(jobs) == 0 {
 		return nil
@@ -87,7 +87,7 @@ func largestCauses(l *JobLoss) string {
 	return strings.Join(named, ", ")
 }
 
-// lostByCause returns what jobs of a tier lost, in GPU-seconds; nothing unless losses were counted.
+// lostByCause returns the losses of a tier's jobs, in GPU-seconds; nil unless losses were counted.
 func lostByCause(jobs []JobLoss, t sdk.Tier) map[string]float64 {
 	if len(jobs) == 0 {
 		return nil

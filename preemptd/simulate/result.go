@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Result is what became of a trace.
+// Result is the result of a played trace.
 type Result struct {
 	Makespan    time.Duration // until the last job was done
 	Utilisation float64       // of all GPUs over that time, by work that counts
@@ -22,7 +22,7 @@ type Result struct {
 	Still       time.Duration // GPU time of dumps and restores
 	Tiers       [sdk.Tiers]TierResult
 	Course      []Sample
-	Losses      []JobLoss // of all jobs, the latest first; nothing unless losses are counted
+	Losses      []JobLoss // of all jobs, the latest first; nil unless losses are counted
 
 	// GPU-milliseconds.
 	still    int64
@@ -38,7 +38,7 @@ type lives struct {
 	asked, did   int64   // GPU-milliseconds from submission to end, on all GPUs asked for; and of their work
 }
 
-// TierResult is what became of the jobs of a tier.
+// TierResult is the result of the jobs of a tier.
 type TierResult struct {
 	Jobs     int
 	Wait     Spread  // until the first start
@@ -62,7 +62,7 @@ type Spread struct{ Mean, Median, P95 time.Duration }
 // Lost is GPU time that did no work that counts.
 func (r *Result) Lost() time.Duration { return r.Redone + r.Still }
 
-// Stops is how often a job was stopped, for whatever.
+// Stops is how often jobs were stopped, for all reasons.
 func (r *Result) Stops() int { return r.Preempted + r.Migrated + r.Resized }
 
 // countStop counts a job that is disturbed.

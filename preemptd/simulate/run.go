@@ -26,13 +26,13 @@ type Config struct {
 	Tiers map[string]sdk.Tier // of QOS; a QOS that is not in the map has the tier of its name
 	// Dump and Restore are for how long a job stands still.
 	Dump, Restore time.Duration
-	// Kill is a cluster without capsules: a preempted job loses what it has done, and no job can be
-	// moved or resized.
+	// Kill is a cluster without capsules: a preempted job loses the work it has done, and no job can be moved or
+	// resized.
 	Kill bool
-	// Losses has the result say why the GPUs that jobs asked for did no work. That takes a look at each job whenever
-	// something happens.
+	// Losses has the result say why the GPUs that jobs asked for did no work. That takes a look at each job at every
+	// event.
 	Losses bool
-	// Policies are asked as preemptd asks them. None: no job is preempted.
+	// Policies are asked as preemptd asks them. Without policies no job is preempted.
 	Policies []chain.Named
 	// Progress is told now and then how far the simulation is; it may be nil.
 	Progress func(Progress)
@@ -57,7 +57,7 @@ type job struct {
 	gpus    int // that the job holds or waits for
 	shares  []sdk.Share
 	left    int64 // GPU-milliseconds of work
-	turn    int   // counts what changed, so that older events are known
+	turn    int   // counts changes, so that older events are known
 	runs    int
 
 	since    int64 // when computing began
@@ -65,7 +65,7 @@ type job struct {
 	started  int64 // this run
 	until    int64 // Slurm believes that this run lasts
 	holding  int   // GPUs
-	first    int64 // the first run; -1: none
+	first    int64 // the first run; -1: no run yet
 	acted    int64 // when the job was last disturbed; -1: never
 	done     int64
 	action   string
@@ -112,12 +112,11 @@ type run struct {
 	result       Result
 }
 
-// idle is how often policies are asked while nothing waits and nothing happens: they may go
-// by the clock.
+// idle is how often policies are asked while no job waits and no event comes: they may go by the clock.
 const idle = 5 * time.Minute
 
-// patience is for how long nothing may run before a simulation is given up: a policy may let
-// jobs go at night, or on Sundays.
+// patience is for how long no job may run before a simulation is given up: a policy may let jobs go at night, or on
+// Sundays.
 const patience = 14 * 24 * time.Hour
 
 // epoch is when a trace begins, for snapshots and the ledger.
@@ -176,7 +175,7 @@ func allQOS(c Config, trace []Job) []sdk.QOS {
 	return all
 }
 
-// workOf is what a job has to do, in GPU-milliseconds.
+// workOf is the work of a job, in GPU-milliseconds.
 func workOf(j *Job) int64 { return j.Duration.Milliseconds() * int64(j.GPUs) }
 
 // playMoment plays a moment.
@@ -294,7 +293,7 @@ func (r *run) computeFromNow(j *job) {
 	r.scheduleEvent(r.now+j.timeFor(j.left, j.holding), finished, j)
 }
 
-// stopJob makes a running job begin its checkpoint, or lose what it has done.
+// stopJob makes a running job begin its checkpoint, or lose the work it has done.
 func (r *run) stopJob(j *job, verb sdk.Verb) {
 	r.endComputing(j)
 	j.turn++
@@ -368,7 +367,7 @@ func (j *job) plannedTime() int64 {
 
 func divideUp(a, b int64) int64 { return (a + b - 1) / b }
 
-// recordState tells the ledger what the job does from now on, if there are policies that will ask.
+// recordState tells the ledger the job's state from now on, if there are policies that will ask.
 func (r *run) recordState(j *job, state ledger.State) {
 	if len(r.config.Policies) == 0 {
 		return

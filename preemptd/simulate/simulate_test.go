@@ -71,8 +71,8 @@ func TestQueueAndBackfill(t *testing.T) {
 	}
 }
 
-// A premium job comes to a cluster full of basic work. With capsules nothing is lost but the
-// time of the dump and the restore; killed, the work is done again.
+// A premium job comes to a cluster full of basic work. With capsules only the time of the dump and the restore is
+// lost; killed, the work is done again.
 func TestPremiumPreempts(t *testing.T) {
 	program := buildPolicy(t, "tiers")
 	lines := "1,0,1000,8,,,basic,\n2,595,300,8,,,premium,\n"
@@ -135,10 +135,11 @@ func TestElasticLends(t *testing.T) {
 		makespan time.Duration
 		moves    int
 	}{
-		// 2 GPUs for 300 s: the job is not moved in its first minute, and policies are asked again after 300 s when nothing
-		// has happened. Dump to 310, restore to 330. 8 GPUs until the question at 630, that is 300 s. Dump to 640, restore to 660; 2 GPUs until the question at 960 finds the other job,
-		// which began at 640 for 300 s, gone: 300 s. Dump and restore to 990, and the rest of the work on 8 GPUs. A rank
-		// alone on its GPU is 1.07 % faster than one of four that share one: they switch six times in 840 ms.
+		// 2 GPUs for 300 s: the job is not moved in its first minute, and policies are asked again after 300 s without an
+		// event. Dump to 310, restore to 330. 8 GPUs until the question at 630, that is 300 s. Dump to 640, restore to 660;
+		// 2 GPUs until the question at 960 finds the other job, which began at 640 for 300 s, gone: 300 s. Dump and restore
+		// to 990, and the rest of the work on 8 GPUs. A rank alone on its GPU is 1.07 % faster than one of four that share
+		// one: they switch six times in 840 ms.
 		{"grows", "8", 990*time.Second + ((16000-600-600)*time.Second*10000/10107/8 - 300*time.Second).Truncate(time.Millisecond) + time.Millisecond, 3},
 		{"stays", "", 8000 * time.Second, 0},
 	} {
@@ -182,9 +183,8 @@ func randomTrace(r *rand.Rand, n int) []Job {
 	return jobs
 }
 
-// Whatever the trace: all jobs end, the snapshots hold nothing twice, exactly the work of the
-// trace is done, and the same trace gives the same result. Premium keeps its promise better
-// with capsules than without.
+// For every trace: all jobs end, no snapshot has a GPU that two jobs hold, exactly the work of the trace is done, and
+// the same trace gives the same result. Premium keeps its promise better with capsules than without.
 func TestRandomTraces(t *testing.T) {
 	program := buildPolicy(t, "tiers")
 	better, worse := 0, 0

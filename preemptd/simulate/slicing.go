@@ -5,13 +5,14 @@ package simulate
 
 import "github.com/singularity-slurm/singularity-slurm/policies/sdk"
 
-// What it costs that several ranks of a job share a GPU is what policies are told that it costs: by the model of package
-// sdk. A job has a rank for each GPU of its largest size.
+// The cost of several ranks of a job sharing a GPU is the cost that policies are told: by the model of package sdk. A
+// job has a rank for each GPU of its largest size.
 
 // fullPace is the pace of a job on the GPUs that it asked for.
 const fullPace = 10_000
 
-// sharingOf is what a checkpoint would tell of the job's ranks, by the trace. A trace without memory tells nothing.
+// sharingOf is the Sharing that a checkpoint would tell of the job's ranks, by the trace. Without memory in the trace
+// it has no Fullest.
 func sharingOf(j *Job) sdk.Sharing {
 	s := sdk.Sharing{Ranks: j.MaxGPUs, Capsules: j.Nodes}
 	if j.Memory == 0 {

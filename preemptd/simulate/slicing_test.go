@@ -15,7 +15,7 @@ import (
 // newSimulated is a job of a trace as a simulation has it.
 func newSimulated(j *Job) *job { return &job{Job: j, sharing: sharingOf(j)} }
 
-// TestSlicingTime: the model comes near what make slicing has counted (docs/splicing.md), in percent over the ideal.
+// TestSlicingTime: the model comes near the counts of make slicing (docs/splicing.md), in percent over the ideal.
 func TestSlicingTime(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -80,7 +80,7 @@ func TestNoSwapping(t *testing.T) {
 	}
 	for _, bad := range []string{"1.5,0", "-1,0", "0.5,2", "NaN,0"} {
 		if _, err := ReadCSV(strings.NewReader("id,submit,duration,gpus,memory,alike\n1,0,10,1," + bad + "\n")); err == nil || !strings.Contains(err.Error(), "want parts from 0 to 1") {
-			t.Errorf("%s: %v", bad, err)
+			t.Errorf("ReadCSV of memory and alike %s: %v, want an error", bad, err)
 		}
 	}
 }

@@ -30,7 +30,7 @@ type Job struct {
 	QOS      string
 	User     string
 	Account  string
-	Limit    time.Duration // of its time; 0: none
+	Limit    time.Duration // of its time; 0: no limit
 	Rigid    bool          // no capsule: the job cannot be preempted
 	Memory   float64       // that a rank takes, of a GPU's; 0: little
 	Alike    float64       // part of that memory that all ranks hold alike
@@ -157,7 +157,7 @@ func sortJobs(jobs []Job) ([]Job, error) {
 	return jobs, nil
 }
 
-// fillDefaults fills in what was not said, and refuses what cannot be.
+// fillDefaults fills in fields that were left out, and refuses impossible values.
 func (j *Job) fillDefaults() error {
 	if j.Nodes == 0 {
 		j.Nodes = 1
@@ -200,8 +200,7 @@ func parseSeconds(d *time.Duration, text string) error {
 	return err
 }
 
-// ReadSacct reads what the command below prints. It skips and counts jobs that never ran or had no
-// GPU:
+// ReadSacct reads the output of the command below. It skips and counts jobs that never ran or had no GPU:
 //
 //	sacct -aXP --format=JobIDRaw,Submit,Start,ElapsedRaw,AllocTRES,NNodes,QOS,User,Account,TimelimitRaw
 func ReadSacct(r io.Reader) (jobs []Job, skipped int, err error) {
@@ -245,7 +244,7 @@ func ReadSacct(r io.Reader) (jobs []Job, skipped int, err error) {
 	return jobs, skipped, nil
 }
 
-// fromSacct is what a line says of a job, but for its submission.
+// fromSacct makes a job, but for its submission, of a line.
 func fromSacct(row map[string]string) (Job, error) {
 	j := Job{QOS: row["QOS"], User: row["User"], Account: row["Account"]}
 	var minutes int64
@@ -255,7 +254,7 @@ func fromSacct(row map[string]string) (Job, error) {
 		parseNumber(&j.Nodes, row["NNodes"]),
 	)
 	if limit := row["TimelimitRaw"]; limit != "" && parseNumber(&minutes, limit) == nil {
-		j.Limit = time.Duration(minutes) * time.Minute // "UNLIMITED" is none
+		j.Limit = time.Duration(minutes) * time.Minute // "UNLIMITED" is no limit
 	}
 	for tres := range strings.SplitSeq(row["AllocTRES"], ",") {
 		if text, ok := strings.CutPrefix(tres, "gres/gpu="); ok {

@@ -45,8 +45,8 @@ func (a *app) askJob(ctx context.Context, typed string, f func(*rpc.Client, stri
 	return err
 }
 
-// askLeaderOrAny is askJob, but where the node that leads the job does not answer, the daemon of any other node is asked: the
-// leader may be dead, and every node knows what was before.
+// askLeaderOrAny is askJob, but where the node that leads the job does not answer, the daemon of any other node is
+// asked: the leader may be dead, and every node knows the job's past.
 func (a *app) askLeaderOrAny(ctx context.Context, typed string, f func(*rpc.Client, string) error) error {
 	err := a.askJob(ctx, typed, f)
 	var silent *rpc.Error
@@ -134,7 +134,7 @@ func acceptsConnections(ctx context.Context, address string) bool {
 	return true
 }
 
-// hostName returns this node's name, as Slurm usually names the node; "" if there is none.
+// hostName returns this node's name, as Slurm usually names the node; "" if it has no name.
 func hostName() string {
 	name, err := os.Hostname()
 	if err != nil {

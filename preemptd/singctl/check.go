@@ -20,7 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// maxScript bounds what is read as a script: Slurm takes 4 MiB (max_script_size).
+// maxScript is the greatest size of a script: Slurm takes 4 MiB (max_script_size).
 const maxScript = 4 << 20
 
 // checkCommand is singctl check.
@@ -77,7 +77,7 @@ func (a checkCommand) checkScript(ctx context.Context, path string) error {
 	return nil
 }
 
-// printFindings prints what was found in a script, and why sbatch was not asked, if it was not.
+// printFindings prints the findings in a script, and why sbatch was not asked, if it was not.
 func (a checkCommand) printFindings(path string, findings []script.Finding, notAsked string) {
 	if len(findings) == 0 {
 		fmt.Fprintf(a.stdout, "%s: nothing in its text stands in the way of checkpoints\n", safeLine(path))
@@ -107,7 +107,7 @@ func checkSyntax(ctx context.Context, path, text string) []script.Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, append(arguments, path)...)
-	// Shells run what these name before they look at the script.
+	// Shells run the files that these variables name before they look at the script.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "BASH_ENV=") || strings.HasPrefix(v, "ENV=") })
 	said, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() <= 0 || len(said) == 0 {
@@ -116,8 +116,8 @@ func checkSyntax(ctx context.Context, path, text string) []script.Finding {
 	return []script.Finding{script.ReadSyntaxError(path, string(said))}
 }
 
-// testSubmission has sbatch say whether the job would be refused. Where there is no Slurm, or
-// slurmctld is away, nothing is known of that, and notAsked says why.
+// testSubmission has sbatch say whether the job would be refused. Where there is no Slurm, or slurmctld is away, that
+// is not known, and notAsked says why.
 func (a checkCommand) testSubmission(ctx context.Context, path, text string) (found []script.Finding, notAsked string, err error) {
 	if script.IsHeterogeneous(text) {
 		return nil, "it tests no heterogeneous jobs", nil

@@ -108,7 +108,7 @@ func serveNode(node string) error {
 	return server.Serve(l)
 }
 
-// stealNode asks node through the address of another: what a user can do with names.
+// stealNode asks node through the address of another: a user can do this with names.
 func stealNode(node, address string) error {
 	c, err := rpc.Dial(node, address, "n9", munge.Programs{})
 	if err != nil {
@@ -189,7 +189,7 @@ func TestOnRealCluster(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal(out1)
+			t.Fatalf("doctor --all after a minute still has a node that does not answer:\n%s", out1)
 		}
 	}
 	submit := func(user, node string) string {
@@ -197,7 +197,7 @@ func TestOnRealCluster(t *testing.T) {
 		out, code := c.runOn(t, "ctl", user, "sbatch", "--parsable", "--output=/dev/null", "--nodelist="+node, "--wrap", "sleep 600")
 		id := strings.TrimSpace(out)
 		if code != 0 {
-			t.Fatal(out)
+			t.Fatalf("sbatch failed: %s", out)
 		}
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 			if out, _ := c.runOn(t, "ctl", "root", "squeue", "-h", "-j", id, "-o", "%T"); strings.TrimSpace(out) == "RUNNING" {
@@ -270,7 +270,7 @@ func TestOnRealCluster(t *testing.T) {
 	})
 	t.Run("munged is dead", func(t *testing.T) {
 		if out, code := c.runOn(t, "n2", "root", "sh", "-c", "kill -9 $(cat /run/munge/munged.pid)"); code != 0 {
-			t.Fatal(out)
+			t.Fatalf("kill of munged on n2 failed: %s", out)
 		}
 		// Slurm's commands would hang, so the daemon is asked without them.
 		out, code := c.runOn(t, "n2", "alice", "env", partVariable+"=steal n2 n2:"+rpc.Port, "/shared/singctl")

@@ -87,7 +87,7 @@ func (a *app) completeNodesIn(c *cobra.Command, flags ...string) {
 	}
 }
 
-// noFiles proposes nothing, where the shell would propose files.
+// noFiles proposes no words, where the shell would propose files.
 func noFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
-// controller answers as preemptd would: what is asked of 812 is done, of 814 undone, of 818
-// no caller hears the end.
+// controller answers as preemptd would: an action on 812 is done, on 814 undone, and of an action on 818 no caller
+// hears the end.
 type controller struct {
 	control.UnimplementedPreemptdServer
 }
@@ -45,7 +45,7 @@ func timestampAt(seconds int) *timestamppb.Timestamp {
 	return timestamppb.New(apitest.Then.Add(time.Duration(seconds) * time.Second))
 }
 
-// Act takes on what belongs to alice; why says what arrived.
+// Act takes on actions on alice's jobs; the action's why has the request that arrived.
 func (controller) Act(ctx context.Context, req *control.ActRequest) (*control.Action, error) {
 	caller, _ := munge.CallerOf(ctx)
 	var id, job int64
@@ -133,7 +133,7 @@ func (controller) History(ctx context.Context, req *control.HistoryRequest) (*co
 			Infeasible: "not all promises can be kept: \x1b[2Jpremium: 96 GPUs are promised, 64 are there",
 		}
 	}
-	if req.GetJob() == "810" { // what is said of the promise is a part of why the job waits
+	if req.GetJob() == "810" { // the text about the promise is a part of why the job waits
 		infeasible := "its promise cannot be kept: it asks for 128 GPUs, and the nodes that it may use have 64"
 		reply.Standing = &control.Standing{
 			Tier: "premium", Promised: 0.95, Fraction: 1, Requested: 128, Least: 128, Waits: "there is no room, and no job of a lower tier holds any; " + infeasible,
@@ -200,7 +200,7 @@ func (controller) Snapshot(ctx context.Context, _ *control.SnapshotRequest) (*co
 	return &control.SnapshotReply{Snapshot: []byte("a snapshot")}, checkOperator(ctx, "policy record")
 }
 
-// Try says what arrived.
+// Try answers with the request that arrived.
 func (controller) Try(ctx context.Context, req *control.TryRequest) (*control.TryReply, error) {
 	if err := checkOperator(ctx, "policy test"); err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func (controller) Try(ctx context.Context, req *control.TryRequest) (*control.Tr
 	return reply, nil
 }
 
-// TestPolicyFiles: what is recorded is what is tried, and nothing is overwritten.
+// TestPolicyFiles: the recorded snapshot is the one that is tried, and no file is overwritten.
 func TestPolicyFiles(t *testing.T) {
 	c := newCluster(t)
 	folder := t.TempDir()
@@ -242,14 +242,14 @@ func TestPolicyFiles(t *testing.T) {
 		}
 	}
 	if got := c.runLine(t.Context(), "alice", "policy", "record", file+"2"); !strings.HasSuffix(got, "exit 4\n") {
-		t.Error(got)
+		t.Errorf("policy record by a user who is no operator = %q, want exit 4", got)
 	}
 	if _, err := os.Stat(file + "2"); err == nil {
 		t.Error("a file is left of what was denied")
 	}
 }
 
-// TestNoController: the error says where preemptd was looked for, and what to do.
+// TestNoController: the error says where preemptd was looked for, and how to mend that.
 func TestNoController(t *testing.T) {
 	c := newCluster(t)
 	out := c.runLine(t.Context(), "alice", "status", "--controller", "127.0.0.1:1")
@@ -267,11 +267,11 @@ func TestWhere(t *testing.T) {
 	newCluster(t)
 	hosts, err := slurm{}.controllerHosts(t.Context())
 	if err != nil || strings.Join(hosts, " ") != "10.0.0.1 ctl2" {
-		t.Errorf("%q %v", hosts, err)
+		t.Errorf("controllerHosts = %q, %v", hosts, err)
 	}
 	for typed, want := range map[string]string{"ctl": "ctl:6831", "ctl:7": "ctl:7", "[fe80::1]:7": "[fe80::1]:7", ":7": "", "ctl:": "", "ctl:0": "", "ctl:x": "", "fe80::1": ""} {
 		if got, err := controllerAddress(typed); got != want || (err != nil) != (want == "") {
-			t.Errorf("%q: %q %v", typed, got, err)
+			t.Errorf("controllerAddress(%q) = %q, %v", typed, got, err)
 		}
 	}
 }

@@ -27,8 +27,7 @@ type sameNodes struct {
 	nodes       []string
 }
 
-// comparisons has what a difference in a finding means. A finding that is not in the table is a
-// warning.
+// comparisons has the meaning of a difference in a finding. A finding that is not in the table is a warning.
 var comparisons = map[string]struct {
 	level rpc.Finding_Level
 	do    string

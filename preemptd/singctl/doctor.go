@@ -60,7 +60,7 @@ The exit code is 8 if a node fails, 6 if a daemon does not answer.`,
 	return c
 }
 
-// examineController asks preemptd and prints what preemptd lacks.
+// examineController asks preemptd and prints the faults that preemptd found.
 func (a doctorCommand) examineController(ctx context.Context) error {
 	return a.askController(ctx, func(c *control.Client) error {
 		reply, err := c.Doctor(ctx)
@@ -107,7 +107,7 @@ func (a doctorCommand) examineNodes(ctx context.Context, names []string, whole b
 		})
 	}
 	wg.Wait()
-	for _, e := range answers { // what was typed wrong is told alone
+	for _, e := range answers { // a mistyped name is reported alone
 		if e.err != nil && (len(answers) == 1 || errors.Is(e.err, rpc.ErrInvalid)) {
 			return e.err
 		}
@@ -189,7 +189,7 @@ func worstLevel(r *rpc.DoctorReply) rpc.Finding_Level {
 	return worst
 }
 
-// levelWords are what is printed of a finding.
+// levelWords are the words printed for a finding.
 var levelWords = map[rpc.Finding_Level]string{rpc.Finding_OK: "ok", rpc.Finding_WARN: "WARN", rpc.Finding_FAIL: "FAIL"}
 
 var levelColours = map[rpc.Finding_Level]colour{rpc.Finding_OK: green, rpc.Finding_WARN: yellow, rpc.Finding_FAIL: red}

@@ -59,7 +59,7 @@ NODES are names separated by commas, or a host list, as in n[1-4,7].`,
 	return c
 }
 
-// waitUntilEmpty waits until nothing is on the nodes any more.
+// waitUntilEmpty waits until no job is on the nodes any more.
 func (a drainCommand) waitUntilEmpty(ctx context.Context, nodes string) error {
 	p := a.newProgress()
 	defer p.endLine()
@@ -136,7 +136,7 @@ func uploadsFrom(nodes []nodeState, list []*rpc.Checkpoint) []string {
 	return away
 }
 
-// nodeState is what sinfo says of a node.
+// nodeState is sinfo's answer about a node.
 type nodeState struct {
 	name, state, reason string
 }

@@ -29,14 +29,14 @@ func TestExamples(t *testing.T) {
 			root := (&app{}).rootCommand()
 			found, rest, err := root.Find(words[1:])
 			if err != nil {
-				t.Errorf("%q: %v", line, err)
+				t.Errorf("example %q: Find: %v", line, err)
 				continue
 			}
 			if err := found.ParseFlags(rest); err != nil {
-				t.Errorf("%q: %v", line, err)
+				t.Errorf("example %q: ParseFlags: %v", line, err)
 			}
 			if err := found.ValidateArgs(found.Flags().Args()); err != nil {
-				t.Errorf("%q: %v", line, err)
+				t.Errorf("example %q: ValidateArgs: %v", line, err)
 			}
 			if c.HasParent() && found.CommandPath() != c.CommandPath() && !c.HasAvailableSubCommands() {
 				t.Errorf("%s: %q is an example of %s", c.CommandPath(), line, found.CommandPath())

@@ -20,12 +20,12 @@ import (
 // errFound says that the command did its work, found something wrong, and has printed that.
 var errFound = errors.New("problems found")
 
-// noController is what to do where no preemptd answers.
+// noController is the advice where no preemptd answers.
 const noController = "this needs the site's controller, preemptd; on its host: systemctl status preemptd, or systemctl enable --now preemptd " +
 	"where it was never started (a minicluster: up --controller); --controller HOST:PORT or SINGULARITY_SLURM_CONTROLLER if it listens elsewhere"
 
-// outcome is what an error amounts to: the exit code, the kind of the error in JSON, and what the person may do, "" if nothing
-// is known.
+// outcome is what an error amounts to: the exit code, the kind of the error in JSON, and the person's next step, ""
+// if not known.
 type outcome struct {
 	code int
 	kind string
@@ -60,8 +60,8 @@ var refusals = []struct {
 	{context.DeadlineExceeded, outcome{10, "timeout", ""}},
 }
 
-// exitCode prints an error, with what the person may do, and returns the exit code. Errors become
-// messages and exit codes only here.
+// exitCode prints an error, with the person's next step, and returns the exit code. Errors become messages and exit
+// codes only here.
 func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error) int {
 	var left *leftError
 	var notDone *notDoneError
@@ -75,7 +75,7 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error) int {
 		o = outcome{130, "interrupted", fmt.Sprintf("singctl show %s says how it ends; singctl delete removes it", left.job)}
 	case errors.As(err, &notDone):
 		if a.json {
-			return 5 // the action was printed, with what is wrong
+			return 5 // the action was printed, with its problem
 		}
 		o = outcome{5, "not_done", fmt.Sprintf("singctl history --action %d tells all of it", notDone.action.GetId())}
 	case ctx.Err() != nil && !errors.As(err, new(*goesOnError)):
@@ -164,7 +164,7 @@ type errorReport struct {
 	Obstacles []string `json:"obstacles,omitempty"`
 }
 
-// exitCodes is what the manual says of them.
+// exitCodes is the manual's table of them.
 const exitCodes = `0  done
 1  something unforeseen
 2  the command line makes no sense

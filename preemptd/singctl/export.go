@@ -52,8 +52,8 @@ appears when all is there. The files hold the memory of the job's programs: they
 	}
 }
 
-// writeExport fills a folder beside dir and renames the folder when all files are there: until then
-// nothing in it is trusted, because the stream's seal comes last.
+// writeExport fills a folder beside dir and renames the folder when all files are there: until then no file in it is
+// trusted, because the stream's seal comes last.
 func (a exportCommand) writeExport(ctx context.Context, c *rpc.Client, name, dir string) (files, size int64, err error) {
 	partial, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+".partial-")
 	if err != nil {
@@ -88,7 +88,7 @@ func (a exportCommand) writeExport(ctx context.Context, c *rpc.Client, name, dir
 	return w.files, w.size, os.Rename(partial, dir)
 }
 
-// exportWriter writes pieces below a folder, and nowhere else, whatever the names say.
+// exportWriter writes pieces below a folder, and nowhere else, for all names.
 type exportWriter struct {
 	root  *os.Root
 	file  *os.File

@@ -34,7 +34,7 @@ func TestExport(t *testing.T) {
 	dir := t.TempDir()
 	out := c.runLine(t.Context(), "alice", "export", "-q", "812/1", filepath.Join(dir, "images"))
 	if out != filepath.Join(dir, "images")+": 2 files, 3.0 MiB\n" {
-		t.Error(out)
+		t.Errorf("export of 812/1 = %q", out)
 	}
 	onlyIn(t, dir, "images")
 	path := filepath.Join(dir, "images/n1/0/pages-1.img")
@@ -58,7 +58,7 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestExportThatFails leaves nothing.
+// TestExportThatFails leaves no files.
 func TestExportThatFails(t *testing.T) {
 	c := newCluster(t)
 	for _, tt := range []struct{ name, who, checkpoint, want string }{
@@ -79,10 +79,10 @@ func TestExportThatFails(t *testing.T) {
 	}
 	out := c.runLine(t.Context(), "alice", "export", "-q", "812/1", "/nowhere/images")
 	if out != "! singctl: stat /nowhere: no such file or directory\nexit 1\n" {
-		t.Error(out)
+		t.Errorf("export to a folder that does not exist = %q", out)
 	}
 	out = c.runLine(t.Context(), "alice", "export", "-q", "812/1", "/dev/null/images")
 	if out != "! singctl: lstat /dev/null/images: not a directory\nexit 1\n" {
-		t.Error(out)
+		t.Errorf("export below a file = %q", out)
 	}
 }

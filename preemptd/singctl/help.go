@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// helpCommand is cobra's help command, except that it fails where it has nothing to say.
+// helpCommand is cobra's help command, except that it fails for words that are no command.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "help [COMMAND]", Short: "Say how a command is used",
@@ -32,7 +32,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// refuseShell answers for what is no shell below completion.
+// refuseShell answers for a word that is no shell below completion.
 func refuseShell(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestHelp: what is asked for in either way is the same, and a quote is no name.
+// TestHelp: help COMMAND and COMMAND --help print the same, and a quote is no name.
 func TestHelp(t *testing.T) {
 	c := newCluster(t)
 	for _, command := range []string{"", "version", "doctor", "completion", "completion bash"} {
@@ -23,6 +23,6 @@ func TestHelp(t *testing.T) {
 		t.Errorf("%s\nwant:\n%s", out, want)
 	}
 	if out := c.runLine(t.Context(), "alice", "__complete", "help", "doc"); !strings.Contains(out, "doctor\n") {
-		t.Error(out)
+		t.Errorf("completion of \"help doc\" = %q, want doctor", out)
 	}
 }

@@ -71,12 +71,12 @@ number, and preemptd lists them only if it ran then.`,
 	return c
 }
 
-// noReason is what preemptd has as the reason of an action for which none was given.
+// noReason is the reason that preemptd gives an action whose requester gave no reason.
 const noReason = "asked"
 
 var actionHead = []string{"ACTION", "JOB", "KIND", "STATE", "BEGAN", "TOOK", "WHO", "WHY"}
 
-// lifeRows are actions, and what other programs did, newest first.
+// lifeRows are actions, and events by other programs, newest first.
 func lifeRows(all *control.HistoryReply) [][]string {
 	type row struct {
 		at    time.Time
@@ -117,7 +117,7 @@ func actionRows(all []*control.Action) [][]string {
 	return rows
 }
 
-// printStanding prints what a job got, beside what the job is promised.
+// printStanding prints a job's GPU fraction, beside its promise.
 func (a *app) printStanding(s *control.Standing) {
 	switch tier, counted := safeLine(s.GetTier()), s.GetCounted().AsDuration(); {
 	case s.GetRequested() == 0 && s.GetGpus() == 0:
@@ -149,7 +149,7 @@ func (a *app) printStanding(s *control.Standing) {
 	}
 }
 
-// ownGPUsText says how many GPUs of its own a job has, beside what it asked for.
+// ownGPUsText says how many GPUs of its own a job has, beside its request.
 func ownGPUsText(s *control.Standing) string {
 	own, requested := s.GetGpus()-s.GetLeased(), s.GetRequested()
 	switch {
@@ -163,7 +163,7 @@ func ownGPUsText(s *control.Standing) string {
 	return fmt.Sprintf("GPUs: %d of the %d to which it was resized; submitted with %d", own, requested, s.GetSubmitted())
 }
 
-// wordsOfStates say for people what has become of an action.
+// wordsOfStates are words for people for the states of an action.
 var wordsOfStates = map[string]string{"going": "under way", "undoing": "being taken back", "undone": "not done", "dropped": "given up"}
 
 func stateWords(state string) string { return orDefault(wordsOfStates[state], state) }

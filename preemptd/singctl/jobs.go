@@ -97,7 +97,7 @@ func (a jobsCommand) jobState(j *control.Job) string {
 	return "waits until " + from.AsTime().Local().Format(format)
 }
 
-// notRunYet begins what preemptd says of a job of which no node knows anything yet.
+// notRunYet begins preemptd's text on a job that no node has seen yet.
 const notRunYet = "it has not run yet"
 
 // gpusText says how many GPUs a job has, beside how many its user asked for, and how many of them leases lend to the job.

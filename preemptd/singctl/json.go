@@ -20,7 +20,7 @@ func (a *app) printJSON(v any) {
 	if err != nil {
 		panic(err) // maps, strings and numbers only
 	}
-	_, _ = a.stdout.Write(append(b, '\n')) // as fmt.Fprint: nothing can be done about a closed pipe
+	_, _ = a.stdout.Write(append(b, '\n')) // as fmt.Fprint: the error of a closed pipe is of no use
 }
 
 // printMessage writes a message as JSON.

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Singctl is how people ask the daemons: what a node lacks, the state of a job, for work on
-// checkpoints, and to move jobs. Singctl runs as its caller, and munge tells the daemon the
-// caller's name.
+// Singctl is how people ask the daemons: for the faults of a node, the state of a job, for work on checkpoints, and
+// to move jobs. Singctl runs as its caller, and munge tells the daemon the caller's name.
 package main
 
 import (

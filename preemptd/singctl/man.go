@@ -35,8 +35,8 @@ func (a manCommand) buildCobra() *cobra.Command {
 	}
 }
 
-// documentedCommands returns a command and the commands below that are not hidden. What completes
-// for which shell is on a single page.
+// documentedCommands returns a command and the commands below that are not hidden. The commands below completion, one
+// for each shell, are on its page.
 func documentedCommands(c *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{c}
 	for _, s := range c.Commands() {

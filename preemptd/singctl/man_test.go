@@ -12,13 +12,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/manual"
 )
 
-// TestEveryCommand: every command has a page, which names its options, and proposes its arguments,
-// which is no file.
+// TestEveryCommand: every command has a page, which names its options, and proposes its arguments, which is no file.
 func TestEveryCommand(t *testing.T) {
 	c := newCluster(t)
 	dir := t.TempDir()
 	if out := c.runLine(t.Context(), "alice", "man", dir); out != "" {
-		t.Fatal(out)
+		t.Fatalf("singctl man printed %q, want no output", out)
 	}
 	all := documentedCommands((&app{}).rootCommand())
 	pages, err := os.ReadDir(dir)

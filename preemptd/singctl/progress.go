@@ -58,8 +58,8 @@ const (
 	working  = "working" // a phase without a name
 )
 
-// wordsOfProgress say what happens, for people: in a phase of a checkpoint, of which the log has the
-// name, and before and after the phases.
+// wordsOfProgress are words for people: for a phase of a checkpoint, of which the log has the name, and for the time
+// before and after the phases.
 var wordsOfProgress = map[string]string{
 	"prepare": "looking at the job",
 	"cut":     "stopping its GPUs",

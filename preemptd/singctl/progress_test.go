@@ -53,12 +53,12 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestProgressOfACheckpoint: what the daemon tells is shown, in a log each phase once.
+// TestProgressOfACheckpoint: the daemon's progress is shown, in a log each phase once.
 func TestProgressOfACheckpoint(t *testing.T) {
 	c := newCluster(t)
 	out := c.runLine(t.Context(), "alice", "checkpoint", "812")
 	if strings.Count(out, "! capturing its memory\n") != 1 || !strings.Contains(out, "checkpoint mini/812/3:") {
-		t.Error(out)
+		t.Errorf("checkpoint printed %q, want one line of the dump, and the checkpoint", out)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if out := c.runLine(ctx, "alice", "checkpoint", "812"); out != "exit 130\n" {
-		t.Error(out)
+		t.Errorf("interrupted checkpoint = %q, want exit 130", out)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestInterruptedCheckpoint(t *testing.T) {
 	}
 }
 
-// interrupting is a person that stops what begins to say something.
+// interrupting is a person that stops a command at its first output.
 type interrupting struct {
 	bytes.Buffer
 	cancel func()
@@ -108,7 +108,7 @@ func TestManual(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")
 	a := &app{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}, now: time.Now}
 	if code := a.runCommand(t.Context(), []string{"man", dir}); code != 0 {
-		t.Fatal(code)
+		t.Fatalf("singctl man: exit code %v", code)
 	}
 	for _, name := range []string{"singctl", "singctl-doctor", "singctl-show", "singctl-checkpoint", "singctl-checkpoints", "singctl-verify", "singctl-gc", "singctl-export"} {
 		text, err := os.ReadFile(filepath.Join(dir, name+".1"))
@@ -132,7 +132,7 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// TestProgressOfDrain: drain says for what drain waits, which is not what a phase of a checkpoint waits for.
+// TestProgressOfDrain: drain says that it waits for jobs, and not for a phase of a checkpoint.
 func TestProgressOfDrain(t *testing.T) {
 	c := newCluster(t)
 	busy := filepath.Join(t.TempDir(), "busy")

@@ -16,13 +16,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
-// app is a run of singctl: what all commands need. Each command is a type of its own that has the
-// app, in a file of its own; buildCobra makes cobra's description of it.
+// app is a run of singctl: the parts that all commands need. Each command is a type of its own that has the app, in a
+// file of its own; buildCobra makes cobra's description of it.
 type app struct {
 	stdout, stderr io.Writer
 	terminal       bool // stderr is a terminal with a cursor that may be moved
 	outTerminal    bool // stdout is such a terminal
-	colours        bool // what is printed on stdout may have colours
+	colours        bool // output on stdout may have colours
 	slurm          slurm
 	coder          munge.Coder
 	now            func() time.Time
@@ -37,7 +37,7 @@ type app struct {
 	quiet      bool
 }
 
-// runCommand does what the arguments say and returns the exit code.
+// runCommand carries out the command of the arguments and returns the exit code.
 func (a *app) runCommand(ctx context.Context, args []string) int {
 	root := a.rootCommand()
 	root.SetArgs(args)
@@ -58,7 +58,7 @@ a heterogeneous job. A CHECKPOINT is JOB/NUMBER, as in 812/3.
 
 With NO_COLOR set to anything, nothing is printed in colour.`
 
-// flagError says what a flag wants, in words of the command line.
+// flagError says which values a flag wants, in words of the command line.
 func flagError(err error) error {
 	var bad *pflag.InvalidValueError
 	if !errors.As(err, &bad) {
@@ -131,7 +131,7 @@ func didYouMean(cmd *cobra.Command, arg string) string {
 	return "; singctl --help lists all"
 }
 
-// argumentCount checks how many there are. what names them, as in the usage.
+// argumentCount checks the number of arguments. what names them, as in the usage.
 func argumentCount(from, to int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) >= from && (to < 0 || len(args) <= to) {

@@ -83,8 +83,8 @@ func (c *cluster) newApp(who string, out, errs io.Writer) *app {
 	}
 }
 
-// runLine runs a single command line and returns what a terminal would show: standard error is
-// marked by "! ".
+// runLine runs a single command line and returns its output as a terminal would show it: standard error is marked by
+// "! ".
 func (c *cluster) runLine(ctx context.Context, who string, args ...string) string {
 	var out, errs bytes.Buffer
 	code := c.newApp(who, &out, &errs).runCommand(ctx, args)
@@ -130,7 +130,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// playScript returns the script with what its commands print.
+// playScript returns the script with the output of its commands.
 func (c *cluster) playScript(t *testing.T, script string) string {
 	var b strings.Builder
 	for l := range strings.Lines(script) {

@@ -126,7 +126,7 @@ func isOver(state string) bool {
 	}, state)
 }
 
-// showSession returns what scontrol shows of a job.
+// showSession returns scontrol's answer about a job.
 func (a sessionCommand) showSession(ctx context.Context, job string) (string, error) {
 	if err := rpc.CheckJob(job); err != nil {
 		return "", err
@@ -238,7 +238,7 @@ func (a sessionCommand) buildStop() *cobra.Command {
 	}
 }
 
-// buildServe is what the job of a session runs.
+// buildServe is the command that the job of a session runs.
 func (a sessionCommand) buildServe() *cobra.Command {
 	return &cobra.Command{
 		Use: "serve [-- COMMAND ARGUMENTS…]", Short: "Run a session's command, within its job", Hidden: true, Args: cobra.ArbitraryArgs,
@@ -311,7 +311,7 @@ func copyProgram(path string) error {
 	return errors.Join(err, to.Close())
 }
 
-// buildJoin is what attach runs on the session's node.
+// buildJoin is the command that attach runs on the session's node.
 func (a sessionCommand) buildJoin() *cobra.Command {
 	return &cobra.Command{
 		Use: "join JOB", Short: "Connect a terminal on the session's node", Hidden: true, Args: argumentCount(1, 1, "a JOB"),

@@ -24,7 +24,7 @@ import (
 // detached.
 const (
 	joinOver     = 14 // the connection has ended
-	joinNotThere = 15 // there was none: the session is being restored, or begins
+	joinNotThere = 15 // there was no connection: the session is being restored, or begins
 )
 
 // attachInterval is how often Slurm is asked for a job that does not run yet.
@@ -54,7 +54,7 @@ type attachment struct {
 	job  string
 	wait *progress
 	said string // by srun, of a connection that could not be made
-	// typed is what the person has typed while there was no connection.
+	// typed are the keys that the person typed while there was no connection.
 	typed []byte
 }
 
@@ -80,8 +80,8 @@ func (a sessionCommand) attachSession(ctx context.Context, job string) error {
 	}
 }
 
-// awaitNextLook waits for attachInterval, and tells whether the person has typed the detach key meanwhile. What else was typed
-// is for the session.
+// awaitNextLook waits for attachInterval, and tells whether the person has typed the detach key meanwhile. All other
+// keys are for the session.
 func (at *attachment) awaitNextLook(ctx context.Context) (detached bool, err error) {
 	interval, stop := context.WithTimeout(ctx, attachInterval)
 	defer stop()
@@ -153,8 +153,8 @@ func waitText(job, state, shown string) string {
 	return text + "; waiting"
 }
 
-// exitStatusOf returns the exit status of a session from the last state of its job, as shells write it.
-// exitCode is what scontrol shows: the exit status and the signal.
+// exitStatusOf returns the exit status of a session from the last state of its job, as shells write it. exitCode is
+// scontrol's ExitCode: the exit status and the signal.
 func exitStatusOf(state, exitCode string) int {
 	first, second, _ := strings.Cut(exitCode, ":")
 	code, _ := strconv.Atoi(first)
@@ -167,8 +167,8 @@ func exitStatusOf(state, exitCode string) int {
 	return code
 }
 
-// sayWhy shows the end of the log of a job that has failed. What the session's command printed was on its
-// terminal; the log says why there was none.
+// sayWhy shows the end of the log of a job that has failed. The session's command prints on its terminal; the log
+// says why there was no terminal.
 func (at *attachment) sayWhy() {
 	for _, line := range session.LogEnd(at.job, 3) {
 		at.sayLine("%s", safeLine(line))
@@ -183,9 +183,9 @@ func (at *attachment) sayLine(format string, args ...any) {
 	}
 }
 
-// connectTerminal connects this terminal with the session on a node, until the person detaches or the
-// connection ends. What srun says of the end of its step is told only where that is the reason:
-// srun does not know that the session goes on elsewhere.
+// connectTerminal connects this terminal with the session on a node, until the person detaches or the connection
+// ends. srun's message on the end of its step is told only where that is the reason: srun does not know that the
+// session goes on elsewhere.
 func (at *attachment) connectTerminal(ctx context.Context, node, restarts string) (detached bool, err error) {
 	said, code, err := at.runJoin(ctx, node)
 	if err != nil {
@@ -216,8 +216,7 @@ func (at *attachment) connectTerminal(ctx context.Context, node, restarts string
 	return false, nil //nolint:nilerr // a session that ends has no record
 }
 
-// runJoin runs session join on the session's node, and returns the exit code and what srun wrote on its
-// standard error.
+// runJoin runs session join on the session's node, and returns the exit code and srun's standard error.
 func (at *attachment) runJoin(ctx context.Context, node string) (said string, code int, err error) {
 	args := []string{
 		"--jobid=" + at.job, "--nodelist=" + node, "--nodes=1", "--ntasks=1", "--overlap", "--mem=0", "--mpi=none", "--quiet",

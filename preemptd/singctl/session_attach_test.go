@@ -26,7 +26,7 @@ func TestWaitText(t *testing.T) {
 		{"JobState=COMPLETING Reason=None StartTime=2026-11-20T18:01:29", "session 8: COMPLETING; waiting"},
 	} {
 		if got := waitText("8", fieldOf(c.shown, "JobState"), c.shown); got != c.want {
-			t.Errorf("%s: %q", c.shown, got)
+			t.Errorf("waitText of %s = %q", c.shown, got)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (a showCommand) buildCobra() *cobra.Command {
 			show := func(c *rpc.Client, name string) error {
 				j, err := c.Show(cmd.Context(), name)
 				switch {
-				case errors.Is(err, rpc.ErrNotRunning) && !a.json: // the job waits: the controller may know for what
+				case errors.Is(err, rpc.ErrNotRunning) && !a.json: // the job waits: the controller may know the reason
 					if told, _ := a.showStanding(cmd.Context(), name, err.Error()); told {
 						return nil
 					}
@@ -50,8 +50,8 @@ func (a showCommand) buildCobra() *cobra.Command {
 	}
 }
 
-// showStanding adds what the controller knows of a job, below a line, and reports whether the
-// controller knew anything; where there is no controller, the result is false.
+// showStanding adds the controller's view of a job, below a line, and reports whether the controller knew the job;
+// where there is no controller, the result is false.
 func (a showCommand) showStanding(ctx context.Context, name, above string) (told bool, err error) {
 	err = a.askController(ctx, func(c *control.Client) error {
 		h, err := c.History(ctx, name, 1)
@@ -121,7 +121,7 @@ func jobHeadline(j *rpc.Job) string {
 	return line
 }
 
-// printObstacles prints what of a job cannot be captured, and its connections to outside, which a restore resets.
+// printObstacles prints a job's obstacles, and its connections to outside, which a restore resets.
 func (a showCommand) printObstacles(j *rpc.Job) {
 	w := a.stdout
 	if len(j.GetObstacles()) > 0 {
@@ -142,7 +142,7 @@ func (a showCommand) printObstacles(j *rpc.Job) {
 	}
 }
 
-// printTimeline prints what happened to a job; nothing without events.
+// printTimeline prints the events of a job; without events it prints no text.
 func (a showCommand) printTimeline(events []*rpc.Event) {
 	if len(events) == 0 {
 		return
@@ -186,10 +186,11 @@ func (a showCommand) printReachable(j *rpc.Job) {
 // waitingStates are Slurm's, of jobs that are to run, or are held.
 var waitingStates = []string{"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"}
 
-// reachableText is what the event "reachable" has of a port that is: "port 8888 at head1:7042, not port 6006: …".
+// reachableText matches the ports in the event "reachable" that can be reached: "port 8888 at head1:7042, not port
+// 6006: …".
 var reachableText = regexp.MustCompile(`(?:^|, )port (\d+) at ([^, ]+:\d+)`)
 
-// lendingText says what a lease is, and what it holds.
+// lendingText says to which job a lease lends, and which GPUs it holds.
 func lendingText(l *rpc.Lending) string {
 	borrower := fmt.Sprintf("job %d", l.GetJob())
 	if len(l.GetGpus()) == 0 {
@@ -228,8 +229,9 @@ func (a showCommand) printCapsules(capsules []*rpc.Capsule) {
 	printTable(a.stdout, rows)
 }
 
-// sharingText says in a sentence how a GPU is shared and what switching between its sharers has cost, and apart from that the
-// details, "" if there are none. The sentence is "" if the GPU was never shared. capsules is how many capsules share the GPU.
+// sharingText says in a sentence how a GPU is shared and how much time switching between its sharers has cost, and
+// apart from that the details, "" if there are none. The sentence is "" if the GPU was never shared. capsules is how
+// many capsules share the GPU.
 func sharingText(s *rpc.Sharing, capsules int) (sentence, details string) {
 	if s.GetSwitches() == 0 && s.GetSwappedOut() == 0 {
 		return "", ""
@@ -248,7 +250,7 @@ func sharingText(s *rpc.Sharing, capsules int) (sentence, details string) {
 	return sentence, sharingDetails(s)
 }
 
-// sharingDetails says what was counted of a shared GPU.
+// sharingDetails are the counts of a shared GPU.
 func sharingDetails(s *rpc.Sharing) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
@@ -285,8 +287,8 @@ func sharingDetails(s *rpc.Sharing) string {
 	return strings.Join(parts, "; ")
 }
 
-// sharingNotes says what sharing has cost a capsule's GPUs. Capsules that share a device server share its GPUs: what it has
-// counted is said once, with the first of them.
+// sharingNotes are notes on the cost of sharing a capsule's GPUs. Capsules that share a device server share its GPUs:
+// its counts are printed once, with the first of them.
 func sharingNotes(c *rpc.Capsule, all []*rpc.Capsule) (notes []string) {
 	together := []string{strconv.Itoa(int(c.GetIndex()))}
 	for _, o := range all {
@@ -318,7 +320,7 @@ func sharingNotes(c *rpc.Capsule, all []*rpc.Capsule) (notes []string) {
 	return notes
 }
 
-// printDevices prints the GPUs of capsules, and what went wrong with them.
+// printDevices prints the GPUs of capsules, and their faults.
 func (a showCommand) printDevices(capsules []*rpc.Capsule) {
 	rows := [][]string{{"CAPSULE", "GPU", "NAME", "MEMORY", "USED", "PROCESSES"}}
 	var notes []string

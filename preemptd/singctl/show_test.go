@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// TestSharingNotes: what capsules that share a GPU have in common is said once, with their names.
+// TestSharingNotes: notes on capsules that share a GPU are printed once, with the names of the capsules.
 func TestSharingNotes(t *testing.T) {
 	capsule := func(index uint32, node, server string, switches uint64) *rpc.Capsule {
 		return &rpc.Capsule{Index: index, Node: node, Devices: &rpc.Devices{Server: server, Sharing: []*rpc.Sharing{{Devices: 1, Switches: switches}}}}

@@ -19,8 +19,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// slurm is what singctl asks Slurm's own commands. They are on every node that has singctl, and run
-// with the rights of the caller.
+// slurm are singctl's requests to Slurm's own commands. They are on every node that has singctl, and run with the
+// rights of the caller.
 type slurm struct {
 	// tellSilence is called when slurmctld does not answer; then the command is run again until
 	// slurmctld answers, or the person interrupts. nil: a silent slurmctld is an error.
@@ -46,7 +46,7 @@ func (s slurm) runCommand(ctx context.Context, program string, args ...string) (
 	}
 }
 
-// silentTexts are what Slurm's commands print when slurmctld is away or starts.
+// silentTexts are the messages of Slurm's commands when slurmctld is away or starts.
 var silentTexts = []string{"Unable to contact slurm controller", "Socket timed out on send/recv", "Zero Bytes were transmitted or received", "in standby mode"}
 
 func isSilent(said string) bool {
@@ -59,8 +59,8 @@ func runCommand(ctx context.Context, program string, args ...string) (string, er
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.WaitDelay = time.Second
 	if program == "sacct" {
-		// Times as seconds, whatever format and time zone the user has chosen. Not for sbatch, which
-		// hands its environment to the job.
+		// Times as seconds, in place of the format and time zone that the user has chosen. Not for sbatch, which hands its
+		// environment to the job.
 		cmd.Env = append(os.Environ(), "SLURM_TIME_FORMAT=%s")
 	}
 	var out, errs bytes.Buffer
@@ -91,11 +91,11 @@ func runCommand(ctx context.Context, program string, args ...string) (string, er
 // job is a job as scontrol prints it.
 type job struct {
 	name string // in our notation
-	node string // that runs the batch script; "" while none does
+	node string // that runs the batch script; "" while no node does
 }
 
-// findJob looks a job up by what a person typed. A job that Slurm has forgotten is returned under
-// that name, because the job may have checkpoints.
+// findJob looks a job up by the name that a person typed. A job that Slurm has forgotten is returned under that name,
+// because the job may have checkpoints.
 func (s slurm) findJob(ctx context.Context, typed string) (job, error) {
 	if err := rpc.CheckJob(typed); err != nil {
 		return job{}, err
@@ -110,8 +110,8 @@ func (s slurm) findJob(ctx context.Context, typed string) (job, error) {
 	return parseJob(out, typed)
 }
 
-// parseJob reads what scontrol show job --oneliner printed: a line for each task of an array, and
-// for each component of a heterogeneous job.
+// parseJob reads the output of scontrol show job --oneliner: a line for each task of an array, and for each component
+// of a heterogeneous job.
 func parseJob(out, typed string) (job, error) {
 	var lines []string
 	for l := range strings.Lines(out) {
@@ -217,7 +217,7 @@ func (s slurm) nodeNames(ctx context.Context, up bool) ([]string, error) {
 	return names, nil
 }
 
-// queuedJobs lists what the caller has in the queue: "812\ttrain".
+// queuedJobs lists the caller's jobs in the queue: "812\ttrain".
 func (s slurm) queuedJobs(ctx context.Context) ([]string, error) {
 	out, err := s.runCommand(ctx, "squeue", "--noheader", "--me", "--format=%i\t%j")
 	if err != nil {

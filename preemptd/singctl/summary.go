@@ -44,7 +44,7 @@ any more, and what does not answer, is left out and named.`,
 	}
 }
 
-// jobSummary is what singctl summary found out about a job.
+// jobSummary is the data of singctl summary on a job.
 type jobSummary struct {
 	name        string
 	runs        []summary.Run
@@ -53,7 +53,7 @@ type jobSummary struct {
 	lent        []*rpc.Event  // GPUs that came and went while the job ran
 	checkpoints []*rpc.Checkpoint
 	history     *control.HistoryReply
-	missing     []string // what is left out, and why
+	missing     []string // parts that are left out, and why
 }
 
 // collectSummary asks slurmdbd, the nodes and preemptd. Only slurmdbd has to answer.
@@ -81,7 +81,7 @@ func (a summaryCommand) collectSummary(ctx context.Context, typed string) (*jobS
 	return s, a.addHistory(ctx, s)
 }
 
-// addTimeline adds what the nodes know of a job.
+// addTimeline adds the nodes' time line of a job.
 func (a summaryCommand) addTimeline(ctx context.Context, s *jobSummary, typed string) error {
 	err := a.askJob(ctx, typed, func(c *rpc.Client, name string) error {
 		j, err := c.Show(ctx, name)
@@ -103,7 +103,7 @@ func (a summaryCommand) addTimeline(ctx context.Context, s *jobSummary, typed st
 	return nil
 }
 
-// withoutVerb takes the verb off what a daemon refuses: the person has typed another one.
+// withoutVerb takes the verb off a daemon's refusal: the person has typed another one.
 func withoutVerb(err error) error {
 	var proxyd *rpc.Error
 	var preemptd *control.Error
@@ -137,7 +137,7 @@ func (s *jobSummary) addEvents(timeline []*rpc.Event) {
 	s.work = &work
 }
 
-// addHistory adds what preemptd did to a job, and why; a site need not have a preemptd.
+// addHistory adds preemptd's actions on a job, and their reasons; a site need not have a preemptd.
 func (a summaryCommand) addHistory(ctx context.Context, s *jobSummary) error {
 	err := a.askController(ctx, func(c *control.Client) (err error) {
 		s.history, err = c.History(ctx, s.name, 0)
@@ -193,7 +193,7 @@ func (a summaryCommand) printSummary(s *jobSummary) {
 	}
 }
 
-// totalsText sums up the runs. What is zero is left out.
+// totalsText sums up the runs. Numbers that are zero are left out.
 func totalsText(t summary.Totals) string {
 	if t.Runs == 0 {
 		return "has not run yet; waited " + durationText(t.Waited)
@@ -211,7 +211,7 @@ func totalsText(t summary.Totals) string {
 	return text
 }
 
-// printWork prints what checkpoints took and what was saved and lost. What is zero is left out.
+// printWork prints the time of checkpoints and the saved and lost work. Numbers that are zero are left out.
 func (a summaryCommand) printWork(k *summary.Work) {
 	var parts []string
 	if k.Made > 0 {
@@ -267,8 +267,8 @@ func dateText(t time.Time) string {
 	return t.Local().Format(time.DateTime)
 }
 
-// jsonObject is the summary for encoding/json: times as RFC 3339, durations in seconds, null for
-// what is not known.
+// jsonObject is the summary for encoding/json: times as RFC 3339, durations in seconds, null for values that are not
+// known.
 func (s *jobSummary) jsonObject() map[string]any {
 	runs := make([]any, len(s.runs))
 	for i, r := range s.runs {

@@ -17,8 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// safeText takes out what would move the cursor or worse: names of jobs and programs are
-// chosen by users, and operators look at them.
+// safeText replaces characters that would move the cursor or worse: names of jobs and programs are chosen by users,
+// and operators look at them.
 func safeText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {

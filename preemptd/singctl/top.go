@@ -79,7 +79,7 @@ func mayAnswerNextTime(err error) bool {
 	return errors.Is(err, control.ErrUnreachable) || errors.Is(err, control.ErrTimeout) || errors.Is(err, control.ErrBusy)
 }
 
-// writeFrame writes what is shown once.
+// writeFrame writes one frame.
 func (a topCommand) writeFrame(ctx context.Context, c *control.Client, w io.Writer) error {
 	all, err := c.Jobs(ctx)
 	if err != nil {

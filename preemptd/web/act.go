@@ -129,7 +129,7 @@ func fromHere(r *http.Request) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// failures are the answers to what package api returns.
+// failures are the HTTP statuses for the errors of package api.
 var failures = map[codes.Code]int{
 	codes.InvalidArgument: http.StatusBadRequest, codes.PermissionDenied: http.StatusForbidden, codes.NotFound: http.StatusNotFound,
 	codes.Aborted: http.StatusConflict, codes.FailedPrecondition: http.StatusServiceUnavailable, codes.DeadlineExceeded: http.StatusGatewayTimeout,

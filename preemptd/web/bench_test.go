@@ -21,8 +21,7 @@ func hugeSnapshot(number uint64, at time.Time) *sdk.Snapshot {
 	return s
 }
 
-// BenchmarkTick is what a tick of a large cluster costs: to the loop, and to the first
-// browser.
+// BenchmarkTick is the cost of a tick of a large cluster: to the loop, and to the first browser.
 func BenchmarkTick(b *testing.B) {
 	page := web.New(web.Options{Keys: web.NewKeys(), State: func() web.State { return web.State{Role: web.Works} }})
 	handler := page.Handler()

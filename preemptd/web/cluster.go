@@ -16,7 +16,7 @@ import (
 
 // clusterJSON is the answer to /api/v1/cluster.
 type clusterJSON struct {
-	Number uint64     `json:"number"` // of the tick; 0: nothing was seen yet
+	Number uint64     `json:"number"` // of the tick; 0: no tick yet
 	Time   int64      `json:"time"`
 	Nodes  []nodeJSON `json:"nodes"` // in order of names, numbers in them as numbers: n2 before n10
 	Jobs   []jobJSON  `json:"jobs"`  // in order of ids
@@ -44,7 +44,7 @@ type jobJSON struct {
 	Tier      string      `json:"tier"`
 	State     string      `json:"state"` // waiting, deferred, held, running, suspended, leaving
 	HeldBy    string      `json:"held_by,omitempty"`
-	Action    string      `json:"action,omitempty"`   // what preemptd is doing to the job
+	Action    string      `json:"action,omitempty"`   // preemptd's action under way on the job
 	Obstacle  string      `json:"obstacle,omitempty"` // why the job cannot be preempted; absent: it can
 	Nodes     int         `json:"nodes"`              // that its user asked for
 	Request   int         `json:"request"`            // GPUs that its user asked for

@@ -30,8 +30,8 @@ const maxDecisions = 200
 // decisions are the latest, oldest first.
 type decisions []*decided
 
-// addTick notes what was decided in a tick. What a policy wants again, tick after tick, stays a
-// single entry, with the result of the last time.
+// addTick notes the decisions of a tick. An intent that a policy repeats, tick after tick, stays a single entry, with
+// the result of the last time.
 func (all *decisions) addTick(tick uint64, at time.Time, made []Decision) {
 	for _, d := range made {
 		if again := all.findDecided(tick-1, &d); again != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestDecisions: what is decided again and again is a single entry, with what came of it the last
-// time, and what was decided before is another entry.
+// TestDecisions: a decision that is repeated tick after tick is a single entry, with its last outcome, and a decision
+// after a pause is another entry.
 func TestDecisions(t *testing.T) {
 	var all decisions
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
@@ -19,12 +19,12 @@ func TestDecisions(t *testing.T) {
 	all.addTick(4, at(4), []Decision{d("preempt job 1", "begun")})
 	sent := all.newestFirst()
 	if len(sent) != 3 || sent[0].Last != 4 || sent[0].Times != 1 || sent[2].First != 1 || sent[2].Last != 2 || sent[2].Times != 2 || sent[2].Outcome != "begun" {
-		t.Errorf("%+v", sent)
+		t.Errorf("newestFirst = %+v", sent)
 	}
 	for i := range uint64(2 * maxDecisions) {
 		all.addTick(2*i+10, at(9), []Decision{d("preempt job 5", "")})
 	}
 	if len(all) != maxDecisions {
-		t.Error(len(all))
+		t.Errorf("%d decisions are kept, want maxDecisions", len(all))
 	}
 }

@@ -212,7 +212,7 @@ func (b *browser) waitFor(expression string) {
 	}
 }
 
-// textOf is what a person reads of an element.
+// textOf is the text of an element, as a person reads it.
 func (b *browser) textOf(selector string) string {
 	b.Helper()
 	var s string
@@ -220,14 +220,14 @@ func (b *browser) textOf(selector string) string {
 	return s
 }
 
-// reportedErrors is what the page reported.
+// reportedErrors are the errors that the page reported.
 func (b *browser) reportedErrors() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]string(nil), b.errors...)
 }
 
-// dropReports drops what the page has reported.
+// dropReports drops the errors that the page has reported.
 func (b *browser) dropReports() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -22,12 +22,12 @@ func serveHealth(w http.ResponseWriter, _ *http.Request) {
 type check struct {
 	name string
 	err  error
-	said string // what is so, if nothing is wrong
+	said string // the text if there is no fault
 }
 
 var errNotYet = errors.New("not reached yet")
 
-// serveReady says whether this preemptd could do its part, and if not, what is in the way.
+// serveReady says whether this preemptd could do its part, and if not, why.
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	now := s.opt.State()
 	checks := []check{s.checkRole(&now), checkJournal(r.Context(), &now), {name: "slurmrestd", err: s.slurm.pingOnce(r.Context(), now.Slurm), said: "answers"}}

@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/web"
 )
 
-// TestHosts: a request by a foreign name for this address reads nothing.
+// TestHosts: a request by a foreign name for this address gets no data.
 func TestHosts(t *testing.T) {
 	own, err := os.Hostname()
 	if err != nil {

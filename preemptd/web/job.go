@@ -32,7 +32,7 @@ type Checkpoint struct {
 type jobPastJSON struct {
 	ID          int64            `json:"id"`
 	Actions     []actionJSON     `json:"actions"`     // newest first
-	Events      []eventJSON      `json:"events"`      // what other users and programs did, newest first
+	Events      []eventJSON      `json:"events"`      // events by other users and programs, newest first
 	Decisions   []decisionJSON   `json:"decisions"`   // newest first
 	Checkpoints []checkpointJSON `json:"checkpoints"` // newest first
 	Problem     string           `json:"problem,omitempty"`
@@ -61,7 +61,7 @@ type checkpointJSON struct {
 type Obstacle struct {
 	Where string // program, node and process
 	What  string
-	Cure  string // what the user can do about it; "": not known
+	Cure  string // how the user can mend it; "": not known
 	Since time.Time
 }
 

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Bounds of what a stranger can take by connections to the port.
+// Bounds of the memory that a stranger can take by connections to the port.
 const (
 	maxBody        = 64 << 10
 	maxConnections = 1024

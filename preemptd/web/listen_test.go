@@ -45,14 +45,14 @@ func TestCertificate(t *testing.T) {
 		return conn.ConnectionState().PeerCertificates[0].Subject.CommonName
 	}
 	if name := shown(); name != "first" {
-		t.Error(name)
+		t.Errorf("certificate is %q, want first", name)
 	}
 	writeCertificate(t, cert, key, "second")
 	if err := os.Chtimes(cert, time.Time{}, first.Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if name := shown(); name != "second" {
-		t.Error(name)
+		t.Errorf("after a new certificate, it is %q, want second", name)
 	}
 	if err := os.WriteFile(cert, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if name := shown(); name != "second" {
-		t.Error(name)
+		t.Errorf("after a broken certificate file, it is %q, want second", name)
 	}
 	if _, err := web.LoadCertificate(cert, key); err == nil {
 		t.Error("no certificate was loaded")

@@ -12,12 +12,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// lives is what jobs did, as far as seen since this preemptd began to work.
+// lives are the states of jobs over time, as far as seen since this preemptd began to work.
 type lives struct {
 	jobs map[sdk.JobID]*life
 }
 
-// life is what a job did.
+// life is the states of a job over time.
 type life struct {
 	id                sdk.JobID
 	label, name, user string
@@ -35,14 +35,14 @@ type part struct {
 }
 
 const (
-	// remembered is for how long: what is older is dropped.
+	// remembered is for how long parts are kept: older parts are dropped.
 	remembered = 24 * time.Hour
-	// Bounds of what is remembered.
+	// Bounds of the memory.
 	maxLives = 100_000
 	maxParts = 500 // of a job
 )
 
-// noteJobs notes what all jobs do now.
+// noteJobs notes the present states of all jobs.
 func (l *lives) noteJobs(s *sdk.Snapshot) {
 	if l.jobs == nil {
 		l.jobs = make(map[sdk.JobID]*life, len(s.Jobs))
@@ -110,7 +110,7 @@ func (l *life) endSpan(at time.Time) {
 	}
 }
 
-// forgetBefore drops what had ended before, and reports whether nothing is left.
+// forgetBefore drops parts that had ended before, and reports whether no part is left.
 func (l *life) forgetBefore(before time.Time) bool {
 	l.parts = slices.DeleteFunc(l.parts, func(p part) bool { return !p.to.IsZero() && p.to.Before(before) })
 	return len(l.parts) == 0
@@ -136,7 +136,7 @@ func (l *life) matchesText(text string) bool {
 	return text == "" || strings.Contains(l.label, text) || strings.Contains(l.name, text) || strings.Contains(l.user, text)
 }
 
-// sortRank is 0 for what holds GPUs, 1 for what is there, 2 for what was.
+// sortRank is 0 for jobs that hold GPUs, 1 for other jobs that are there, 2 for jobs that have ended.
 func (l *life) sortRank() int {
 	switch n := len(l.parts); {
 	case !l.ended.IsZero():

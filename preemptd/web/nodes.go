@@ -13,15 +13,15 @@ import (
 // Proxyd is how a node's proxyd is, as of the last question to that node.
 type Proxyd struct {
 	Node     string
-	Asked    bool      // false: nothing is known yet
+	Asked    bool      // false: not yet
 	Answers  bool      // the last time
 	Since    time.Time // since when that is so
-	Heard    time.Time // the last answer; zero: none
+	Heard    time.Time // the last answer; zero: no answer yet
 	Version  string    // as in the last answer, like all below
-	Problem  string    // what is wrong with the node although the proxyd answers
-	Says     bool      // false: an older release, which does not say what follows
+	Problem  string    // the node's fault although the proxyd answers
+	Says     bool      // false: an older release, which does not tell the fields below
 	Store    Space     // Size 0: not known
-	Stage    Space     // Size 0: not known, or there is none
+	Stage    Space     // Size 0: not known, or no stage
 	Devices  string
 	Capsules int
 }
@@ -34,15 +34,15 @@ type nodesJSON struct {
 	Nodes []proxydJSON `json:"nodes"` // in the order of names, as in the cluster's answer
 }
 
-// proxydJSON is a node's proxyd. What a proxyd that does not answer said last is there still.
+// proxydJSON is a node's proxyd. Of a proxyd that does not answer it has the last answer.
 type proxydJSON struct {
 	Name     string     `json:"name"`
-	Proxyd   string     `json:"proxyd"`            // answers, silent, or unasked: nothing is known yet
+	Proxyd   string     `json:"proxyd"`            // answers, silent, or unasked: not asked yet
 	Since    int64      `json:"since"`             // since when that is so
-	Heard    int64      `json:"heard,omitempty"`   // of a silent proxyd: the last answer; absent: none
-	Problem  string     `json:"problem,omitempty"` // what is wrong with the node although its proxyd answers
+	Heard    int64      `json:"heard,omitempty"`   // of a silent proxyd: the last answer; absent: no answer yet
+	Problem  string     `json:"problem,omitempty"` // the node's fault although its proxyd answers
 	Version  string     `json:"version,omitempty"`
-	Says     bool       `json:"says"` // false: the proxyd is of a release that does not say what follows, or never answered
+	Says     bool       `json:"says"` // false: the proxyd is of a release without the fields below, or never answered
 	Store    *spaceJSON `json:"store,omitempty"`
 	Stage    *spaceJSON `json:"stage,omitempty"`
 	Devices  string     `json:"devices,omitempty"` // none, soft, cuda
@@ -72,7 +72,7 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) {
 	d.sendTo(w, r)
 }
 
-// proxydsNow is what there is to show: a preemptd that waits for another asks nothing.
+// proxydsNow are the proxyds to show: a preemptd that waits for another asks no node.
 func proxydsNow(now *State) []Proxyd {
 	if now.Proxyds == nil || now.Role != Works && now.Role != DryRun {
 		return nil
@@ -100,8 +100,8 @@ func nodesOf(all []Proxyd) *nodesJSON {
 	return list
 }
 
-// roundSpace leaves ten bits of what is free: else the answer would change, and be sent again, with each block that is
-// written.
+// roundSpace leaves ten bits of the free space: else the answer would change, and be sent again, with each block that
+// is written.
 func roundSpace(s Space) *spaceJSON {
 	if s.Size == 0 {
 		return nil

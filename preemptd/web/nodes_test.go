@@ -5,7 +5,7 @@ package web
 
 import "testing"
 
-// TestRoundSpace: a block that is written changes nothing, a gigabyte of many does.
+// TestRoundSpace: a block that is written does not change the answer, a gigabyte of many does.
 func TestRoundSpace(t *testing.T) {
 	for free, want := range map[uint64]uint64{
 		0: 0, 1023: 1023, 1025: 1024, 40<<40 + 4096: 40 << 40, 40 << 40: 40 << 40, 39 << 40: 39 << 40, ^uint64(0): 1023 << 54,

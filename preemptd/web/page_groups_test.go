@@ -24,7 +24,7 @@ func someRacks() map[string]string {
 	return all
 }
 
-// groupBy chooses what the map's nodes are grouped by.
+// groupBy chooses the property by which the map's nodes are grouped.
 func (b *browser) groupBy(what string) (blocks string) {
 	b.Helper()
 	b.evaluate(fmt.Sprintf(`{ const s = document.querySelector("#group"); s.value = %q; s.dispatchEvent(new Event("change")); }`, what), nil)

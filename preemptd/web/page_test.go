@@ -62,7 +62,7 @@ func (s *site) tellSnapshot(last *sdk.Snapshot) {
 	}})
 }
 
-// writeJournal writes what was done and what is being done.
+// writeJournal writes actions that ended and actions under way.
 func (s *site) writeJournal(t *testing.T) {
 	t.Helper()
 	for i, r := range []journal.Request{
@@ -138,7 +138,7 @@ func someProxyds(nodes int, now time.Time) []web.Proxyd {
 // nodesListed: nodes with a problem come first, each with its problem, and the map and the tile name them too.
 func nodesListed(t *testing.T, b *browser, s *site) {
 	if said := b.textOf("#nodes-line"); said != "Nothing is known of the nodes' proxyds." {
-		t.Error(said)
+		t.Errorf("nodes line before any answer = %q", said)
 	}
 	all := someProxyds(48, time.Now())
 	s.changeState(func(now *web.State) { now.Proxyds = func() []web.Proxyd { return all } })
@@ -163,10 +163,10 @@ func nodesListed(t *testing.T, b *browser, s *site) {
 		t.Errorf("an older release: %s", said)
 	}
 	if said := b.textOf("#nodes-line"); said != "45 of 48 proxyds answer, 2 silent, 1 without the right shared folder" {
-		t.Error(said)
+		t.Errorf("nodes line = %q", said)
 	}
 	if said := b.textOf("#tiles"); !strings.Contains(said, "of 48, 3 proxyds with a problem") {
-		t.Error(said)
+		t.Errorf("tiles = %q", said)
 	}
 	if *pictures != "" {
 		b.writePicture(filepath.Join(*pictures, "page-nodes.png"))
@@ -176,7 +176,7 @@ func nodesListed(t *testing.T, b *browser, s *site) {
 	b.pressKey("ArrowRight")
 	b.pressKey("ArrowRight")
 	if said := b.textOf("#map-line"); !strings.Contains(said, "the shared folder is not there") {
-		t.Error(said)
+		t.Errorf("map line of the node without the shared folder = %q", said)
 	}
 	b.evaluate(`{ const m = document.querySelector("#find-node"); m.value = "0.9"; m.dispatchEvent(new Event("input")); }`, nil)
 	b.waitFor(`document.querySelectorAll("#nodes tr").length === 1`)
@@ -198,7 +198,7 @@ func (b *browser) countDots(tier string) int {
 	return n
 }
 
-// checkMap: the map has the colours of tiers, and its text says what is where to people without a mouse.
+// checkMap: the map has the colours of tiers, and its text tells people without a mouse which jobs are where.
 func checkMap(t *testing.T, b *browser, _ *site) {
 	b.waitFor(`document.querySelector("#map").dataset.nodes === "48"`)
 	for _, tier := range []string{"premium", "standard", "basic"} {
@@ -209,23 +209,23 @@ func checkMap(t *testing.T, b *browser, _ *site) {
 	b.evaluate(`document.querySelector("#map").focus()`, nil)
 	b.pressKey("ArrowRight")
 	if said := b.textOf("#map-line"); !strings.Contains(said, "gpu00001 (a100, rack r1) — 1 llama-70b-sft (alice, premium, 8 GPUs)") {
-		t.Error(said)
+		t.Errorf("map line of the first node = %q", said)
 	}
 	b.pressKey("End")
 	b.pressKey("ArrowLeft")
 	if said := b.textOf("#map-line"); !strings.Contains(said, "gpu00047 (a100), down: not responding") {
-		t.Error(said)
+		t.Errorf("map line of the last node but one = %q", said)
 	}
 	b.pressKey("Home")
 	b.pressKey("Enter")
 	b.waitFor(`document.querySelector("#job").open`)
 	if said := b.textOf("#job"); !strings.Contains(said, "Job 1 llama-70b-sft") || !strings.Contains(said, "premium, QOS premium, promised 95 %") {
-		t.Error(said)
+		t.Errorf("dialog of job 1 = %q", said)
 	}
 	b.evaluate(`document.querySelector("#job [data-close]").click()`, nil)
 }
 
-// checkTimeline: jobs have bars, and actions marks, and a filter leaves what is asked for.
+// checkTimeline: jobs have bars, and actions marks, and a filter leaves the jobs that it names.
 func checkTimeline(t *testing.T, b *browser, _ *site) {
 	var rows, bars, marks int
 	b.evaluate(`document.querySelectorAll("#timeline .job").length`, &rows)
@@ -292,8 +292,8 @@ func openAnother(t *testing.T, b *browser, s *site) {
 	b.evaluate(`document.querySelector("#job [data-close]").click()`, nil)
 }
 
-// showPast: a job's dialog has its checkpoints, what was done to it, and what was decided against, with the reasons;
-// that of another job has none of them.
+// showPast: a job's dialog has its checkpoints, the actions on it, and the rejected intents, with the reasons; the
+// dialog of another job has none of these.
 func showPast(t *testing.T, b *browser, _ *site) {
 	show := func(id int) {
 		b.evaluate(fmt.Sprintf(`[...document.querySelectorAll("#jobs button")].find((b) => b.textContent === "%d").click()`, id), nil)
@@ -322,12 +322,12 @@ func showPast(t *testing.T, b *browser, _ *site) {
 	show(7)
 	b.waitFor(`document.querySelector("#job-history") !== null`)
 	if said := b.textOf("#job-past"); strings.Contains(said, "in the store") || !strings.Contains(said, "rejected: guarantee: it would fall to 0.64") || !strings.Contains(said, "premium job 29") {
-		t.Error(said)
+		t.Errorf("past of job 7 = %q", said)
 	}
 	b.evaluate(`document.querySelector("#job [data-close]").click()`, nil)
 }
 
-// checkEscaping: a job's name and a person's reason are text, whatever is in them.
+// checkEscaping: a job's name and a person's reason are text, with all characters.
 func checkEscaping(t *testing.T, b *browser, _ *site) {
 	var title string
 	var made int
@@ -341,7 +341,7 @@ func checkEscaping(t *testing.T, b *browser, _ *site) {
 	}
 }
 
-// checkDecisions: what was decided is there with its reason.
+// checkDecisions: each decision is there with its reason.
 func checkDecisions(t *testing.T, b *browser, _ *site) {
 	said := b.textOf("#decisions")
 	for _, want := range []string{"gives 8 GPUs to premium job 25", "policy tiers", "waits for job 6", "rejected: guarantee", "it would fall to 0.64 of 0.70"} {
@@ -351,11 +351,11 @@ func checkDecisions(t *testing.T, b *browser, _ *site) {
 	}
 	b.evaluate(`document.querySelector("#rejected").click()`, nil)
 	if said := b.textOf("#decisions"); strings.Contains(said, "guarantee") || !strings.Contains(said, "begun") {
-		t.Error(said)
+		t.Errorf("decisions without the rejected = %q", said)
 	}
 }
 
-// checkToken: nothing can be done without a token, and with a token what package api permits.
+// checkToken: no request can be made without a token, and with a token those that package api permits.
 func checkToken(t *testing.T, b *browser, s *site) {
 	own := newSnapshot(48, 104, time.Now())
 	own.Jobs[0].User = "nobody"
@@ -380,7 +380,7 @@ func checkToken(t *testing.T, b *browser, s *site) {
 	b.waitFor(`!document.querySelector("#act").hidden`)
 	b.waitFor(`document.querySelector("#job-obstacles").textContent.includes("batch, gpu00001, process 7: a connection to 192.0.2.7:443: close it")`)
 	if who := b.textOf("#sign"); who != "nobody: sign out" {
-		t.Error(who)
+		t.Errorf("user on the page = %q", who)
 	}
 	if *pictures != "" {
 		b.writePicture(filepath.Join(*pictures, "page-job.png"))
@@ -389,7 +389,7 @@ func checkToken(t *testing.T, b *browser, s *site) {
 	b.waitFor(`document.querySelector("#act-said").textContent.includes("preempt: under way")`)
 	all, err := s.journal.History(t.Context(), 1, 10)
 	if err != nil || len(all) != 1 || all[0].Kind != "preempt" || all[0].Who != "nobody" || all[0].Why != "a noisy fan" {
-		t.Errorf("%v %+v", err, all)
+		t.Errorf("history of job 1: %v, %+v, want the preempt from the page", err, all)
 	}
 	b.evaluate(`document.querySelector("#act [value=requeue]").click(); document.querySelector("#act [name=qos]").value = "none-such"; document.querySelector("#act").requestSubmit()`, nil)
 	b.waitFor(`document.querySelector("#do").textContent === "Requeue" && document.querySelector("#act-said").className === "wrong"`)
@@ -427,17 +427,17 @@ func checkLargeCluster(t *testing.T, b *browser, s *site) {
 	}
 }
 
-// checkNoErrors: no script failed, and nothing broke the page's own policy.
+// checkNoErrors: no script failed, and no content was against the page's own policy.
 func checkNoErrors(t *testing.T, b *browser, _ *site) {
 	if all := b.reportedErrors(); len(all) > 0 {
-		t.Errorf("%q", all)
+		t.Errorf("errors that the page reported: %q", all)
 	}
 }
 
 // checkStalePage: when preemptd goes away the page says so, and stops saying so when preemptd is back.
 func checkStalePage(t *testing.T, b *browser, s *site) {
 	if said := b.textOf("#stale"); said != "" {
-		t.Error(said)
+		t.Errorf("before preemptd goes away, the stale line = %q", said)
 	}
 	s.stop()
 	b.waitFor(`!document.querySelector("#stale").hidden && document.querySelector("#stale").textContent.startsWith("preemptd does not answer since")`)

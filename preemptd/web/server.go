@@ -21,7 +21,7 @@ import (
 //go:embed page
 var embedded embed.FS
 
-// Journal is what the page reads of the journal. *journal.Journal is a Journal.
+// Journal has the page's requests to the journal. *journal.Journal is a Journal.
 type Journal interface {
 	Unfinished(ctx context.Context) ([]journal.Action, error)
 	History(ctx context.Context, job int64, most int) ([]journal.Action, error)
@@ -39,7 +39,7 @@ type Requests interface {
 	History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.HistoryReply, error)
 }
 
-// Role is what this preemptd does.
+// Role is the work of this preemptd.
 type Role string
 
 // The roles.
@@ -47,13 +47,13 @@ const (
 	Starts Role = "starts" // waits for slurmrestd, or for the journal
 	Waits  Role = "waits"  // another preemptd works
 	Works  Role = "works"
-	DryRun Role = "dry run" // only shows what it would do
+	DryRun Role = "dry run" // only shows its decisions
 )
 
 // State is how preemptd is now.
 type State struct {
 	Role     Role
-	Holder   string // the preemptd for which this preemptd waits; "": none
+	Holder   string // the preemptd for which this preemptd waits; "": no other
 	Cluster  string // "": not known yet
 	Interval time.Duration
 	Policies func() []*rpc.Policy        // nil: they are not there yet
@@ -61,16 +61,17 @@ type State struct {
 	Slurm    func(context.Context) error // asks slurmrestd whether it answers; nil: it never did
 	Rights   func(context.Context) error // why Slurm would refuse each action, if it would; nil: not known yet
 	Requests Requests                    // nil: people cannot make requests here now
-	Useful   func() []gputime.Day        // newest first; nil: nothing is counted
-	// Proxyds is how the nodes' proxyds are; nil: nothing is asked.
+	Useful   func() []gputime.Day        // newest first; nil: no time is counted
+	// Proxyds is how the nodes' proxyds are; nil: no node is asked.
 	Proxyds func() []Proxyd
-	// Checkpoints are those of a job, by its label, oldest first, as the last look found them; nil: nothing was looked at.
+	// Checkpoints are those of a job, by its label, oldest first, as the last look found them; nil: there was no look
+	// yet.
 	Checkpoints func(label string) []Checkpoint
-	// Obstacles asks the proxyd that leads a running job what of the job cannot be captured. The caller may see the job.
+	// Obstacles asks the proxyd that leads a running job for its obstacles. The caller may see the job.
 	Obstacles func(ctx context.Context, job int64) ([]Obstacle, error)
 }
 
-// Tick is what the loop saw and decided. The snapshot does not change any more.
+// Tick is the loop's snapshot and decisions. The snapshot does not change any more.
 type Tick struct {
 	Snapshot  *sdk.Snapshot
 	Decisions []Decision
@@ -83,7 +84,7 @@ type Options struct {
 	Keys    *Keys
 	Hosts   []string          // names of this host, besides its own, for plain HTTP
 	Racks   map[string]string // of nodes, by name
-	// StepWords says what is done in a step of an action, for people; nil: the name of the step.
+	// StepWords returns words for a step of an action, for people; nil: the name of the step.
 	StepWords func(step string) string
 	Log       *slog.Logger
 }
@@ -95,7 +96,7 @@ type Server struct {
 	acts  slots // bounds the requests of people that are under way
 
 	mu        sync.Mutex
-	last      *sdk.Snapshot // nil: none yet
+	last      *sdk.Snapshot // nil: no tick yet
 	decisions decisions
 	lives     lives
 
@@ -103,7 +104,7 @@ type Server struct {
 	slurm, rights                         pinged
 }
 
-// New returns a server that has seen nothing yet.
+// New returns a server that has no snapshot yet.
 func New(opt Options) *Server {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
@@ -124,16 +125,16 @@ func (s *Server) Tell(t Tick) {
 	s.lives.noteJobs(t.Snapshot)
 }
 
-// Forget makes the page show nothing before the next tick: another preemptd works, and what this
-// preemptd saw will be old when this preemptd works again.
+// Forget makes the page show no snapshot before the next tick: another preemptd works, and the last snapshot of this
+// preemptd will be old when this preemptd works again.
 func (s *Server) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = nil
 }
 
-// currentSnapshot is the newest snapshot, or nil while there is none to show: a preemptd that
-// waits for another looks at nothing.
+// currentSnapshot is the newest snapshot, or nil while there is no snapshot to show: a preemptd that waits for
+// another does not look at the cluster.
 func (s *Server) currentSnapshot(now *State) *sdk.Snapshot {
 	if now.Role != Works && now.Role != DryRun {
 		return nil
@@ -175,10 +176,10 @@ func onlyGet(next http.Handler) http.Handler {
 	})
 }
 
-// policy lets the page load what is its own, and be in no other's frame.
+// policy lets the page load only its own files, and be in no other page's frame.
 const policy = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// limitRequests bounds what a request may bring, and tells browsers what the page never does.
+// limitRequests bounds the size of a request, and forbids browsers all that the page never does.
 func limitRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -31,7 +31,7 @@ type came struct {
 	Header     http.Header
 }
 
-// sendRequest sends a request and returns what came.
+// sendRequest sends a request and returns the answer and its body.
 func (s *site) sendRequest(method, path, token, body string, headers ...string) (came, string) {
 	s.Helper()
 	r, err := http.NewRequestWithContext(s.Context(), method, s.address+path, strings.NewReader(body))
@@ -67,7 +67,7 @@ func (s *site) getJSON(path string, into any) {
 	}
 }
 
-// TestHeaders: whatever is asked, the browser is told what the page may not do.
+// TestHeaders: with every answer, the browser is told what the page may not do.
 func TestHeaders(t *testing.T) {
 	s := newSite(t)
 	for path, code := range map[string]int{
@@ -77,19 +77,19 @@ func TestHeaders(t *testing.T) {
 		h := answer.Header
 		if answer.StatusCode != code || !strings.HasPrefix(h.Get("Content-Security-Policy"), "default-src 'self'") || h.Get("X-Content-Type-Options") != "nosniff" ||
 			h.Get("Set-Cookie") != "" || h.Get("Access-Control-Allow-Origin") != "" {
-			t.Errorf("%s: %s %v", path, answer.Status, h)
+			t.Errorf("GET %s: %s, headers %v", path, answer.Status, h)
 		}
 	}
 	if answer, _ := s.sendRequest("POST", "/", "", ""); answer.StatusCode != http.StatusMethodNotAllowed {
-		t.Error(answer.Status)
+		t.Errorf("POST /: %s, want 405", answer.Status)
 	}
-	// What another site's page would ask first, and what such a page could ask without that.
+	// The first question of another site's page, and a request that such a page could make without it.
 	if answer, _ := s.sendRequest("OPTIONS", "/api/v1/jobs/1/preempt", "", "", "Origin", "https://evil.example", "Access-Control-Request-Method", "POST"); answer.StatusCode/100 == 2 {
-		t.Error(answer.Status)
+		t.Errorf("OPTIONS of another site: %s, want a refusal", answer.Status)
 	}
 }
 
-// TestEverybody: what is seen and decided can be read without a token, and no more.
+// TestEverybody: the snapshot and the decisions can be read without a token, and no more.
 func TestEverybody(t *testing.T) {
 	s := newSite(t)
 	var state struct {
@@ -113,7 +113,7 @@ func TestEverybody(t *testing.T) {
 	}
 	s.getJSON("/api/v1/state", &state)
 	if state.Number != 0 || state.Role != "works" || !strings.Contains(state.Holder, "process") {
-		t.Errorf("%+v", state)
+		t.Errorf("state before the first tick = %+v", state)
 	}
 	s.writeJournal(t)
 	last := newSnapshot(16, 1, time.Now())
@@ -123,28 +123,28 @@ func TestEverybody(t *testing.T) {
 	for _, one := range []*sdk.Snapshot{last, &again} {
 		s.page.Tell(web.Tick{Snapshot: one, Decisions: []web.Decision{{Policy: "tiers", Job: 1, What: "preempt job 1", Reason: "why", Outcome: "waits for job 2"}}})
 	}
-	for state.Number == 0 { // what was made a moment ago is sent again
+	for state.Number == 0 { // an answer made a moment ago is sent again
 		s.getJSON("/api/v1/state", &state)
 	}
 	if state.Totals.Nodes != 16 || state.Totals.Up != 14 || state.Totals.GPUs != 128 || state.Totals.Usable != 14*8-1 || state.Totals.Used == 0 ||
 		state.Totals.Waiting != 4 || state.Totals.Held != 2 || len(state.Policies) != 2 {
-		t.Errorf("%+v", state)
+		t.Errorf("state after two ticks = %+v", state)
 	}
 	if len(state.Tiers) != 3 || state.Tiers[0].Name != "premium" || state.Tiers[0].Promised != .95 || state.Tiers[0].Delivered >= 1 || !strings.HasSuffix(state.Tiers[0].Unkept, " GPUs are promised, 111 are there") || state.Tiers[2].Unkept != "" {
-		t.Errorf("%+v", state.Tiers)
+		t.Errorf("tiers = %+v", state.Tiers)
 	}
 	if len(state.UnderWay) != 1 || state.UnderWay[0].Step != "checkpoint" || len(state.Recent) != 2 {
-		t.Errorf("%+v %+v", state.UnderWay, state.Recent)
+		t.Errorf("actions under way %+v, recent %+v", state.UnderWay, state.Recent)
 	}
 	if len(state.Decisions) != 1 || state.Decisions[0].Times != 2 || state.Decisions[0].Reason != "why" {
-		t.Errorf("%+v", state.Decisions)
+		t.Errorf("decisions = %+v, want one, made twice", state.Decisions)
 	}
 	if _, body := s.sendRequest("GET", "/api/v1/state", "", ""); strings.Contains(body, "a problem") {
 		t.Error("what went wrong inside is shown to everybody")
 	}
 }
 
-// TestSame: what has not changed is not sent again, and what is long is sent short.
+// TestSame: an answer that has not changed is not sent again, and a long answer is compressed.
 func TestSame(t *testing.T) {
 	s := newSite(t)
 	s.page.Tell(web.Tick{Snapshot: newSnapshot(100, 1, time.Now())})
@@ -173,24 +173,24 @@ func TestSame(t *testing.T) {
 	}
 	if len(cluster.Nodes) != 100 || cluster.Nodes[5].Bad[0] != 6 || cluster.Nodes[14].State != "down" || cluster.Jobs[0].Label != "1" ||
 		cluster.Jobs[0].State != "running" || len(cluster.Jobs[0].Shares[0].GPUs) != 8 {
-		t.Errorf("%+v", cluster)
+		t.Errorf("cluster = %+v", cluster)
 	}
 	tag := answer.Header.Get("ETag")
 	if answer, body := s.sendRequest("GET", "/api/v1/cluster", "", "", "If-None-Match", tag); answer.StatusCode != http.StatusNotModified || body != "" {
-		t.Error(answer.Status, len(body))
+		t.Errorf("with the same ETag: %s and %d bytes, want 304 without a body", answer.Status, len(body))
 	}
 	s.page.Tell(web.Tick{Snapshot: newSnapshot(100, 2, time.Now())})
 	if answer, _ := s.sendRequest("GET", "/api/v1/cluster", "", "", "If-None-Match", tag); answer.StatusCode != http.StatusOK {
-		t.Error(answer.Status)
+		t.Errorf("with the ETag of an earlier tick: %s, want 200", answer.Status)
 	}
-	// A preemptd that waits for another preemptd shows nothing of an earlier look.
+	// A preemptd that waits for another preemptd does not show an earlier look.
 	s.changeState(func(now *web.State) { now.Role = web.Waits })
 	if s.getJSON("/api/v1/cluster", &cluster); cluster.Number != 0 || len(cluster.Nodes) != 0 {
-		t.Errorf("%+v", cluster)
+		t.Errorf("cluster of a preemptd that waits = %+v, want it empty", cluster)
 	}
 }
 
-// TestNodes: how each node's proxyd is, in natural order; a preemptd that waits for another shows nothing.
+// TestNodes: how each node's proxyd is, in natural order; a preemptd that waits for another shows no nodes.
 func TestNodes(t *testing.T) {
 	s := newSite(t)
 	now := time.Now()
@@ -209,11 +209,11 @@ func TestNodes(t *testing.T) {
 	}
 	s.getJSON("/api/v1/nodes", &said)
 	if len(said.Nodes) != 48 || said.Nodes[0].Name != "gpu00001" || said.Nodes[47].Name != "gpu00048" {
-		t.Fatalf("%+v", said)
+		t.Fatalf("nodes = %+v, want gpu00001 to gpu00048", said)
 	}
 	if n := said.Nodes[1]; n.Proxyd != "answers" || !n.Says || n.Since != now.Add(-time.Hour).Unix() || n.Heard != 0 || n.Version != "1.2.3" || n.Devices != "cuda" || n.Capsules != 1 ||
 		n.Store.Size != 100<<40 || n.Store.Free != 40<<40 || n.Stage.Size != 1<<40 {
-		t.Errorf("%+v %+v", n, n.Store)
+		t.Errorf("node gpu00002 = %+v, its store %+v", n, n.Store)
 	}
 	if n := said.Nodes[4]; n.Proxyd != "silent" || n.Heard != 0 || n.Since != now.Add(-time.Minute).Unix() || n.Store != nil {
 		t.Errorf("never answered: %+v", n)
@@ -234,11 +234,11 @@ func TestNodes(t *testing.T) {
 		Proxyds struct{ Nodes, Answer, Silent, Unsound int }
 	}
 	if s.getJSON("/api/v1/state", &state); state.Proxyds != struct{ Nodes, Answer, Silent, Unsound int }{48, 45, 2, 1} {
-		t.Errorf("%+v", state)
+		t.Errorf("counts of proxyds = %+v", state)
 	}
 	s.changeState(func(st *web.State) { st.Role = web.Waits })
 	if s.getJSON("/api/v1/nodes", &said); len(said.Nodes) != 0 {
-		t.Errorf("%+v", said)
+		t.Errorf("nodes of a preemptd that waits = %+v, want none", said)
 	}
 }
 
@@ -282,7 +282,7 @@ func TestTimeline(t *testing.T) {
 	}
 	s.getJSON("/api/v1/timeline?hours=2&match=train", &all)
 	if len(all.Jobs) != 1 || len(all.Jobs[0].Parts) != 4 || len(all.Jobs[0].Marks) != 2 || all.Jobs[0].Marks[0].Who != "bob" || all.Jobs[0].Marks[1].Why != "n1" {
-		t.Fatalf("%+v", all)
+		t.Fatalf("timeline of jobs named train = %+v", all)
 	}
 	for i, want := range []struct {
 		from, to int
@@ -295,16 +295,16 @@ func TestTimeline(t *testing.T) {
 		}
 	}
 	if s.getJSON("/api/v1/timeline?match=other", &all); len(all.Jobs) != 0 {
-		t.Errorf("%+v", all)
+		t.Errorf("timeline of jobs named other = %+v, want none", all)
 	}
 	for _, query := range []string{"hours=0", "hours=25", "hours=x", "limit=501", "match=" + strings.Repeat("a", 101), "match=%ff"} {
 		if answer, _ := s.sendRequest("GET", "/api/v1/timeline?"+query, "", ""); answer.StatusCode != http.StatusBadRequest {
-			t.Errorf("%s: %s", query, answer.Status)
+			t.Errorf("timeline?%s: %s, want 400", query, answer.Status)
 		}
 	}
 }
 
-// TestJobPast: what was decided for a job and done to it, and its checkpoints, newest first, and nothing of other jobs.
+// TestJobPast: the decisions for a job, the actions on it and its checkpoints, newest first, and none of other jobs.
 func TestJobPast(t *testing.T) {
 	s := newSite(t)
 	s.writeJournal(t)
@@ -337,17 +337,17 @@ func TestJobPast(t *testing.T) {
 		t.Errorf("checkpoints %+v", past.Checkpoints)
 	}
 	if s.getJSON("/api/v1/jobs/5", &past); len(past.Actions)+len(past.Events)+len(past.Decisions)+len(past.Checkpoints) != 0 {
-		t.Errorf("%+v", past)
+		t.Errorf("past of job 5 = %+v, want it empty", past)
 	}
 	for _, job := range []string{"0", "x", "-1", "1_2"} {
 		if answer, _ := s.sendRequest("GET", "/api/v1/jobs/"+job, "", ""); answer.StatusCode != http.StatusBadRequest {
-			t.Errorf("%s: %s", job, answer.Status)
+			t.Errorf("past of job %s: %s, want 400", job, answer.Status)
 		}
 	}
 	// A preemptd that waits for another preemptd shows no checkpoints of an earlier look.
 	s.changeState(func(now *web.State) { now.Role = web.Waits })
 	if s.getJSON("/api/v1/jobs/13", &past); len(past.Actions) != 1 {
-		t.Errorf("%+v", past)
+		t.Errorf("past of job 13 while preemptd waits = %+v", past)
 	}
 }
 
@@ -362,7 +362,7 @@ func TestObstacles(t *testing.T) {
 	path := func(job int64) string { return fmt.Sprintf("/api/v1/jobs/%d/obstacles", job) }
 	answer, body := s.sendRequest("GET", path(own), token, "")
 	if err := json.Unmarshal([]byte(body), &all); err != nil || answer.StatusCode != http.StatusOK || len(all.Obstacles) != 1 || all.Obstacles[0].Cure != "close it" {
-		t.Error(answer.Status, body, err)
+		t.Errorf("obstacles of the caller's job: %s, %s, %v", answer.Status, body, err)
 	}
 	for name, c := range map[string]struct {
 		path, token string
@@ -371,18 +371,18 @@ func TestObstacles(t *testing.T) {
 		"without a token": {path(own), "", 401}, "another user's": {path(others), token, 403}, "no number": {"/api/v1/jobs/x/obstacles", token, 400},
 	} {
 		if answer, body := s.sendRequest("GET", c.path, c.token, ""); answer.StatusCode != c.code {
-			t.Errorf("%s: %s %s", name, answer.Status, body)
+			t.Errorf("obstacles, %s: %s %s", name, answer.Status, body)
 		}
 	}
 	s.changeState(func(now *web.State) {
 		now.Obstacles = func(context.Context, int64) ([]web.Obstacle, error) { return nil, errors.New("node n1: no route") }
 	})
 	if answer, body := s.sendRequest("GET", path(own), token, ""); answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "no route") {
-		t.Error(answer.Status, body)
+		t.Errorf("obstacles while the node is away: %s %s, want 503", answer.Status, body)
 	}
 }
 
-// TestRefused: what is wrong with a request is said, and nothing is begun.
+// TestRefused: the fault of a request is named, and no action is begun.
 func TestRefused(t *testing.T) {
 	s := newSite(t)
 	s.addJob(nobody)
@@ -411,32 +411,32 @@ func TestRefused(t *testing.T) {
 	} {
 		answer, body := s.sendRequest("POST", c.path, c.token, c.body, "Content-Type", c.kind)
 		if answer.StatusCode != c.code || !strings.Contains(body, c.said) {
-			t.Errorf("%s: %s %s", name, answer.Status, body)
+			t.Errorf("POST with %s: %s %s", name, answer.Status, body)
 		}
 	}
 	if all, err := s.journal.History(t.Context(), 0, 10); err != nil || len(all) != 0 {
-		t.Errorf("%v %+v", err, all)
+		t.Errorf("after refused requests: %v, history %+v, want none", err, all)
 	}
 	answer, body := s.sendRequest("POST", "/api/v1/jobs/1/preempt", own, `{"reason":"a fan"}`, "Content-Type", js)
 	if answer.StatusCode != http.StatusAccepted || !strings.Contains(body, `"why":"a fan"`) {
-		t.Fatal(answer.Status, body)
+		t.Fatalf("preempt of the caller's job: %s %s, want 202", answer.Status, body)
 	}
 	if answer, body := s.sendRequest("POST", "/api/v1/jobs/1/preempt", own, "{}", "Content-Type", js); answer.StatusCode != http.StatusConflict || !strings.Contains(body, "singctl history 1") {
-		t.Error(answer.Status, body)
+		t.Errorf("preempt again: %s %s, want 409", answer.Status, body)
 	}
 	if answer, body := s.sendRequest("GET", "/api/v1/actions/1", own, ""); answer.StatusCode != http.StatusOK || !strings.Contains(body, `"lines":[{`) {
-		t.Error(answer.Status, body)
+		t.Errorf("the action: %s %s", answer.Status, body)
 	}
 	if answer, body := s.sendRequest("GET", "/api/v1/me", own, ""); answer.StatusCode != http.StatusOK || !strings.Contains(body, `"operator":false`) || strings.Contains(body, "a problem") {
-		t.Error(answer.Status, body)
+		t.Errorf("me of a user: %s %s", answer.Status, body)
 	}
 	root, _ := s.keys.Sign(0)
 	if answer, body := s.sendRequest("GET", "/api/v1/me", root, ""); answer.StatusCode != http.StatusOK || !strings.Contains(body, `"operator":true`) || !strings.Contains(body, "a problem") {
-		t.Error(answer.Status, body)
+		t.Errorf("me of root: %s %s", answer.Status, body)
 	}
 	s.changeState(func(now *web.State) { now.Requests = nil })
 	if answer, body := s.sendRequest("POST", "/api/v1/jobs/1/preempt", own, "{}", "Content-Type", js); answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "does not work now") {
-		t.Error(answer.Status, body)
+		t.Errorf("preempt while preemptd does not work: %s %s, want 503", answer.Status, body)
 	}
 }
 
@@ -461,12 +461,12 @@ func TestPlain(t *testing.T) {
 		w := httptest.NewRecorder()
 		s.page.Handler().ServeHTTP(w, r)
 		if w.Code != c.code {
-			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+			t.Errorf("token, %s: %d %s", name, w.Code, w.Body)
 		}
 	}
 }
 
-// TestReady: what stands in the way is named.
+// TestReady: each fault that keeps preemptd from its work is named.
 func TestReady(t *testing.T) {
 	s := newSite(t)
 	s.changeState(func(now *web.State) { now.Slurm = func(ctx ctx) error { return nil } })
@@ -490,7 +490,7 @@ func TestReady(t *testing.T) {
 				s.page.Tell(web.Tick{Snapshot: newSnapshot(1, 1, time.Now().Add(-c.tick))})
 			}
 			if answer, body := s.sendRequest("GET", "/readyz", "", ""); answer.StatusCode != c.code || !strings.Contains(body, c.said) {
-				t.Errorf("%s\n%s", answer.Status, body)
+				t.Errorf("readyz: %s\n%s", answer.Status, body)
 			}
 			s.changeState(func(now *web.State) { *now = was })
 		})
@@ -506,7 +506,7 @@ func TestNoSlurm(t *testing.T) {
 	s.changeState(func(now *web.State) { now.Slurm = func(c ctx) error { asked++; return was(c) } })
 	for range 20 {
 		if answer, body := s.sendRequest("GET", "/readyz", "", ""); answer.StatusCode != 503 || !strings.Contains(body, "slurmrestd: not ready: ") {
-			t.Fatal(answer.Status, body)
+			t.Fatalf("readyz while slurmrestd fails: %s %s, want 503", answer.Status, body)
 		}
 	}
 	if asked > 10 {

@@ -222,7 +222,7 @@ func (s *site) someTicks(nodes int) *sdk.Snapshot {
 	return last
 }
 
-// addJob adds what the page shows as a job to Slurm too.
+// addJob adds a job of the page to Slurm too.
 func (s *site) addJob(uid int64) int64 {
 	id := s.srv.AddJob(slurmrest.Job{UserID: uid, Batch: true, Requeueable: true, NodeCount: slurmrest.Num(1), TRESPerNode: "gres/gpu:a100:8"})
 	s.srv.StartJob(id, "gpu00001")

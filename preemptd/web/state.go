@@ -21,10 +21,10 @@ type stateJSON struct {
 	Version   string         `json:"version"`
 	Role      Role           `json:"role"`
 	Cluster   string         `json:"cluster"`
-	Holder    string         `json:"holder"` // the preemptd that works; "": none
+	Holder    string         `json:"holder"` // the preemptd that works; "": no preemptd
 	Term      int64          `json:"term"`
 	Interval  float64        `json:"interval"` // seconds
-	Number    uint64         `json:"number"`   // of the last tick; 0: none
+	Number    uint64         `json:"number"`   // of the last tick; 0: no tick yet
 	Ticked    int64          `json:"ticked"`
 	Requests  bool           `json:"requests"` // people can ask
 	Policies  []policyJSON   `json:"policies"`
@@ -58,12 +58,12 @@ type totalsJSON struct {
 	Held    int `json:"held"` // and deferred
 }
 
-// tierJSON is what the jobs of a tier got of what the tier is promised.
+// tierJSON is how far the jobs of a tier got their promise.
 type tierJSON struct {
 	Name      string  `json:"name"`
 	Promised  float64 `json:"promised"`
-	Delivered float64 `json:"delivered"` // over the window, of all its jobs together, by what they asked for
-	Counted   bool    `json:"counted"`   // there was something to count
+	Delivered float64 `json:"delivered"` // over the window, of all its jobs together, by their requests
+	Counted   bool    `json:"counted"`   // some time was counted
 	Running   int     `json:"running"`
 	Waiting   int     `json:"waiting"`
 	GPUs      int     `json:"gpus"`
@@ -81,7 +81,7 @@ type actionJSON struct {
 	Why     string `json:"why"`
 	State   string `json:"state"`
 	Step    string `json:"step"`
-	Doing   string `json:"doing"` // what is done in the step, in words
+	Doing   string `json:"doing"` // the work of the step, in words
 	Created int64  `json:"created"`
 	Ended   int64  `json:"ended"`
 }
@@ -139,7 +139,7 @@ func secondsOf(t *timestamppb.Timestamp) int64 {
 	return t.GetSeconds()
 }
 
-// addJournal fills in what the journal knows.
+// addJournal fills in the parts that come from the journal.
 func (s *Server) addJournal(ctx context.Context, all *stateJSON, j Journal) error {
 	lease, err := j.Lease(ctx)
 	if err != nil {

@@ -28,7 +28,7 @@ type lifeJSON struct {
 	User  string     `json:"user"`
 	Tier  string     `json:"tier"`
 	Parts []partJSON `json:"parts"` // oldest first
-	Marks []markJSON `json:"marks"` // actions, and what other users and programs did
+	Marks []markJSON `json:"marks"` // actions, and events by other users and programs
 }
 
 type partJSON struct {
@@ -122,7 +122,7 @@ func (s *Server) livesWithin(from time.Time, match string, limit int) (shown []l
 	return shown, len(found) - len(shown)
 }
 
-// addActions adds what was done to the jobs that are shown.
+// addActions adds the actions on the jobs that are shown.
 func (all *timelineJSON) addActions(ctx context.Context, j Journal) error {
 	rows := make(map[int64]*lifeJSON, len(all.Jobs))
 	for i := range all.Jobs {

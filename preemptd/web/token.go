@@ -29,8 +29,8 @@ var (
 //
 //	"sing1_" base64url( uid 4 │ until 8 │ salt 8 │ HMAC-SHA256(key, all before) 32 )
 //
-// The key is this process's own and is never written: tokens end with the process. What a person
-// may do is not in a token; that is looked up each time. Keys are safe for concurrent use.
+// The key is this process's own and is never written: tokens end with the process. A token does not have the user's
+// rights; they are looked up each time. Keys are safe for concurrent use.
 type Keys struct {
 	key []byte
 	now func() time.Time

@@ -15,7 +15,7 @@ func TestToken(t *testing.T) {
 	k.now = func() time.Time { return start }
 	token, until := k.Sign(4_000_001_001)
 	if uid, end, err := k.Check(token); uid != 4_000_001_001 || !end.Equal(until) || err != nil || until.Sub(start) != TokenLife {
-		t.Error(uid, end, err)
+		t.Errorf("Check of a new token = %d, %v, %v", uid, end, err)
 	}
 	if again, _ := k.Sign(4_000_001_001); again == token {
 		t.Error("two tokens are the same")

@@ -22,7 +22,7 @@ type usefulJSON struct {
 type usefulPartJSON struct {
 	Name   string  `json:"name"`
 	Hours  float64 `json:"hours"`  // GPU hours that were held
-	Useful float64 `json:"useful"` // of these; 1 of nothing
+	Useful float64 `json:"useful"` // of these; 1 of no hours
 }
 
 const (
@@ -38,7 +38,7 @@ func shareOf(name string, t gputime.Time) usefulPartJSON {
 	return s
 }
 
-// usefulList is what the page shows of days, newest first.
+// usefulList are the days that the page shows, newest first.
 func usefulList(days func() []gputime.Day) []usefulJSON {
 	all := []usefulJSON{}
 	if days == nil {

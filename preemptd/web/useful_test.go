@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/gputime"
 )
 
-// TestUsefulList: shares are of what was held, of all tiers and of the users with the most.
+// TestUsefulList: shares are of the held time, of all tiers and of the users with the most.
 func TestUsefulList(t *testing.T) {
 	day := gputime.Day{Date: "2026-11-23", Users: map[string]gputime.Time{}}
 	day.Tiers[sdk.Premium], day.Tiers[sdk.Basic] = gputime.Time{Held: 3600, Lost: 360}, gputime.Time{Held: 7200, Lost: 9000}

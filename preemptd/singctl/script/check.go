@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package script finds in the text of a batch script what a checkpoint will not have, and reads what
-// sbatch and the script's interpreter say of the script. Nothing of the script is run: what a program does once it runs is not in the script, and proxyd looks at that half a minute
-// after the start of a job.
+// Package script finds the parts of a batch script that a checkpoint will not have, and reads the errors of sbatch
+// and of the script's interpreter. The package runs no part of the script: the script does not tell what a program
+// does once it runs; proxyd looks at that half a minute after the start of a job.
 package script
 
 import (
@@ -17,13 +17,13 @@ type Level string
 
 // The levels.
 const (
-	// Refused is what keeps the job from being submitted, or its script from being run.
+	// Refused findings keep the job from being submitted, or its script from being run.
 	Refused Level = "refused"
 	// Unprotected jobs have no checkpoints at all.
 	Unprotected Level = "unprotected"
-	// Uncaptured is what makes checkpoints fail while a command runs.
+	// Uncaptured commands make checkpoints fail while they run.
 	Uncaptured Level = "not captured"
-	// Changed is what goes on differently after a restore.
+	// Changed findings go on differently after a restore.
 	Changed Level = "changed"
 )
 

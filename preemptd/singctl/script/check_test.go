@@ -70,12 +70,12 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestWatchesOnOverlays: what is said of watches is what docs/silent-gaps.md and TestInotify of tests/cluster say: on overlay
-// file systems they are not captured, elsewhere they are.
+// TestWatchesOnOverlays: the finding about watches agrees with docs/silent-gaps.md and TestInotify of tests/cluster:
+// on overlay file systems they are not captured, elsewhere they are.
 func TestWatchesOnOverlays(t *testing.T) {
 	found := Find("#!/bin/bash\n#SBATCH --singularity\ninotifywatch data\n")
 	if len(found) != 1 || !strings.Contains(found[0].Do, "on an overlay file system") || !strings.Contains(found[0].Do, "a folder of another file system") {
-		t.Errorf("%+v", found)
+		t.Errorf("Find of inotifywatch = %+v", found)
 	}
 }
 

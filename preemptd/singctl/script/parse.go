@@ -28,7 +28,7 @@ type command struct {
 	line  int
 }
 
-// maxCommandText bounds what is shown of a command.
+// maxCommandText is the greatest length of a command's text.
 const maxCommandText = 60
 
 func (c command) shownText() string {
@@ -39,9 +39,8 @@ func (c command) shownText() string {
 	return text
 }
 
-// parseScript returns the options that sbatch reads, and the commands. parseScript splits lines
-// nearly as a shell does, and expands nothing: what variables, functions and sourced files hold is
-// not known.
+// parseScript returns the options that sbatch reads, and the commands. parseScript splits lines nearly as a shell
+// does, and makes no expansions: the contents of variables, functions and sourced files are not known.
 func parseScript(text string) ([]option, []command) {
 	var options []option
 	var commands []command
@@ -232,8 +231,8 @@ func splitTokens(line string) (all []token, open bool) {
 	return all, open
 }
 
-// cutQuoted returns what is between the quotes with which s begins, and how many bytes that takes
-// with the quotes. closed is false if s ends first.
+// cutQuoted returns the text between the quotes with which s begins, and how many bytes that takes with the quotes.
+// closed is false if s ends first.
 func cutQuoted(s string) (text string, size int, closed bool) {
 	quote := s[0]
 	var b strings.Builder

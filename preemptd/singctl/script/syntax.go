@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Interpreter returns the program that runs a script, by its first line, and the arguments by which
-// that program looks at the script's syntax and runs nothing; the script's path is to follow. ok is
-// false for a program of which no such arguments are known, and for a path outside of the system's
-// folders: the script may be a stranger's, and the program with it.
+// Interpreter returns the program that runs a script, by its first line, and the arguments by which that program
+// looks at the script's syntax without running it; the script's path is to follow. ok is false for a program of which
+// no such arguments are known, and for a path outside of the system's folders: the script may be a stranger's, and
+// the program with it.
 func Interpreter(text string) (program string, arguments []string, ok bool) {
 	first, _, _ := strings.Cut(text, "\n")
 	line, ok := strings.CutPrefix(strings.TrimSuffix(first, "\r"), "#!")
@@ -43,8 +43,7 @@ var systemFolders = []string{"/bin", "/usr/bin", "/usr/local/bin"}
 // lineNumber is where interpreters write the line of an error: "line 5", and dash "FILE: 5: ".
 var lineNumber = regexp.MustCompile(`\bline (\d+)|: (\d+): `)
 
-// ReadSyntaxError makes a finding of what a script's interpreter has said of its syntax. name is the
-// script's path.
+// ReadSyntaxError makes a finding of an interpreter's message about a script's syntax. name is the script's path.
 func ReadSyntaxError(name, said string) Finding {
 	f := Finding{Level: Refused, Do: "correct it: the job would end there"}
 	for line := range strings.Lines(said) {
@@ -63,8 +62,8 @@ func ReadSyntaxError(name, said string) Finding {
 	return f
 }
 
-// ReadRefusal makes a finding of what sbatch has said of a script that sbatch refuses: the first
-// error, at the line of the option that the error names.
+// ReadRefusal makes a finding of sbatch's message about a script that it refuses: the first error, at the line of the
+// option that the error names.
 func ReadRefusal(text, said string) Finding {
 	f := Finding{Level: Refused, Do: "correct it: sbatch refuses the job"}
 	began := false
@@ -105,7 +104,7 @@ var refusedOptions = []struct {
 	{regexp.MustCompile(`(?i)\bnode name`), []string{"--nodelist", "-w", "--exclude", "-x"}},
 }
 
-// lineOfRefusal returns the line of the option that a refusal names or is about; 0: there is none in the script.
+// lineOfRefusal returns the line of the option that a refusal names or is about; 0: the script has no such line.
 func lineOfRefusal(text, what string) int {
 	options, _ := parseScript(text)
 	for _, o := range slices.Backward(options) {

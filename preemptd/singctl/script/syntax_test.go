@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestInterpreter: the interpreters themselves name the line of an error, and run nothing.
+// TestInterpreter: the interpreters themselves name the line of an error, and do not run the script.
 func TestInterpreter(t *testing.T) {
 	const touch = "touch \"$0.ran\"\n"
 	for _, c := range []struct{ first, rest, want string }{
@@ -39,7 +39,7 @@ func TestInterpreter(t *testing.T) {
 			continue
 		}
 		if c.want == "none" {
-			t.Errorf("%s: %s", c.first, program)
+			t.Errorf("Interpreter of %s = %s, want none", c.first, program)
 			continue
 		}
 		said, err := exec.Command(program, append(arguments, path)...).CombinedOutput()
@@ -50,7 +50,7 @@ func TestInterpreter(t *testing.T) {
 			t.Errorf("%s: %+v, want line %s; said:\n%s", c.first, f, c.want, said)
 		}
 		if (err != nil) != (c.want != "") {
-			t.Errorf("%s: %v\n%s", c.first, err, said)
+			t.Errorf("syntax check of %s: %v\n%s", c.first, err, said)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func TestInterpreter(t *testing.T) {
 func TestReadSyntaxError(t *testing.T) {
 	f := ReadSyntaxError("job.py", "  File \"<string>\", line 1, in <module>\n  File \"job.py\", line 3\n    if True\n           ^\nSyntaxError: expected ':'\n")
 	if f.Line != 3 || f.What != "SyntaxError: expected ':'" {
-		t.Errorf("%+v", f)
+		t.Errorf("ReadSyntaxError = %+v", f)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestReadRefusal(t *testing.T) {
 		{"sbatch: warning of something\nsbatch: error: Bad --x", "Bad --x", 0},
 	} {
 		if f := ReadRefusal(text, c.said); f.What != c.what || f.Line != c.line {
-			t.Errorf("%q: %+v", c.said, f)
+			t.Errorf("ReadRefusal(%q) = %+v", c.said, f)
 		}
 	}
 	// Slurm's own refusals name no option.

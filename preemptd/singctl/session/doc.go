@@ -23,9 +23,9 @@
 //	join                                         serve
 //	────                                         ─────
 //	token in hexadecimal, and a line's end ────► compares in constant time, or closes
-//	                                        ◄──  what the terminal showed last, up to 64 KiB
+//	                                        ◄──  the terminal's last output, up to 64 KiB
 //	frame: kind, length (2 bytes), bytes ──────►
-//	  data: what was typed
+//	  data: keys that were typed
 //	  size: rows, columns (2 bytes each)
-//	                                        ◄──  what the terminal shows
+//	                                        ◄──  the terminal's output
 package session

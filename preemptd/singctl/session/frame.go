@@ -42,7 +42,7 @@ func readFrame(r io.Reader, buf *[maxFrame]byte) (frameKind, []byte, error) {
 	return kind, buf[:n], err
 }
 
-// windowSize is what a frame of kind frameSize carries.
+// windowSize is the content of a frame of kind frameSize.
 type windowSize struct{ rows, columns uint16 }
 
 func (s windowSize) encode() []byte {

@@ -107,7 +107,7 @@ func makeRaw(terminal *os.File) (restore func(), err error) {
 	})
 }
 
-// changeMode changes the mode of a terminal, and discards nothing of what was typed. restore undoes the change.
+// changeMode changes the mode of a terminal, and discards no typed keys. restore undoes the change.
 func changeMode(terminal *os.File, change func(*unix.Termios)) (restore func(), err error) {
 	fd := int(terminal.Fd())
 	before, err := unix.IoctlGetTermios(fd, unix.TCGETS)

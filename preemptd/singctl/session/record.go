@@ -33,7 +33,7 @@ func Folder() (string, error) {
 const (
 	recordEnding = ".json"
 	noteEnding   = ".submitted" // empty; there from the submission on
-	logEnding    = ".log"       // the output of the job's script: what kept the session from beginning
+	logEnding    = ".log"       // the output of the job's script: why the session could not begin
 )
 
 func filePath(job, ending string) (string, error) {
@@ -161,8 +161,8 @@ func Jobs() ([]string, error) {
 // maxLog is how much of the end of a log is read.
 const maxLog = 4 << 10
 
-// LogEnd returns the last lines of the log of a session's job, at most most, without what Slurm says of the job's end; none
-// if there is no log.
+// LogEnd returns the last lines of the log of a session's job, at most most, without Slurm's lines on the job's end;
+// nil if there is no log.
 func LogEnd(job string, most int) []string {
 	path, err := filePath(job, logEnding)
 	if err != nil {

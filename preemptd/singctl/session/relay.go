@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cancelNotice is what slurmstepd writes on a step's terminal when Slurm ends the step. The session goes
-// on elsewhere.
+// cancelNotice is slurmstepd's notice on a step's terminal when Slurm ends the step. It is not shown, since the
+// session goes on elsewhere.
 var cancelNotice = regexp.MustCompile(noticeStart + `\S+ ON \S+ CANCELLED AT [^\r\n]* \*\*\*\r?\n`)
 
 const noticeStart = `(slurmstepd: |\[[-0-9T:.]+\] )error: \*\*\* (STEP|JOB) `
@@ -27,9 +27,9 @@ const noticeStart = `(slurmstepd: |\[[-0-9T:.]+\] )error: \*\*\* (STEP|JOB) `
 // a line on by itself, and a reader may come between.
 var openNotice = regexp.MustCompile(noticeStart + `[^\r\n]{0,400}\r?$`)
 
-// RunOnTerminal runs a command on a terminal of its own, of which terminal shows what the command
-// writes, but for cancel notices, and gets the keys, typed first. RunOnTerminal returns the error of the command's end.
-// What was typed and not read by then stays in terminal.
+// RunOnTerminal runs a command on a terminal of its own. terminal shows the command's output, but for cancel notices,
+// and gives the command its keys, typed first. RunOnTerminal returns the error of the command's end. Keys not read by
+// then stay in terminal.
 func RunOnTerminal(cmd *exec.Cmd, terminal *os.File, out io.Writer, typed []byte) error {
 	master, slave, err := openTerminal()
 	if err != nil {
@@ -88,7 +88,7 @@ func copySize(to, from *os.File) {
 	}
 }
 
-// copyKeys copies what is typed until the other end of stop is closed.
+// copyKeys copies typed keys until the other end of stop is closed.
 func copyKeys(to io.Writer, terminal, stop *os.File) {
 	fds := []unix.PollFd{{Fd: int32(terminal.Fd()), Events: unix.POLLIN}, {Fd: int32(stop.Fd())}}
 	buf := make([]byte, maxFrame)
@@ -111,7 +111,7 @@ func copyKeys(to io.Writer, terminal, stop *os.File) {
 	}
 }
 
-// AwaitDetach waits until ctx ends, and reads what is typed on the terminal meanwhile. AwaitDetach returns at once, with
+// AwaitDetach waits until ctx ends, and reads keys typed on the terminal meanwhile. AwaitDetach returns at once, with
 // detach, when the person types the detach key. The keys that were typed before are for RunOnTerminal. Control-C
 // stays an interrupt, as no program of the session's is reached meanwhile.
 func AwaitDetach(ctx context.Context, terminal *os.File) (typed []byte, detach bool, err error) {
@@ -147,7 +147,7 @@ func AwaitDetach(ctx context.Context, terminal *os.File) (typed []byte, detach b
 	return before.Bytes(), detach, nil
 }
 
-// detachFinder keeps what is typed until the detach key, which it refuses.
+// detachFinder keeps the keys up to the detach key, which it refuses.
 type detachFinder struct {
 	before *bytes.Buffer
 	found  *bool
@@ -166,7 +166,7 @@ func (d *detachFinder) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// copyShown copies what a terminal shows until the last process closes the terminal.
+// copyShown copies a terminal's output until the last process closes the terminal.
 func copyShown(to io.Writer, master io.Reader) {
 	buf := make([]byte, 32<<10)
 	held := 0 // bytes at the beginning of buf: a notice that is open

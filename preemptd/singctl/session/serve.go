@@ -64,7 +64,7 @@ func Serve(job string, command []string) (int, error) {
 		_ = syscall.Kill(pid, syscall.SIGHUP)
 		return 1, fmt.Errorf("the session's record: %w", err)
 	}
-	defer removeFile(job, recordEnding) //nolint:errcheck // list removes what is left
+	defer removeFile(job, recordEnding) //nolint:errcheck // list removes a record that stays
 	// The note stays: Slurm may requeue the job, and the session waits then.
 	s := &server{master: master, token: token, clients: map[*client]bool{}, room: make(chan struct{}, maxClients)}
 	go s.acceptAll(l)
@@ -93,7 +93,7 @@ func listenInCapsule() (net.Listener, error) {
 	for _, a := range addresses {
 		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && !n.IP.IsLoopback() {
 			var l net.ListenConfig
-			l.SetMultipathTCP(false) // CRIU dumps none
+			l.SetMultipathTCP(false) // CRIU dumps no MPTCP sockets
 			return l.Listen(context.Background(), "tcp4", net.JoinHostPort(n.IP.String(), "0"))
 		}
 	}
@@ -120,7 +120,7 @@ func openTerminal() (master, slave *os.File, err error) {
 	return master, slave, nil
 }
 
-// passSignals passes on what Slurm sends the script when the job is to end.
+// passSignals passes on the signals that Slurm sends the script when the job is to end.
 func passSignals(pid int) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -227,7 +227,7 @@ func (s *server) serveClient(c net.Conn) {
 	}
 }
 
-// attachClient adds a client, and begins to send the client what was and is shown.
+// attachClient adds a client, and begins to send the client the last output and new output.
 func (s *server) attachClient(c net.Conn) *client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,7 +255,7 @@ func (s *server) letGo(c *client) {
 	}
 }
 
-// showOutput reads what the terminal shows until the last process closes the terminal.
+// showOutput reads the terminal's output until the last process closes the terminal.
 func (s *server) showOutput() {
 	buf := make([]byte, 16<<10)
 	for {

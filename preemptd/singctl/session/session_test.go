@@ -111,8 +111,8 @@ func (a *attached) typeText(text string) {
 	}
 }
 
-// TestAttach: a person that attaches again finds the same shell and what was shown; the shell's end ends the
-// session with its exit code, and the record goes. The note stays: Slurm may requeue the job.
+// TestAttach: a person that attaches again finds the same shell and its last output; the shell's end ends the session
+// with its exit code, and the record goes. The note stays: Slurm may requeue the job.
 func TestAttach(t *testing.T) {
 	r, ended := startShell(t)
 	first := attachTo(t, r)
@@ -146,8 +146,8 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// TestAttachCut: a person's terminal lets go as soon as Slurm ends its step, though the session says
-// nothing: its network is locked during the capture.
+// TestAttachCut: a person's terminal lets go as soon as Slurm ends its step, though the session does not answer: its
+// network is locked during the capture.
 func TestAttachCut(t *testing.T) {
 	r, ended := startShell(t)
 	a, other := attachTo(t, r), attachTo(t, r)
@@ -166,7 +166,7 @@ func TestAttachCut(t *testing.T) {
 	<-ended
 }
 
-// TestStranger: without the token nothing is answered and nothing is typed.
+// TestStranger: without the token the session sends no answer and takes no keys.
 func TestStranger(t *testing.T) {
 	r, ended := startShell(t)
 	for _, said := range []string{strings.Repeat("0", tokenSize) + "\n\x00\x00\x08exit 9\r\n", "\n", r.Token[:tokenSize-1] + "x\n"} {
@@ -203,7 +203,7 @@ func FuzzFrame(f *testing.F) {
 		}
 		var again bytes.Buffer
 		if err := writeFrame(&again, kind, got); err != nil || !bytes.HasPrefix(b, again.Bytes()) {
-			t.Errorf("%d %q: %v", kind, got, err)
+			t.Errorf("writeFrame of kind %d, %q: %v", kind, got, err)
 		}
 	})
 }
@@ -223,7 +223,7 @@ func TestNote(t *testing.T) {
 	}
 	for _, job := range []string{"12", "7"} {
 		if err := NoteSubmission(job); err != nil || !IsNoted(job) {
-			t.Fatal(job, err)
+			t.Fatalf("NoteSubmission of job %s: %v, or it is not noted", job, err)
 		}
 	}
 	check("7", "12")
@@ -233,7 +233,7 @@ func TestNote(t *testing.T) {
 	check("7", "12")
 	for _, job := range []string{"12", "7", "7"} {
 		if err := Remove(job); err != nil || IsNoted(job) {
-			t.Error(job, err)
+			t.Errorf("Remove of job %s: %v, or it is noted still", job, err)
 		}
 	}
 	check()
@@ -242,8 +242,8 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// TestRunOnTerminal: a command has the keys and the size of the person's terminal, and what slurmstepd
-// says of the step's end is not shown.
+// TestRunOnTerminal: a command has the keys and the size of the person's terminal, and slurmstepd's notice of the
+// step's end is not shown.
 func TestRunOnTerminal(t *testing.T) {
 	master, slave, err := openTerminal()
 	if err != nil {
@@ -297,8 +297,8 @@ func TestCopyShown(t *testing.T) {
 	}
 }
 
-// TestAwaitDetach: the detach key ends a wait at once, what was typed before the key or without it is kept, and the
-// terminal is as before.
+// TestAwaitDetach: the detach key ends a wait at once, keys typed before it or without it are kept, and the terminal
+// is as before.
 func TestAwaitDetach(t *testing.T) {
 	for name, c := range map[string]struct {
 		keys, typed string
@@ -350,7 +350,7 @@ func TestAwaitDetach(t *testing.T) {
 	}
 }
 
-// TestLogEnd: the end of a log has why a session could not begin, and not what Slurm says of each end of a job.
+// TestLogEnd: the end of a log has why a session could not begin, and not Slurm's lines on each end of a job.
 func TestLogEnd(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)

@@ -19,15 +19,15 @@ type Run struct {
 	Began     time.Time // zero: not yet
 	Ended     time.Time // zero: not yet
 	Elapsed   time.Duration
-	Nodes     string // as Slurm abbreviates them; "": none yet
+	Nodes     string // as Slurm abbreviates them; "": no nodes yet
 	GPUs      int
-	Comment   string // the administrator's, where proxyd says what became of the run
+	Comment   string // the administrator's, where proxyd writes how the run ended
 }
 
 // Columns are the columns of sacct that ParseRuns reads. Only the last may have a | in it.
 const Columns = "User,State,Submit,Start,End,ElapsedRaw,NodeList,AllocTRES,AdminComment"
 
-// ParseRuns reads what sacct printed with --parsable2 and Columns, its times as seconds since 1970
+// ParseRuns reads sacct's output with --parsable2 and Columns, its times as seconds since 1970
 // (SLURM_TIME_FORMAT=%s). The runs are in the order in which they were submitted.
 func ParseRuns(printed string) []Run {
 	wanted := strings.Count(Columns, ",") + 1

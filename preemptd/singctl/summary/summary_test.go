@@ -14,7 +14,7 @@ var then = time.Unix(1_800_000_000, 0)
 
 func atMinute(m float64) time.Time { return then.Add(time.Duration(m * float64(time.Minute))) }
 
-// TestCountWork: what checkpoints saved, and what was lost, by time lines as proxyd writes them.
+// TestCountWork: the work that checkpoints saved, and that was lost, by time lines as proxyd writes them.
 func TestCountWork(t *testing.T) {
 	m := time.Minute
 	for _, tt := range []struct {
@@ -80,7 +80,7 @@ func TestCountWork(t *testing.T) {
 	}
 }
 
-// TestWorkIsCountedOnce: of any time line, nothing is saved or lost that the job did not do.
+// TestWorkIsCountedOnce: of any time line, no work is counted as saved or lost that the job did not do.
 func TestWorkIsCountedOnce(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -115,7 +115,7 @@ func TestWorkIsCountedOnce(t *testing.T) {
 	}
 }
 
-// TestUsefulShare: work that was done again is not useful, and nothing is more than all of the time.
+// TestUsefulShare: work that was done again is not useful, and the share is never more than 1.
 func TestUsefulShare(t *testing.T) {
 	w := Work{Worked: 9 * time.Minute, Lost: time.Minute, Anew: 3 * time.Minute}
 	for ran, want := range map[time.Duration]float64{10 * time.Minute: 0.5, 4 * time.Minute: 1, 0: 0} {
@@ -125,7 +125,7 @@ func TestUsefulShare(t *testing.T) {
 	}
 }
 
-// TestParseRuns: runs come in their order, whatever a comment says.
+// TestParseRuns: runs come in their order, for all comments.
 func TestParseRuns(t *testing.T) {
 	got := ParseRuns("alice|RUNNING|300|400|Unknown|50|n2|gres/gpu:a100=2,gres/gpu:h100=1|\n" +
 		"alice|PREEMPTED|100|150|300|150|n1|billing=1,gres/gpu=2,gres/gpu:a100=2|a | b\nline|two\n" +
@@ -149,13 +149,13 @@ func TestParseRuns(t *testing.T) {
 	}
 }
 
-// FuzzParseRuns: nothing that sacct could print makes the sums panic or negative.
+// FuzzParseRuns: no output of sacct makes the sums panic or negative.
 func FuzzParseRuns(f *testing.F) {
 	f.Add("alice|RUNNING|300|400|Unknown|50|n2|gres/gpu=2|comment\n")
 	f.Add("a|b|99999999999|1|1|-1|n|gres/gpu=-5|\n")
 	f.Fuzz(func(t *testing.T, printed string) {
 		if totals := AddRuns(ParseRuns(printed), then); totals.Runs < 0 || totals.Moves > totals.Runs || totals.Waited < 0 {
-			t.Errorf("%q: %+v", printed, totals)
+			t.Errorf("AddRuns(ParseRuns(%q)) = %+v", printed, totals)
 		}
 	})
 }

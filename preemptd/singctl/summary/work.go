@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package summary adds up what a job's runs came to: how long the job ran and waited, what its
-// checkpoints took, what they saved and what was lost.
+// Package summary adds up a job's runs: how long the job ran and waited, how long its checkpoints took, and how much
+// work was saved and lost.
 //
-//	runs := summary.ParseRuns(what sacct printed)
+//	runs := summary.ParseRuns(output of sacct)
 //	totals := summary.AddRuns(runs, time.Now())
 //	work := summary.CountWork(time line of the nodes, runs)
 //
@@ -35,15 +35,16 @@ const (
 	eventRestored   = "restored"
 )
 
-// Work is what the checkpoints of a job came to. Work is the time in which the job's programs ran: from the start of a run,
-// or from the end of its restore, until the run's end, without the time of captures. Each moment of work is counted once:
+// Work is the sum of a job's work and checkpoints. Work is the time in which the job's programs ran: from the start
+// of a run, or from the end of its restore, until the run's end, without the time of captures. Each moment of work is
+// counted once:
 //
 //	Worked = Saved + Lost + Anew + the work of the newest run since its start or restore
 //
-// and so none of them is more than the job ran.
+// and so each of them is at most the time that the job ran.
 type Work struct {
 	Made      int           // checkpoints
-	Failed    int           // attempts that made none
+	Failed    int           // attempts that made no checkpoint
 	Longest   time.Duration // the longest checkpoint
 	Capturing time.Duration // all of them together
 	Restoring time.Duration // from the starts of runs until their programs went on
@@ -113,7 +114,7 @@ func (c *workCounter) countEvent(e Event) {
 		c.work.Failed++
 	case eventRestored:
 		c.resumeRun(e)
-	case eventLeft: // nothing was done after the checkpoint
+	case eventLeft: // no work was done after the checkpoint
 		c.working = false
 	case eventEnded, eventRequeued:
 		c.stopWork(e.At)
@@ -177,7 +178,7 @@ func (c *workCounter) resumeRun(e Event) {
 		c.work.Restoring += max(e.At.Sub(c.starting), 0)
 	}
 	if kept, known := c.kept[e.Checkpoint]; known {
-		c.work.Saved = kept // with what was saved before, which the checkpoint has as well
+		c.work.Saved = kept // with the work saved before, which the checkpoint has as well
 		c.work.Lost += max(c.progress-kept, 0)
 		c.progress = kept
 		maps.DeleteFunc(c.kept, func(other int, _ time.Duration) bool { return other > e.Checkpoint }) // their work is lost
