@@ -25,7 +25,7 @@ import (
 // version is that of all policies here; the linker sets version.
 var version = "0.1.0-dev"
 
-// listPolicies returns the policies of this program, each as new.
+// listPolicies returns the policies of this program, each new, with its default settings.
 func listPolicies() []sdk.Policy {
 	return []sdk.Policy{defrag.New(), drain.New(), elastic.New(), power.New(), starlark.New(), tiers.New()}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// tries is for how many waiting jobs, the first of the queue, room is looked for.
+// tries is for how many waiting jobs, the first of the queue, defrag looks for room.
 const tries = 20
 
 // decideOn makes room for the first waiting job for which that can be done and pays. It helps a single job at a time:
@@ -46,7 +46,7 @@ func waitingJobs(s *sdk.Snapshot, set Settings) []*sdk.Job {
 	return jobs[:min(len(jobs), tries)]
 }
 
-// trialPlan is a plan that makes room for a job, while it is tried. Its room is its own.
+// trialPlan is a plan that makes room for a job, while it is tried. It has a room of its own.
 type trialPlan struct {
 	snapshot *sdk.Snapshot
 	room     *sdk.Room

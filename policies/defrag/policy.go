@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package defrag is the policy that moves small jobs together so that a large job fits: where there are
-// GPUs enough for a waiting job, and only not on the same nodes. Defrag does so if the moves pay:
-// they are to take less time than the job would wait.
+// Package defrag is the policy that moves small jobs together so that a large job fits: where enough GPUs for a
+// waiting job are free, but not together on as many nodes as the job needs. Defrag does so if the moves pay: they are
+// to take less time than the job would wait.
 package defrag
 
 import (

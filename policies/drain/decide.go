@@ -105,7 +105,7 @@ func jobsToMove(s *sdk.Snapshot, nodes []going) []leaver {
 		return cmp.Or(compareTimes(a.by, b.by), cmp.Compare(b.job.Tier, a.job.Tier), cmp.Compare(b.job.GPUs, a.job.GPUs), cmp.Compare(a.job.ID, b.job.ID))
 	})
 	named := map[sdk.JobID]bool{}
-	return slices.DeleteFunc(all, func(l leaver) bool { // of a gang, the first speaks for all
+	return slices.DeleteFunc(all, func(l leaver) bool { // a gang is moved once, for the first of its jobs
 		again := named[l.job.Leader()]
 		named[l.job.Leader()] = true
 		return again

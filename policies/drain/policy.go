@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package drain is the policy that empties nodes without losing work: nodes that are drained, nodes that
-// a maintenance reservation will close, and nodes under jobs that hold a sick GPU. A job moves to
-// where there is room, smaller if it must and can; without room the job runs on until its node's
-// time is up, and then gives way. So an upgrade can roll through a cluster: drain some nodes,
-// wait until they are empty, upgrade, resume them, go on.
+// Package drain is the policy that empties nodes without losing work: nodes that are drained, nodes that a
+// maintenance reservation will close, and nodes under jobs that hold a sick GPU. A job moves to nodes with room,
+// smaller if it must and can; without room the job runs on until its node's time is up, and is then stopped. So an
+// upgrade can roll through a cluster: drain some nodes, wait until they are empty, upgrade, resume them, go on.
 package drain
 
 import (

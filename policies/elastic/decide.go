@@ -147,7 +147,7 @@ func largestSize(s *sdk.Snapshot, room *sdk.Room, set Settings, j *sdk.Job) (sdk
 	nodes := len(j.Shares)
 	for gpus := j.MaxGPUs - j.MaxGPUs%nodes; gpus > j.GPUs; gpus -= nodes {
 		if pauseOf(j).Seconds()*float64(j.GPUs) > time.Duration(set.Payback).Seconds()*float64(gpus-j.GPUs) {
-			break // fewer would take longer still
+			break // fewer GPUs would take even longer to pay
 		}
 		if intent, _, ok := resizeJob(s, room, j, gpus, fmt.Sprintf("idle GPUs: from %d to %d until somebody needs them", j.GPUs, gpus)); ok {
 			return intent, true

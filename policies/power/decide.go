@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// decision is a snapshot being decided.
+// decision is the state of a decision on a snapshot.
 type decision struct {
 	snapshot *sdk.Snapshot
 	settings Settings
@@ -23,7 +23,7 @@ type decision struct {
 	intents  []sdk.Intent
 }
 
-// choice is a job that goes slower, or is parked, and for which cap.
+// choice is a job that is to go slower or to be parked, with the cap that needs this.
 type choice struct {
 	job  *sdk.Job
 	keep int // GPUs on each of its nodes; 0: the job is parked

@@ -98,8 +98,8 @@ func durationColumn[R any](c *columns, name string, rows []R, column *[]int64, f
 		func(r *R, ms int64) { *field(r) = time.Duration(ms) * time.Millisecond })
 }
 
-// listColumn is a column of lists: how many each row has, and all of them in a row, which is
-// returned for their own columns.
+// listColumn is the column of the lengths of lists. It returns the elements of all lists, one list after the other,
+// for their own columns.
 func listColumn[R, E any](c *columns, name string, rows []R, counts *[]uint32, field func(*R) *[]E) []E {
 	total := 0
 	eachRow(c, name, rows, counts,
@@ -141,7 +141,7 @@ func (c *columns) textAt(column string, place uint32) string {
 // textPlace is the place of a text among the texts. A new text is added.
 func (c *columns) textPlace(s string) uint32 {
 	if s == "" {
-		return 0 // most are
+		return 0 // most texts are empty
 	}
 	p, ok := c.places[s]
 	if !ok {

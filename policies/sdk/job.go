@@ -74,7 +74,7 @@ type Job struct {
 	Checkpoint Checkpoint
 }
 
-// JobState is where a job stands.
+// JobState is the state of a job.
 type JobState uint8
 
 // The states of a job.

@@ -68,10 +68,10 @@ const MaxGPUs = 64
 // GPUSet is some GPUs of a node: bit i is Node.GPUs[i].
 type GPUSet uint64
 
-// Count says how many there are.
+// Count returns the number of GPUs in the set.
 func (g GPUSet) Count() int { return bits.OnesCount64(uint64(g)) }
 
-// First returns the n of lowest index, or all if there are fewer.
+// First returns the n GPUs of lowest index, or all if the set has fewer.
 func (g GPUSet) First(n int) GPUSet {
 	var first GPUSet
 	for ; n > 0 && g != 0; n-- {

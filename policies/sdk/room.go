@@ -45,7 +45,7 @@ func NewRoom(s *Snapshot) *Room {
 	return r
 }
 
-// Clone returns a room of the same snapshot that changes by itself.
+// Clone returns a copy of the room, of the same snapshot, that changes apart from r.
 func (r *Room) Clone() *Room {
 	clone := *r
 	clone.free = slices.Clone(r.free)
@@ -65,7 +65,7 @@ func (r *Room) Take(shares []Share) {
 	}
 }
 
-// Give gives shares back. A GPU that no job can start on stays away.
+// Give gives shares back. A GPU on which no job can start does not become free.
 func (r *Room) Give(shares []Share) {
 	for _, s := range shares {
 		f := &r.free[s.Node]
@@ -256,8 +256,8 @@ func (r *Room) findNodes(j *Job, capsules, gpus int, leaveOut func(int32) bool) 
 	return shares
 }
 
-// haveAll reports whether the nodes that a job must have are among its shares; of more nodes than
-// the job has shares, any will do.
+// haveAll reports whether the nodes that a job must have are among its shares. If there are more such nodes than
+// shares, each share must be on one of these nodes.
 func haveAll(shares []Share, required []int32) bool {
 	n := 0
 	for _, s := range shares {
@@ -268,7 +268,7 @@ func haveAll(shares []Share, required []int32) bool {
 	return n >= min(len(required), len(shares))
 }
 
-// Spots is how an intent says shares.
+// Spots returns shares in the form in which an intent names them.
 func (s *Snapshot) Spots(shares []Share) []Spot {
 	spots := make([]Spot, len(shares))
 	for i, share := range shares {

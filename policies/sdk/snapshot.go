@@ -52,14 +52,14 @@ type QOS struct {
 	MaxGPUs  int // that its running jobs may hold together; 0: no limit
 }
 
-// Account is the account that pays.
+// Account is an account of Slurm's, in whose name jobs run.
 type Account struct {
 	Name     string
 	Fraction float64 // GPU fraction of all its jobs together, over the window
 	MaxGPUs  int     // that its running jobs may hold together; 0: no limit
 }
 
-// Reservation keeps nodes for some users, or empty.
+// Reservation keeps nodes for some users, or keeps them empty.
 type Reservation struct {
 	Name        string
 	Start, End  time.Time
@@ -78,7 +78,7 @@ type Power struct {
 type Cap struct {
 	Name       string
 	Watts      float64
-	Start, End time.Time // zero: always been, for ever
+	Start, End time.Time // zero Start: already begun; zero End: never ends
 	Nodes      []int32   // that the cap binds, places in Snapshot.Nodes, ascending; empty: all
 }
 

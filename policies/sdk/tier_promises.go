@@ -56,7 +56,7 @@ func (s *Snapshot) PromisesByTier() [Tiers]TierPromises {
 	return all
 }
 
-// rounding is more than sums of fractions are off by, and less than any promise.
+// rounding is larger than the rounding errors of sums of fractions, and smaller than any promise.
 const rounding = 1e-6
 
 // Unkept says, in words, that not all of these promises can be kept at a time; empty: they can, or the tier's jobs

@@ -49,14 +49,14 @@ func anythingHas(name string) bool {
 	return false
 }
 
-// texts is all that some attributes can be.
+// texts has all values of the attributes that have a fixed list of values.
 var texts = map[string][]string{
 	"job.state": valueNames[sdk.JobState](sdk.JobStates), "job.held_by": valueNames[sdk.Holder](sdk.Holders),
 	"job.tier": valueNames[sdk.Tier](sdk.Tiers), "node.state": valueNames[sdk.NodeState](sdk.NodeStates),
 	"cluster.weekday": weekdays[:],
 }
 
-// valueNames lists the names of the values below count.
+// valueNames lists the names of the values from 0 to count - 1.
 func valueNames[T interface {
 	~uint8
 	String() string

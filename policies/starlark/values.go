@@ -14,8 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// object is something that a file looks at. Its attributes are made when they are asked for:
-// a cluster has many.
+// object is a value that a file can look at. Its attributes are made when they are asked for: a cluster has many.
 type object[T any] struct {
 	kind       string
 	name       string
@@ -38,7 +37,7 @@ func (o object[T]) Attr(name string) (starlark.Value, error) {
 	return nil, nil
 }
 
-// AttrNames is all of them.
+// AttrNames returns the names of all attributes.
 func (o object[T]) AttrNames() []string { return slices.Sorted(maps.Keys(o.attributes)) }
 
 func newCluster(s *sdk.Snapshot) object[sdk.Snapshot] {
@@ -159,7 +158,7 @@ func frozenList(n int, at func(i int) starlark.Value) starlark.Value {
 
 func secondsOf(d time.Duration) starlark.Value { return starlark.Float(d.Seconds()) }
 
-// secondsSince is how many seconds ago something was; 0 if the time is zero.
+// secondsSince is how many seconds a time lies before the snapshot; 0 if the time is zero.
 func secondsSince(s *sdk.Snapshot, t time.Time) starlark.Value {
 	if t.IsZero() {
 		return starlark.MakeInt(0)

@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// mayStopFor reports whether a victim may give way to a job: a victim of a lower tier, that has its
-// promise even after that or, as long as the job's own promise is broken, has not.
+// mayStopFor reports whether a victim may be stopped for a job: the victim is of a lower tier, and has its promise
+// even after that, unless the job's own promise is broken.
 func (d *decision) mayStopFor(v *victim, j *sdk.Job) bool {
 	return !v.gone && v.tier < j.Tier && (v.keepsPromise || j.Budget(d.snapshot.Rules) < 0)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// decision is a snapshot being decided.
+// decision is the state of a decision on a snapshot.
 type decision struct {
 	snapshot *sdk.Snapshot
 	settings Settings

@@ -70,7 +70,7 @@ func (d *decision) growJob(j *sdk.Job) {
 	for each := goal / max(nodes, 1); each*nodes > j.GPUs; each-- {
 		gpus := each * nodes
 		if pause.Seconds()*float64(j.GPUs) > time.Duration(d.settings.Payback).Seconds()*float64(gpus-j.GPUs) {
-			return // fewer would take longer still
+			return // fewer GPUs would take even longer to pay
 		}
 		where := make([]sdk.Spot, nodes)
 		for i, share := range j.Shares {

@@ -14,7 +14,7 @@ import (
 // never is when a job without a limit ends: later than any job with a limit.
 const never = 1000 * time.Hour
 
-// kept is why a node is kept.
+// kept is for which job, and until when, a node is kept.
 type kept struct {
 	tier  sdk.Tier      // of the job that will have the node
 	until time.Duration // until then that job cannot start; 0: not known

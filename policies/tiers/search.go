@@ -80,9 +80,8 @@ func noteSacrifices(chosen map[*victim]int, o offer) {
 // noLimit is a cost above all costs.
 var noLimit = math.Inf(1)
 
-// offersFor is the nodes on which the job could be, with the cheapest way to have room on each:
-// the cheapest of them first, and more than the job needs, for victims that are on several
-// nodes are paid for once.
+// offersFor returns the nodes on which the job could be, with the cheapest way to make room on each: the cheapest
+// first, and more nodes than the job needs, because victims that are on several nodes are paid for once.
 func (d *decision) offersFor(j *sdk.Job) []offer {
 	most := 4 * j.Capsules
 	if len(j.Required) > 0 {
@@ -128,7 +127,7 @@ func (d *decision) worthALook(j *sdk.Job, node int32, limit float64) bool {
 	return len(on) > 0 && on[0].tier < j.Tier && sacrifice{victim: on[0], keep: 1}.totalCost() < limit
 }
 
-// starts is how many offers a choice for several nodes is tried to begin with.
+// starts is how many offers are tried as the first of a choice for several nodes.
 const starts = 8
 
 // chooseOffers takes the cheapest offers that are enough. Victims that are on several nodes are
@@ -302,7 +301,7 @@ const maxOptions = 16
 // cannot be cheaper than the best so far.
 type search struct {
 	need    need
-	options []gain // a victim's are neighbours
+	options []gain // gains from the same victim are neighbours
 	least   float64
 	best    []sacrifice // costs least; nil: no set is cheaper than least
 
@@ -334,7 +333,7 @@ func (s *search) tryFrom(option int, need need, cost float64) {
 	s.tryFrom(next, need, cost)
 }
 
-// canSuffice reports whether all that is left would do.
+// canSuffice reports whether all options that are left would together meet the need.
 func (s *search) canSuffice(option int, need need) bool {
 	for o := option; o < len(s.options); o++ {
 		if s.options[o].keep == 0 {

@@ -21,7 +21,7 @@ type victim struct {
 	gpus      int           // that they hold
 	mayReturn bool          // may start again on the same nodes
 
-	keepsPromise bool // has its promise, as all of its jobs, even after it was disturbed
+	keepsPromise bool // all of its jobs have their promise even after it was disturbed
 	gone         bool // an intent names the job already
 }
 
@@ -74,7 +74,7 @@ type victims struct {
 	byLeader map[sdk.JobID]*victim
 }
 
-// newVictims finds them: lower tiers than premium, running long enough, and not disturbed lately.
+// newVictims finds the victims: jobs of lower tiers than premium, that run long enough and were not disturbed lately.
 func newVictims(s *sdk.Snapshot, room *sdk.Room) *victims {
 	gangs := map[sdk.JobID]*victim{}
 	var all []*victim

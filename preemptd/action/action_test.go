@@ -230,7 +230,7 @@ func TestUnpinned(t *testing.T) {
 			t.Errorf("%d: the journal has %+v, want the user's \"\" and n9, ours %q and %q, by %+v", i, r, c.required, c.excluded, by)
 		}
 	}
-	// The user's own edit is.
+	// A node that a user's own edit requires is the job's wish.
 	w.full = true
 	if _, err := r.Run(t.Context(), w.beginAction(t, j, "preempt", Args{Hold: true})); err != nil {
 		t.Fatal(err)
@@ -241,8 +241,8 @@ func TestUnpinned(t *testing.T) {
 	}
 }
 
-// TestSizeInPlaceIsNoted: the journal has the person that chose the size of a job that is lent GPUs, beside the user's request, and has no
-// trace of that once the job is given a size in another way.
+// TestSizeInPlaceIsNoted: the journal has the person that chose the size of a job that is lent GPUs, beside the
+// user's request, and drops this entry once the job is given a size in another way.
 func TestSizeInPlaceIsNoted(t *testing.T) {
 	w := newWorld(t, false)
 	if err := os.WriteFile(filepath.Join(w.dir, "lends"), nil, 0o600); err != nil {
@@ -526,8 +526,8 @@ func TestJournalFails(t *testing.T) {
 	}
 }
 
-// TestOwnCheckpoint: an action knows its checkpoint by the number that people know, and takes no checkpoint for its own
-// that an action of a journal before had made under that number.
+// TestOwnCheckpoint: an action knows its checkpoint by the number that people know, and not a checkpoint that an
+// action with that number in an earlier journal has made.
 func TestOwnCheckpoint(t *testing.T) {
 	now := time.Now()
 	w := &actionRun{a: journal.Action{ID: 7, Token: "9844e888d13d", Created: now, Request: journal.Request{Kind: "preempt", Who: "bob", Why: "room"}}}

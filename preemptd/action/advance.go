@@ -165,8 +165,8 @@ func (w *actionRun) endAction(ctx context.Context, state journal.State, problem 
 	return w.saveStep(ctx, problem)
 }
 
-// isOverdue reports whether the step has taken too long. Undoing has no end: a job that we hold
-// is not forgotten.
+// isOverdue reports whether the step has taken too long. An action that is undone has no such limit: a job that we
+// hold is not forgotten.
 func (w *actionRun) isOverdue(s step) bool {
 	return w.a.State == journal.Going && w.r.currentTime().Sub(w.a.StepBegan) > s.within(w.r.Patience.withDefaults())
 }
@@ -186,7 +186,7 @@ func backOff(attempt int) time.Duration {
 	return min(time.Second<<min(attempt-1, 10), 30*time.Second)
 }
 
-// giveUpStep gives a step up.
+// giveUpStep passes over an optional step or a step of undoing; for any other step it begins to undo the action.
 func (w *actionRun) giveUpStep(ctx context.Context, s step, err error) error {
 	text := strings.TrimPrefix(err.Error(), fmt.Sprintf("job %d: ", w.a.Job))
 	switch {

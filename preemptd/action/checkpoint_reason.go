@@ -15,8 +15,7 @@ import (
 const maxReason = 200
 
 // checkpointReason returns the text that proxyd keeps as the reason of a checkpoint: which action asks for it, and
-// why. The mark at its end identifies the action's
-// checkpoint.
+// why. The mark at its end identifies the action's checkpoint.
 func (w *actionRun) checkpointReason() string {
 	mark := w.checkpointMark()
 	return clipText(w.a.Kind+" by "+w.whoAndWhy(), maxReason-len(mark)) + mark
@@ -28,8 +27,9 @@ func (w *actionRun) checkpointMark() string { return fmt.Sprintf(" (action %d)",
 // clockSkew is by how much the clocks of a node and of this host may differ.
 const clockSkew = 5 * time.Second
 
-// isOwnCheckpoint tells whether this action asked for a checkpoint. An older checkpoint with its number is of a journal
-// that is gone. A preemptd of an earlier release wrote the action's token instead of its number.
+// isOwnCheckpoint tells whether this action asked for a checkpoint. A checkpoint with its number that is older than
+// the action is from a journal that is gone. A preemptd of an earlier release wrote the action's token instead of its
+// number.
 func (w *actionRun) isOwnCheckpoint(c *rpc.Checkpoint) bool {
 	reason := c.GetReason()
 	if strings.HasSuffix(reason, " (action "+w.a.Token+")") || strings.HasPrefix(reason, "action "+w.a.Token+": ") {

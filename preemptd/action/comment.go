@@ -90,7 +90,7 @@ func (w *actionRun) whoAndWhy() string {
 
 func doingText(w *actionRun) string { return "under way: " + w.a.Kind + " " + w.requestedBy() }
 
-// releasedText is said from the release of the action's hold until the job has started.
+// releasedText is the comment from the release of the action's hold until the job has started.
 func releasedText(w *actionRun) string { return "released; " + doingText(w) }
 
 // commentSays reports whether our words in the job's comment are text.

@@ -94,7 +94,7 @@ func (w *world) lifeArguments(point int) []string {
 	return []string{w.db, w.srv.Config().Address, w.dir, strconv.Itoa(point)}
 }
 
-// goOn is the life of the process that comes after a killed process. The life is not killed, and needs no process.
+// goOn carries the actions on as the next process would after a kill, but within this process, and to the end.
 func (w *world) goOn(t *testing.T) {
 	t.Helper()
 	// The killed process had the lease; the tests of journal wait for the lease's end.
@@ -201,8 +201,8 @@ func (c journey) pointNames(t *testing.T) []string {
 	return all
 }
 
-// isEffect tells whether something is asked of Slurm or of proxyd at a point. How often the journal is written beside depends
-// on how long the waits are.
+// isEffect tells whether a point is a request to Slurm or to proxyd. Writes of the journal do not count: their number
+// depends on how long the waits are.
 func isEffect(point string) bool {
 	return !strings.Contains(point, "save") && !strings.Contains(point, "origin")
 }
@@ -259,9 +259,8 @@ func lostAnswer(point string) error {
 // away is how long a daemon does not answer: longer than any step may take.
 const away = 20 * time.Minute
 
-// TestRefusedLater: each request is refused for good, once, or the daemon does not answer
-// for long. Either the action finishes all the same, or the job goes on unchanged; the job is
-// never left held.
+// TestRefusedLater: each request is refused by Slurm or proxyd, once, or the daemon does not answer for a long time.
+// Either the action finishes all the same, or the job goes on unchanged; the job is never left held.
 func TestRefusedLater(t *testing.T) {
 	for _, c := range journeys {
 		t.Run(c.name, func(t *testing.T) {

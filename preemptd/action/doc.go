@@ -17,7 +17,7 @@
 // finds out whether the step is done already, by this action before a crash or by another program; the requests of a
 // step can be repeated. A requeue, which cannot be repeated, always holds the job: a job that was requeued and held
 // cannot start before the release, so a request that arrives late, after its answer was lost, finds a job that is
-// pending and has no effect. A checkpoint carries the action's token in its reason, and is found by that token.
+// pending and has no effect. A checkpoint has the number of its action in its reason, and is found by that number.
 //
 // # Other users and programs
 //

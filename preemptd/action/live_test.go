@@ -113,7 +113,7 @@ func (l live) jobLog(id int64) string {
 	return strings.TrimSpace(strings.Join(mine, ""))
 }
 
-// waitFor waits until ok says yes.
+// waitFor waits until ok returns true.
 func (l live) waitFor(what string, ok func() (string, bool)) {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(l.Context(), patience)
@@ -284,7 +284,7 @@ func liveQOS(l live) {
 	l.waitForEnd(id, expectedOutput())
 }
 
-// A user's scancel in the middle.
+// A user cancels the job in the middle of an action.
 func liveCancelled(l live) {
 	id := l.submitJob("", count)
 	l.waitForLine(id, "5")
@@ -307,7 +307,7 @@ func liveCancelled(l live) {
 	}
 }
 
-// cancels does something when a step is reached.
+// cancels calls do when a step is reached.
 type cancels struct {
 	Journal
 	at string

@@ -242,7 +242,7 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// The last to leave a job held says so.
+// An action that is stuck and leaves its job held says so in the comment.
 func TestKept(t *testing.T) {
 	w := newWorld(t, false)
 	j := w.openJournal(t)

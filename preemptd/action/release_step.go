@@ -46,16 +46,16 @@ func doRelease(ctx context.Context, w *actionRun) error {
 	}
 	no, said := false, withOurComment(w.job.Comment, releasedText(w))
 	err := w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{Hold: &no, BeginTime: &time.Time{}, Comment: &said})
-	if errors.Is(err, slurmrest.ErrJobNotPending) { // which is the time's doing
+	if errors.Is(err, slurmrest.ErrJobNotPending) { // the job's begin time was over meanwhile
 		return w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{Hold: &no, Comment: &said})
 	}
 	return err
 }
 
-// releaseForgotten reports whether the job is held by our hold again, though we released the job: slurmctld was killed
-// before slurmctld saved the release, and maybe our edits before. The comment is then that of before the release, too; another
-// user's hold leaves the comment of the release. Where the release was another user's, the reason for a hold by a requeue tells,
-// once.
+// releaseForgotten reports whether the job is held by our hold again, though we released the job: slurmctld was
+// killed before it saved the release, and maybe our edits before. The comment is then that from before the release,
+// too; after another user's hold it is still that of the release. Where another user had released the job, the hold
+// is told from a user's by Slurm's reason for it, a requeue; this is done once.
 func (w *actionRun) releaseForgotten() bool {
 	if !isHeld(&w.job) || !w.memo.Parked {
 		return false

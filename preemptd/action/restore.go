@@ -29,7 +29,7 @@ func lookRestored(ctx context.Context, w *actionRun) finding {
 	case w.memo.Checkpoint == "" || strings.HasPrefix(w.a.Who, byPolicy) || j.State.Finished():
 		return finding{outcome: done}
 	case !isRunning(j) && isHeld(j) && w.memo.WasHeld:
-		return finding{outcome: done} // held before, and still
+		return finding{outcome: done} // the job was held before the action, and is still
 	case !isRunning(j) && isHeld(j):
 		return finding{takenOver, "it was started, and is held instead of restored: its comment, and singctl show, say why"}
 	case !isRunning(j):

@@ -14,7 +14,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// stepUnpark is named where a job that stays held is told of.
+// stepUnpark is the name of a step of undoing; if the step fails, the job stays held, and people are told.
 const stepUnpark = "unpark"
 
 func otherPatience(p Patience) time.Duration { return p.Other }

@@ -40,8 +40,8 @@ type world struct {
 
 const userComment = "my training"
 
-// newWorld has a job that runs on n1 and n2, or waits: a waiting job for its begin time, which a
-// release brings.
+// newWorld makes a world with a job that runs on n1 and n2, or with a job that waits for its begin time: a release
+// moves the begin time to now.
 func newWorld(t *testing.T, waits bool) *world {
 	t.Helper()
 	w := &world{srv: slurmresttest.Start(t, slurmresttest.Options{}), dir: t.TempDir()}
@@ -73,7 +73,7 @@ func (w *world) currentJob() slurmrest.Job {
 	return j
 }
 
-// stepSlurm does a single thing that Slurm does by itself.
+// stepSlurm makes one of the changes that Slurm makes by itself.
 func (w *world) stepSlurm() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -202,7 +202,7 @@ func (c *clock) sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// points is where a test may step in: before and after everything that is written or done.
+// points are where a test may step in: before and after every write and every request.
 type points struct {
 	Slurm
 	Proxyd

@@ -44,7 +44,7 @@ func (s *Server) beginAction(ctx context.Context, req *rpc.ActRequest) (journal.
 	if err != nil {
 		return journal.Action{}, err
 	}
-	// The owner of the job is checked first: the answer tells a user without the right to act on the job no more.
+	// The owner of the job is checked first: other users are not to learn more about the job from the answer.
 	job, err := s.jobFor(ctx, who, req.GetKind(), req.GetJob())
 	if err != nil {
 		return journal.Action{}, err
@@ -147,7 +147,7 @@ func (s *Server) knownNodes(ctx context.Context, lists []string) ([]string, erro
 	return all, nil
 }
 
-// slurmError says that Slurm could not be asked.
+// slurmError returns the error for a request that Slurm did not answer.
 func slurmError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -155,10 +155,10 @@ func slurmError(ctx context.Context, err error) error {
 	return &rpc.Error{Kind: rpc.ErrSlurm, Text: "preemptd asks Slurm: " + err.Error(), Hint: "nothing was done; try again when Slurm answers"}
 }
 
-// maxReason keeps a reason to a single line of a table.
+// maxReason is the greatest length of a reason: a single line of a table.
 const maxReason = 200
 
-// checkReason returns why something is done; people see that text on terminals.
+// checkReason checks the reason of a request, and returns it; people see that text on terminals.
 func checkReason(s string) (string, error) {
 	if s == "" {
 		return journal.NoReason, nil

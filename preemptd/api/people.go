@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/operators"
 )
 
-// people knows the names of users, and which users are more than ordinary users.
+// people knows the names of users, and which of them are operators.
 type people struct {
 	operators operators.List
 	programs  Programs
@@ -33,7 +33,7 @@ type people struct {
 	super string // SlurmUser, once Slurm has told the name
 }
 
-// person is a user, as of then.
+// person is a user, as looked up at the time then.
 type person struct {
 	name     string
 	operator bool

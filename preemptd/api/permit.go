@@ -115,8 +115,9 @@ func (s *Server) checkLimits(ctx context.Context, who caller, what string, job *
 	return nil
 }
 
-// lendingHint says how the owner of a running job has it use more GPUs where it is, which needs no operator; "" if it is to have
-// more nodes, or does not run. Whether the job's MAX allows so many is not asked: the lease's output says so.
+// lendingHint tells the owner of a running job how the job can use more GPUs on its nodes, which needs no operator;
+// "" if the job is to have more nodes, or does not run. Whether the job's MAX allows so many GPUs is not checked
+// here: the lease's output says so.
 func lendingHint(job *slurmrest.Job, wantNodes, wantGPUs int64) string {
 	nodes := jobrequest.HostNames(job.Nodes)
 	isNodes := int64(len(nodes))

@@ -41,7 +41,7 @@ type State struct {
 	Ticked   time.Time // zero: the loop has not looked yet
 	Problems []string
 	Policies []*rpc.Policy
-	// Users are the owners of the jobs that Slurm knows, by id.
+	// Users returns the owner of a job that Slurm knows.
 	Users func(job int64) string
 	// Jobs are the jobs that have not ended; nil: the loop has not looked yet.
 	Jobs func() []*rpc.Job
@@ -182,7 +182,7 @@ func (s *Server) History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.His
 		}
 		read := limit
 		if !everything {
-			read *= 20 // of which some are other users'
+			read *= 20 // some of these are other users'
 		}
 		all, err := s.opt.Journal.History(ctx, id, read)
 		if err != nil {

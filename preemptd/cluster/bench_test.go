@@ -37,7 +37,7 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// processorTime is for how long this process has: on a busy machine this says more than the clock.
+// processorTime is the CPU time of this process: on a busy machine this says more than the clock.
 func processorTime(b *testing.B) time.Duration {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {

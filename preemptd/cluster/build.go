@@ -23,9 +23,9 @@ type Known struct {
 	Rules  sdk.Rules
 	Power  Power
 	Tier   func(qos string) sdk.Tier
-	// Count is a job's GPU fraction over the window, and of how long.
+	// Count returns a job's GPU fraction over the window, and for how long it was counted.
 	Count func(id sdk.JobID) (fraction float64, counted time.Duration)
-	// Account is that of all of an account's jobs.
+	// Account returns the GPU fraction of all of an account's jobs.
 	Account func(name string) float64
 
 	Action map[int64]string    // the action under way on a job
@@ -46,8 +46,8 @@ type Hold struct {
 type Edited struct {
 	jobrequest.Record
 	ByPerson bool // a person asked for the action, and not a policy
-	// SizedByPerson: a person chose its number of nodes and GPUs. Then no policy changes the
-	// number; one that the job has in place, for as long as the job runs on.
+	// SizedByPerson: a person chose its number of nodes and GPUs. Then no policy changes the number; if the job has its
+	// size in place, by leases, this holds for as long as the job runs on.
 	SizedByPerson bool
 }
 
@@ -242,7 +242,7 @@ func (b *builder) jobState(j *slurmrest.Job) sdk.JobState {
 	return sdk.Waiting
 }
 
-// deferringReasons are reasons to wait that room would not end.
+// deferringReasons are reasons to wait that free nodes would not end.
 var deferringReasons = map[string]bool{
 	"Dependency": true, "DependencyNeverSatisfied": true, "BeginTime": true, "JobArrayTaskLimit": true,
 	"Licenses": true, "PartitionDown": true, "PartitionInactive": true, "BadConstraints": true,

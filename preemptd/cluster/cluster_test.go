@@ -286,7 +286,7 @@ func TestSteady(t *testing.T) {
 	if want := map[int64]int{1: 1, 2: 1}; !reflect.DeepEqual(p.asked, want) {
 		t.Errorf("proxyd was asked about jobs %v, want %v", p.asked, want)
 	}
-	// Another run may be another.
+	// After a requeue proxyd is asked again: the new run may have no capsule.
 	srv.EditJob(1, func(j *slurmrest.Job) { j.Restarts++ })
 	if _, err := w.Look(t.Context()); err != nil || p.asked[1] != 2 {
 		t.Errorf("%v: asked %v", err, p.asked)
@@ -401,8 +401,8 @@ func TestLeaseIsKnownByProxyd(t *testing.T) {
 	}
 }
 
-// TestSizedByPerson: no policy changes the size that a person chose for a job; that of a policy may be
-// taken back, and so may a job at its full size be shrunk.
+// TestSizedByPerson: no policy changes the size that a person chose for a job; a size that a policy chose may be
+// taken back, and a job at its full size may be shrunk.
 func TestSizedByPerson(t *testing.T) {
 	_, _, w := newSite(t, "26.05.3")
 	seen, err := w.Look(t.Context())

@@ -11,8 +11,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// leasePrefix is how the names of jobs begin that preemptd and proxyd submit to lend GPUs to another job, which the rest of
-// the name is (proxyd/slurm/lease.go).
+// leasePrefix begins the names of jobs that preemptd and proxyd submit to lend GPUs to another job; the rest of the
+// name is that job's number (proxyd/slurm/lease.go).
 const leasePrefix = "lease-of-"
 
 // leasesOf returns the jobs that lend GPUs to running jobs, by the number of these, and which jobs are such leases. A

@@ -60,7 +60,7 @@ func (b *builder) fillShares(j *slurmrest.Job, made *sdk.Job) bool {
 	return exact
 }
 
-// evenShare is how many of n things the place i of so many gets.
+// evenShare is how many of n things place i gets when they are spread evenly over the places.
 func evenShare(n, places, i int) int {
 	each := n / places
 	if i < n%places {

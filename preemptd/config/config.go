@@ -68,7 +68,7 @@ type Patience struct{ Checkpoint, Leave, Start time.Duration }
 // Rules bind the intents of policies.
 type Rules struct{ Window, MinRun, CoolDown time.Duration }
 
-// Tiers are the QOS of each.
+// Tiers are the QOS of each tier.
 type Tiers struct{ Premium, Standard, Basic []string }
 
 // Promised is the GPU fraction of each tier, in percent.
@@ -85,7 +85,7 @@ type Policy struct {
 	Memory   uint64
 }
 
-// Metrics is where they are served.
+// Metrics is where the metrics are served.
 type Metrics struct{ Address string }
 
 // Log is the level and the form of the log.

@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config/table"
 )
 
-// libexec is where programs are that people do not run. make install says where that is.
+// libexec is the folder of programs that people do not run. make install sets it.
 var libexec = "/usr/local/libexec/singularity-slurm"
 
 // keys are all keys, in the order in which Explain prints them.

@@ -45,7 +45,7 @@ func isPort(v string) bool {
 	return err == nil && n > 0
 }
 
-// hostPort is where to listen; port 0 is any that is free.
+// hostPort reports whether v is an address to listen at, or empty; port 0 is any free port.
 func hostPort(v string) bool {
 	_, port, err := net.SplitHostPort(v)
 	if err == nil {

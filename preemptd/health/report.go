@@ -13,8 +13,8 @@ import (
 type State struct {
 	Node    string
 	Asked   time.Time      // the last time; zero: not yet
-	Answers bool           // that time
-	Since   time.Time      // since when that is so
+	Answers bool           // to that question
+	Since   time.Time      // since when it answers, or does not
 	Heard   time.Time      // the last answer; zero: no answer yet
 	Reply   *rpc.PingReply // the last answer, which does not change any more; nil: no answer yet
 	Err     error          // of the last question

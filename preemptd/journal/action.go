@@ -16,7 +16,7 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// State is how far an action is.
+// State is the state of an action.
 type State string
 
 // The states. Going and Undoing go on; the rest are final.
@@ -53,10 +53,10 @@ type Request struct {
 	Why  string
 }
 
-// Action is something that is done to a job, and how far that is.
+// Action is a change to a job, with its progress.
 type Action struct {
 	ID    int64
-	Token string // unlike that of any other action, also of other journals
+	Token string // unique, also among the actions of other journals
 	Request
 	Created time.Time
 

@@ -43,8 +43,7 @@ func startLife(t *testing.T, name string, args ...string) (*exec.Cmd, io.Reader)
 
 const stepsEach = 5
 
-// writeForEver does actions of stepsEach steps in turn, and says each write
-// that the journal confirmed.
+// writeForEver does actions of stepsEach steps in turn, and prints each write that the journal confirmed.
 func writeForEver(args []string) int {
 	ctx := context.Background()
 	j, err := Open(ctx, args[0], "test")

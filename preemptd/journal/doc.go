@@ -20,9 +20,9 @@
 // written before. Time is that of the machine since it was booted, which cannot be set; a lease of an earlier boot
 // has no holder.
 //
-// That is between processes that share the database. Package lease is for processes that do not.
+// This lease is between processes that share the database. Package lease is for processes that do not.
 //
-// The database has to be on a local disk: SQLite's WAL wants memory that its users share.
+// The database has to be on a local disk: SQLite's WAL needs memory that all of its users share.
 //
 // # Guarantees
 //

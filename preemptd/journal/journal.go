@@ -30,7 +30,7 @@ type Journal struct {
 	now  func() time.Time
 
 	id     int32  // of the database
-	holder string // this process, unlike any other
+	holder string // names this process, and no other
 	boot   string // of the machine
 	term   atomic.Int64
 	file   atomic.Pointer[os.FileInfo] // that is open

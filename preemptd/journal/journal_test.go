@@ -201,7 +201,7 @@ func TestForget(t *testing.T) {
 	if err := j.Save(t.Context(), &past, ""); err != nil {
 		t.Fatal(err)
 	}
-	ended(2) // has not
+	ended(2) // this action has not ended
 	if err := j.Note(t.Context(), Event{Job: 3, What: "requeued", At: now}); err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A preemptd that died is followed within leaseLife + leaseLook, which is less than ten seconds;
-// a preemptd that lives has leaseLife/RenewEvery tries.
+// A preemptd that died is followed within leaseLife + leaseLook, which is less than ten seconds; a preemptd that
+// lives has leaseLife/RenewEvery tries to renew the lease in time.
 const (
 	leaseLife = 7 * time.Second
 	leaseLook = time.Second

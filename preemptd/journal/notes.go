@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Event is something that another user or program did to a job.
+// Event is an event of a job that another user or program caused.
 type Event struct {
 	Job      int64
 	Restarts int64  // of the job, after the event
@@ -22,7 +22,7 @@ type Event struct {
 	Text     string
 }
 
-// Note records an event. The same of the same restart is recorded once.
+// Note records an event. The same event of the same restart is recorded once.
 func (j *Journal) Note(ctx context.Context, e Event) error {
 	return j.writeLeased(ctx, fmt.Sprintf("job %d: note", e.Job), func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO event (job, restarts, what, at, text) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",

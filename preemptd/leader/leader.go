@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package leader reaches the nodes' proxyds: of a job, that of the node which leads its
-// checkpoints.
+// Package leader finds and asks the nodes' proxyds: for a job, the proxyd of the node that leads its checkpoints.
 package leader
 
 import (
@@ -106,7 +105,7 @@ func (f *Finder) Show(ctx context.Context, job *slurmrest.Job) (*rpc.Job, error)
 // nodesToAsk is how many nodes are tried for a question that any of them could answer.
 const nodesToAsk = 3
 
-// connectTimeout is how long each of them may take to accept a connection.
+// connectTimeout is how long each node may take to accept a connection.
 const connectTimeout = 2 * time.Second
 
 // All lists the checkpoints of all jobs: every node sees the same, so the first that answers
@@ -181,8 +180,8 @@ func (f *Finder) PingHealth(ctx context.Context, node, address string) (*rpc.Pin
 // knockDeadline is how long Knock waits for a node.
 const knockDeadline = 5 * time.Second
 
-// acceptsConnections reports whether a program listens there; without the test, a call would wait
-// for a node that is off.
+// acceptsConnections reports whether a program listens at a node's port; without this test, a call would wait for a
+// node that is off.
 func (f *Finder) acceptsConnections(ctx context.Context, n *slurmrest.Node) error {
 	d := net.Dialer{Timeout: connectTimeout}
 	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(n.Address, f.Port))

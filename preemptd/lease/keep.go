@@ -37,7 +37,7 @@ func (l *Lease) Keep(ctx context.Context, failed func(error)) error {
 	return nil
 }
 
-// answerQuestions looks, and answers.
+// answerQuestions looks at the reservations, and answers the questions among them.
 func (l *Lease) answerQuestions(ctx context.Context) error {
 	at := l.clock()
 	v, err := l.lookAtSlurm(ctx)
@@ -47,7 +47,7 @@ func (l *Lease) answerQuestions(ctx context.Context) error {
 	return l.confirmLease(ctx, v, at)
 }
 
-// confirmLease goes on after a look until a look has seen our lease and no question.
+// confirmLease deletes questions and looks again, until a look has seen our lease and no question.
 func (l *Lease) confirmLease(ctx context.Context, v view, at time.Duration) error {
 	for v.mine && len(v.asks) > 0 {
 		for _, who := range v.asks {

@@ -87,7 +87,7 @@ func parseHolder(who string) Holder {
 // WhyNoLease is why Slurm shows no lease of ours, after an Await that returned without one.
 func (l *Lease) WhyNoLease() error { return l.whyNone }
 
-// isDisabled reports whether we do without the lease.
+// isDisabled reports whether we work without the lease.
 func (l *Lease) isDisabled() bool { return l.whyNone != nil }
 
 // Await waits until this process has the lease, or until it is certain that Slurm will not let us
@@ -136,7 +136,7 @@ func (l *Lease) applyMove(ctx context.Context, v view, at time.Duration) (bool, 
 		return false, l.deleteReservation(ctx, "works", l.me)
 	case ask:
 		err := l.createReservation(ctx, "waits")
-		l.memory.asked = l.clock() // the question was not there before
+		l.memory.asked = l.clock() // a time before the question was there
 		return false, err
 	case seize:
 		return l.takeOver(ctx, v)
@@ -175,7 +175,7 @@ func (l *Lease) takeOver(ctx context.Context, v view) (bool, error) {
 	return l.applyMove(ctx, v, at)
 }
 
-// maxTries is how often a reservation may be refused before we do without.
+// maxTries is how often a reservation may be refused before we work without the lease.
 const maxTries = 3
 
 // makeLease makes our lease, and looks whether there is no other.

@@ -165,7 +165,7 @@ func (s *site) startDaemon(id string) *daemon {
 	return d
 }
 
-// actWhileSure does something short again and again, if the daemon is sure, and sees whether another does.
+// actWhileSure acts for short times while the daemon is sure, and fails the test if another daemon acts then.
 func (d *daemon) actWhileSure(ctx context.Context) {
 	for ctx.Err() == nil {
 		if d.lease.Sure(ctx) != nil {

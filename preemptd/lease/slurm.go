@@ -12,8 +12,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// far is when the reservations are, from now on. Slurm takes a job without a time limit for a job
-// of a year.
+// far is how long from now the reservations begin. Slurm takes a job without a time limit for a job of a year.
 const far = 3650 * 24 * time.Hour
 
 // comments explain the reservations to administrators.
@@ -32,8 +31,9 @@ func (l *Lease) lookAtSlurm(ctx context.Context) (view, error) {
 	return viewOf(all, l.me), nil
 }
 
-// createReservation makes a reservation of ours. A refused request is repeated with the nodes
-// that there are then. The end of ctx does not cut the request short: Slurm might make the reservation after Release has looked.
+// createReservation makes a reservation of ours. After a refused request the next call takes a node of Slurm's list
+// as it is then. The end of ctx does not cut the request short: Slurm might make the reservation after Release has
+// looked.
 func (l *Lease) createReservation(ctx context.Context, what string) error {
 	if l.node == "" { // a large cluster's list may take its time
 		nodes, err := l.slurm.Nodes(ctx)

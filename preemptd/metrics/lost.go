@@ -9,7 +9,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// reason is why a job had GPU time without gain. The text is the reason's name for people.
+// reason is why GPU time of a job was lost. The text is the reason's name for people.
 type reason string
 
 const (
@@ -93,7 +93,7 @@ func (l *losses) countLosses(s *sdk.Snapshot, to tally) {
 		for len(is.ended) > 0 && s.Time.Sub(is.ended[0].ended) >= settleTime {
 			r := is.ended[0]
 			from := r.began
-			// Its dump is not counted twice.
+			// The dump of that checkpoint is counted already, as dumped.
 			if kept := j.Checkpoint.At.Add(j.Checkpoint.Dump); !j.Checkpoint.At.IsZero() && kept.After(from) {
 				from = kept
 			}

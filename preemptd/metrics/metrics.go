@@ -71,7 +71,7 @@ type Metrics struct {
 	useful usefulness
 }
 
-// New makes them, all at zero.
+// New makes the metrics, all at zero.
 func New(o Options) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
@@ -119,7 +119,7 @@ func (m *Metrics) showZeros(o Options) {
 	}
 }
 
-// prefix is of every name.
+// prefix begins every name.
 const prefix = "preemptd_"
 
 // Buckets, in seconds: of durations of a moment, and of those of a job.

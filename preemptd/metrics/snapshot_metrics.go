@@ -96,7 +96,7 @@ func (a *sheet) addNodes(s *sdk.Snapshot) {
 	a.addValue(gpus, float64(unusable), "unusable")
 }
 
-// tier is the jobs of a tier.
+// tier sums up the jobs of a tier.
 type tier struct {
 	states [sdk.JobStates]int
 	gpus   int

@@ -38,7 +38,7 @@ func (u *usefulness) addTime(at time.Time, j *sdk.Job, t gputime.Time) {
 	day.Users[user] = day.Users[user].Add(t)
 }
 
-// userName is under which name a user is counted.
+// userName is the name under which a user is counted.
 func (u *usefulness) userName(name string) string {
 	if u.users == nil {
 		u.users = map[string]bool{}
@@ -63,7 +63,7 @@ func (m *Metrics) UsefulDays() []gputime.Day {
 	return days
 }
 
-// countTime counts GPU time of a job, held or lost, in all forms in which that is shown. Caller holds m.mu.
+// countTime counts GPU time of a job, held or lost, for Prometheus and for the days. Caller holds m.mu.
 func (m *Metrics) countTime(at time.Time, j *sdk.Job, t gputime.Time) {
 	m.useful.addTime(at, j, t)
 	user := m.useful.userName(j.User)

@@ -33,8 +33,8 @@ func WhyInfeasible(s *sdk.Snapshot, j *sdk.Job) string {
 	return strings.Join(parts, "; ")
 }
 
-// whyNoPlace says why a job that waits has no place of the promised size on the usable nodes even if all other jobs were
-// stopped; empty: the job has.
+// whyNoPlace says why a job that waits has no place of the promised size on the usable nodes even if all other jobs
+// were stopped; empty: it has a place.
 func whyNoPlace(s *sdk.Snapshot, waiting *sdk.Job) string {
 	empty, j := *s, *waiting
 	empty.Jobs = nil

@@ -25,7 +25,7 @@ const (
 	Tasks       Invariant = "tasks"       // a world size never changes
 	Size        Invariant = "size"        // GPUs between the job's least and most
 	Whole       Invariant = "whole"       // every capsule has a place, and every node gives the same number of GPUs
-	Change      Invariant = "change"      // something becomes different
+	Change      Invariant = "change"      // the intent changes the job
 	MinRun      Invariant = "min-run"     // a job that has just started is left alone
 	CoolDown    Invariant = "cool-down"   // so is a job that was just moved
 	Guarantee   Invariant = "guarantee"   // the promise to a tier is kept
@@ -46,7 +46,7 @@ func (r *Rejection) Error() string {
 	return fmt.Sprintf("%v: %s: %s", r.Intent, r.Invariant, r.Detail)
 }
 
-// broken is a Rejection that does not know its intent yet.
+// broken is a Rejection without its intent.
 type broken struct {
 	invariant Invariant
 	detail    string

@@ -169,7 +169,7 @@ func gpusHeld(j *sdk.Job) int {
 	return n
 }
 
-// sameShares reports whether a job would be where it is.
+// sameShares reports whether a job would stay on its nodes with its GPUs.
 func sameShares(a, b []sdk.Share) bool {
 	return slices.EqualFunc(a, b, func(x, y sdk.Share) bool {
 		return cmp.Compare(x.Node, y.Node) == 0 && x.Capsules == y.Capsules && x.GPUs.Count() == y.GPUs.Count()

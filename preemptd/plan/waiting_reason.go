@@ -82,7 +82,7 @@ func (t *trial) whyNotPreempted(o, j *sdk.Job) string {
 	return "not running"
 }
 
-// shown is how many jobs are named; of more, their number is.
+// shown is how many jobs are named; of further jobs the text has only the number.
 const shown = 5
 
 // nameSome names jobs.

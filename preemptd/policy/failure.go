@@ -20,10 +20,10 @@ const (
 	Flood    Kind = "flood"    // its answer is too large
 )
 
-// Kinds are all there are.
+// Kinds returns all kinds.
 func Kinds() []Kind { return []Kind{Refusal, Nonsense, Crash, Hang, Flood} }
 
-// Failure is something that a policy did wrong.
+// Failure is a failure of a policy.
 type Failure struct {
 	Kind   Kind
 	Detail string

@@ -23,7 +23,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
 )
 
-// How long a policy has, beside its time to answer.
+// Time limits of a policy's process, beside the time to answer.
 const (
 	startTime = 30 * time.Second // from the start of a process until the first question
 	endTime   = 5 * time.Second  // for the end of a process after its kill
@@ -94,7 +94,7 @@ func (i *instance) introducePolicy(ctx context.Context, c Config) error {
 	return nil
 }
 
-// askIntents asks for intents, and says whether the process is to be trusted with another question.
+// askIntents asks for intents, and says whether the process may be asked again.
 func (i *instance) askIntents(ctx context.Context, timeout time.Duration, pb *policypb.Snapshot) (intents []sdk.Intent, sane bool, err error) {
 	i.output.beginQuestion()
 	limited, cancel := context.WithTimeout(ctx, timeout)
@@ -104,7 +104,7 @@ func (i *instance) askIntents(ctx context.Context, timeout time.Duration, pb *po
 	case err == nil:
 		return intents, true, nil
 	case ctx.Err() != nil:
-		return nil, true, ctx.Err() // the caller went away: that is not the policy's fault
+		return nil, true, ctx.Err() // the caller went away: the policy has no fault
 	case limited.Err() != nil, status.Code(err) == codes.DeadlineExceeded: // whichever clock was first
 		return nil, false, &Failure{Hang, fmt.Sprintf("no answer in %v", timeout)}
 	}
@@ -114,7 +114,7 @@ func (i *instance) askIntents(ctx context.Context, timeout time.Duration, pb *po
 	return nil, f.Kind == Refusal, err
 }
 
-// explainFailure makes a Failure of an error that the process was the reason of.
+// explainFailure makes a Failure of an error that the process caused.
 func (i *instance) explainFailure(doing string, err error) error {
 	s, isStatus := status.FromError(err)
 	switch {
@@ -137,8 +137,8 @@ func (i *instance) explainFailure(doing string, err error) error {
 	return &Failure{Crash, what}
 }
 
-// exitReason says how the process ended, if it did, when all that it wrote is in the output. After a broken connection the end
-// is near.
+// exitReason says how the process ended, if it did, when all of its output was read. After a broken connection the
+// end comes soon, so exitReason waits for it.
 func (i *instance) exitReason() (string, bool) {
 	if i.process == nil || i.process.cmd.Process == nil {
 		return "", false

@@ -23,7 +23,7 @@ type output struct {
 
 	mu     sync.Mutex
 	line   []byte // that is not finished
-	last   string // line that was
+	last   string // the last finished line
 	cause  string // the first line by which Go says why a process ends
 	logged int
 	lines  []string // that were logged since the last question began

@@ -43,8 +43,8 @@ const (
 	maxRest   = 5 * time.Minute
 )
 
-// Policy is a policy, through all its processes. A Policy is safe for concurrent use, and asks a
-// single question at a time: mu is held meanwhile.
+// Policy is a policy of a site, which lasts while its processes come and go. A Policy is safe for concurrent use, and
+// asks a single question at a time: mu is held meanwhile.
 type Policy struct {
 	log *slog.Logger
 	now func() time.Time
@@ -67,7 +67,7 @@ type Policy struct {
 // Status is how a policy does, for people.
 type Status struct {
 	Name     string
-	Who      sdk.Description // by the process's own word; empty until a process has started
+	Who      sdk.Description // as the process describes itself; empty until a process has started
 	PID      string          // of its process; empty: there is no process
 	Starts   int             // of processes
 	Failures int             //
@@ -84,8 +84,8 @@ func New(c Config, log *slog.Logger) *Policy {
 	return &Policy{config: c, log: log.With("policy", c.Name), now: time.Now, status: Status{Name: c.Name}}
 }
 
-// Configure gives the policy another configuration. If its process is concerned, the next question
-// starts another process, which takes over on success.
+// Configure gives the policy another configuration. If the change concerns its process, the next question starts
+// another process, which takes over on success.
 func (p *Policy) Configure(c Config) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +168,7 @@ func (p *Policy) replaceInstance(next *instance) {
 	p.log.Info("policy started", "name", next.who.Name, "version", next.who.Version, "pid", next.process.ID())
 }
 
-// noteFailure notes a failure, and sends a process that is not sane away. Caller holds p.mu.
+// noteFailure notes a failure, and kills a process that is not sane. Caller holds p.mu.
 func (p *Policy) noteFailure(err error, sane bool) error {
 	p.changeStatus(func(s *Status) {
 		s.countFailure(err)

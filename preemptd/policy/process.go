@@ -94,7 +94,7 @@ func (p *process) limitResources() error {
 	}
 	bound := unix.Rlimit{Cur: uint64(p.memory), Max: uint64(p.memory)}
 	err := unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_DATA, &bound, nil)
-	if err != nil && !errors.Is(err, unix.ESRCH) { // the process has ended: its reaper says how
+	if err != nil && !errors.Is(err, unix.ESRCH) { // the process has ended: reapProcess tells how
 		return fmt.Errorf("limit memory: %w", err)
 	}
 	return nil
@@ -154,7 +154,7 @@ func (p *process) closePipes() {
 	p.stderr.Close()
 }
 
-// Stdout and Stderr are the output of the process.
+// Stdout is the standard output of the process.
 func (p *process) Stdout() io.ReadCloser { return p.stdout }
 
 // Stderr is the standard error of the process. The bytes read from it go to the output as well.
@@ -181,10 +181,10 @@ func (c complaints) Read(b []byte) (int, error) {
 // Close implements io.Closer.
 func (c complaints) Close() error { return c.process.stderr.Close() }
 
-// Name is the name of the program.
+// Name returns the path of the program.
 func (p *process) Name() string { return p.cmd.Path }
 
-// ID is its number.
+// ID returns the number of the process.
 func (p *process) ID() string {
 	if p.cmd.Process == nil {
 		return ""

@@ -81,7 +81,7 @@ func (l *Loop) beginActions(ctx context.Context, settings Settings, s *sdk.Snaps
 	return nil
 }
 
-// actionRequest makes of an intent an action to be.
+// actionRequest makes an action's request of an intent.
 func actionRequest(s *sdk.Snapshot, i sdk.Intent, all []acceptedStep) (journal.Request, error) {
 	args, err := actionArgs(s, i)
 	if err != nil {
@@ -146,7 +146,7 @@ func actionArgs(s *sdk.Snapshot, i sdk.Intent) (action.Args, error) {
 	return args, nil
 }
 
-// setSize is so many GPUs on the nodes that the job has, or fewer nodes.
+// setSize sets the arguments for so many GPUs: on the nodes that the job has, or on fewer nodes.
 func setSize(args *action.Args, gpus, nodes int) error {
 	if gpus < 1 {
 		return errors.New("to how many GPUs?")

@@ -77,10 +77,10 @@ func foreignEvent(j *slurmrest.Job, was jobHistory, seen cluster.Seen) journal.E
 // node.
 const restartNoticed = 5 * time.Minute
 
-// restartedNode returns the node that a requeued job has lost though Slurm names no failed node: Slurm does not when the node
-// is back before it is missed. The slurmd of such a node has started during the run, shortly before the requeue. A slurmd
-// that was only restarted keeps its jobs: then a requeue by a person has made a checkpoint since. "": there is no such
-// node.
+// restartedNode returns the node that a requeued job has lost though Slurm names no failed node: Slurm names none if
+// the node is back before Slurm misses it. The slurmd of such a node has started during the run, shortly before the
+// requeue. A slurmd that was only restarted keeps its jobs: if a person requeues such a job later, the job has a
+// checkpoint made since. "": there is no such node.
 func restartedNode(j *slurmrest.Job, was jobHistory, seen cluster.Seen) string {
 	if was.nodes == "" {
 		return ""

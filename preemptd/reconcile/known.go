@@ -77,8 +77,8 @@ func isPerson(who jobrequest.Editor) bool {
 // maxHolder is how many actions are read to find the holder of a job.
 const maxHolder = 100
 
-// holderOf is the action that made the job's hold, by the job's last action: that action may have
-// found a hold, which then is of an action before.
+// holderOf returns the action that made the job's hold, by the job's last action: if the last action found a hold,
+// the hold is of an earlier action.
 func (l *Loop) holderOf(ctx context.Context, last *journal.Action) (*journal.Action, error) {
 	left, err := action.HoldLeftBy(last)
 	switch {

@@ -122,7 +122,7 @@ type Loop struct {
 	loggedWaits map[sdk.JobID]*loggedWait
 	counts      fractionCounts
 	lastSeen    map[int64]jobHistory
-	comparedAll bool // the jobs were compared with the journal: that is done at the first tick
+	comparedAll bool // the jobs were compared with the journal, at the first tick
 	forgotAt    time.Time
 	mu          sync.Mutex
 	running     map[int64]bool // by action

@@ -77,7 +77,7 @@ func (p *proxyd) Checkpoint(ctx context.Context, j *slurmrest.Job, reason string
 	return c, nil
 }
 
-// says is a policy that says the same to everything.
+// says is a policy made of a function.
 type says func(*sdk.Snapshot) ([]sdk.Intent, error)
 
 func (s says) Ask(_ context.Context, pb *policypb.Snapshot) ([]sdk.Intent, error) {
@@ -393,7 +393,7 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// A policy that fails is passed over, and said.
+// A policy that fails is passed over, and reported.
 func TestPolicyFails(t *testing.T) {
 	bad := chain.Named{Name: "bad", Policy: says(func(*sdk.Snapshot) ([]sdk.Intent, error) { return nil, errors.New("policy bad: crash") })}
 	wrong := chain.Named{Name: "wrong", Policy: says(func(*sdk.Snapshot) ([]sdk.Intent, error) {
@@ -456,7 +456,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestTicked: ticks are told, also ticks that fail.
+// TestTicked: OnTick is called for each tick, also for a tick that fails.
 func TestTicked(t *testing.T) {
 	s := newSite(t)
 	s.srv.Fail(slurmresttest.Fault{Path: "/nodes", Slurm: 2002})

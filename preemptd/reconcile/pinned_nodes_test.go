@@ -74,7 +74,7 @@ func TestUnpinVainly(t *testing.T) {
 	if want := "job 2 waits for nodes that it was moved to; taking them back failed 3 times, and is given up: not in this partition"; !slices.Equal(said, []string{want}) {
 		t.Errorf("problems %q", said)
 	}
-	// A person's resume is another beginning.
+	// After a person's resume the tries begin anew.
 	a, err := s.journal.Begin(t.Context(), journal.Request{Kind: "resume", Job: premium, Who: "alice"})
 	if err != nil {
 		t.Fatal(err)
