@@ -119,7 +119,7 @@ func (c *controller) reachSlurm(ctx context.Context) (func(), error) {
 			break
 		}
 		c.log.Warn("slurmrestd does not answer", "error", err)
-		// `systemctl start` returns, and `systemctl status` shows what is missing.
+		// `systemctl start` returns, and `systemctl status` shows which service preemptd waits for.
 		notifySystemd(c.log, daemon.SdNotifyReady+"\nSTATUS=waits for slurmrestd: "+err.Error())
 		select {
 		case <-ctx.Done():

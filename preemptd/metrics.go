@@ -80,7 +80,7 @@ func outcomeOf(err error) string {
 	return "refused"
 }
 
-// withStopwatch counts how long policies take.
+// withStopwatch returns the policies, with the time of each answer counted.
 func (c *controller) withStopwatch(all []chain.Named) []chain.Named {
 	for i := range all {
 		all[i].Policy = &stopwatch{all[i].Policy, all[i].Name, c}

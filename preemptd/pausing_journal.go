@@ -43,7 +43,7 @@ func (p *pausingJournal) Save(ctx context.Context, a *journal.Action, text strin
 	return err
 }
 
-// doneMark follows the name of a step that is done, and not written so.
+// doneMark follows the name of a step that is done, before the journal says so.
 const doneMark = "!"
 
 // stepLeft remembers the action's step, and returns the step before and whether the action has

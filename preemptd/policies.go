@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-// policySite is where the configuration has its policies.
+// policySite has the policies of the configuration.
 func policySite(cfg *config.Config) policy.Site {
 	return policy.Site{
 		Folder: cfg.Policy.Folder, Settings: cfg.Policy.Settings,

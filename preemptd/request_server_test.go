@@ -13,8 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/config"
 )
 
-// TestInfeasibleIsTold: people are told of promises that cannot be kept, of jobs that run and of jobs that wait, as of the
-// last look.
+// TestInfeasibleIsTold: the state of a job, running or waiting, names promises that cannot be kept, as of the last
+// look.
 func TestInfeasibleIsTold(t *testing.T) {
 	runs := sdktest.RunOn(sdktest.WaitingJob(1, sdk.Premium, 8), 0, 8, 0)
 	d := &requestServer{controller: &controller{policies: newPolicies(slog.New(slog.DiscardHandler))}}

@@ -188,7 +188,7 @@ func (s *simulation) loadJobs() ([]simulate.Job, error) {
 	return jobs, err
 }
 
-// startPolicies starts no process: a policy's process starts at the first question.
+// startPolicies makes the policies. It starts no process: a policy's process starts at the first question.
 func (s *simulation) startPolicies(cfg *config.Config) ([]chain.Named, func(), error) {
 	where := policySite(cfg)
 	where.Timeout = max(where.Timeout, 5*time.Minute) // only virtual time matters

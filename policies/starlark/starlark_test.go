@@ -163,7 +163,7 @@ func TestAFileThatIsWrong(t *testing.T) {
 	}
 }
 
-// When no caller waits any more, a decision ends, however many steps are allowed.
+// A decision ends when no caller waits any more, however many steps are allowed.
 func TestADecisionCanBeStopped(t *testing.T) {
 	s, err := loadSite("def decide(c):\n    return [i for i in range(1 << 60)] if len(c.jobs) > 20 else []\n")
 	if err != nil {

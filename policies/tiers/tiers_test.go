@@ -188,7 +188,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 		}
 		p := plan.Try(s, intents)
 		for _, rejected := range p.Rejected {
-			if rejected.Invariant != plan.Limit { // which this policy does not look at
+			if rejected.Invariant != plan.Limit { // this policy does not look at limits
 				t.Fatalf("seed %d: %v", seed, rejected.Error())
 			}
 		}

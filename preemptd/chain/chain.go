@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package chain is how a decision is made: policies are asked in their order, each on the cluster as the policies
-// before leave it, and plan tries the intents of each policy. The loop, the simulator and singctl's trial of a policy
-// all decide by this package, so their results agree.
+// Package chain makes a decision: policies are asked in their order, each on the cluster as the policies before leave
+// it, and plan tries the intents of each policy. The loop, the simulator and singctl's trial of a policy all decide
+// by this package, so their results agree.
 package chain
 
 import (

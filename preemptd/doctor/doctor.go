@@ -325,7 +325,7 @@ func (c *Controller) checkNodes(ctx context.Context) *rpc.Finding {
 	return setOK(f, fmt.Sprintf("%d proxyds answer", len(names)))
 }
 
-// shortenList names a few of many.
+// shortenList lists ten names, and counts the rest.
 func shortenList(names []string) string {
 	const most = 10
 	if len(names) <= most {

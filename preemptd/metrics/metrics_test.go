@@ -23,7 +23,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
 )
 
-// filledMetrics is metrics in which everything has been told once.
+// filledMetrics are metrics that were told each event once.
 func filledMetrics(t *testing.T) *Metrics {
 	t.Helper()
 	journal := filepath.Join(t.TempDir(), "preemptd.db")

@@ -125,7 +125,7 @@ func judgeJob(s *sdk.Snapshot, was, is *sdk.Job, i sdk.Intent) error {
 	return judgeDisturbance(s, was, is, i)
 }
 
-// judgeDisturbance says whether the job could be stopped at all.
+// judgeDisturbance returns an error if the job might not be stopped.
 func judgeDisturbance(s *sdk.Snapshot, was, is *sdk.Job, i sdk.Intent) error {
 	if !was.Preemptable {
 		return fmt.Errorf("the job cannot be captured")
@@ -168,7 +168,7 @@ func judgeDisturbance(s *sdk.Snapshot, was, is *sdk.Job, i sdk.Intent) error {
 	return nil
 }
 
-// judgePlace says whether the job may stand at its present place.
+// judgePlace returns an error if the job may not be on its nodes.
 func judgePlace(s *sdk.Snapshot, j *sdk.Job) error {
 	capsules, gpus := 0, 0
 	for _, share := range j.Shares {
@@ -198,7 +198,7 @@ func judgePlace(s *sdk.Snapshot, j *sdk.Job) error {
 	return nil
 }
 
-// judgeNodes says whether a node that was not given out twice is now.
+// judgeNodes returns an error if a node is given out twice that was not before.
 func judgeNodes(before, after *sdk.Snapshot) error {
 	for n := range before.Nodes {
 		node := &before.Nodes[n]

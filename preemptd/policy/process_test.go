@@ -11,7 +11,7 @@ import (
 	"testing/iotest"
 )
 
-// TestLastWords: when a process is known to have said all, its last line is in the output, also one without an end.
+// TestLastWords: when a process has ended, its last line is in the output, also a last line without a line break.
 func TestLastWords(t *testing.T) {
 	for said, want := range map[string]string{"first\nlast": "last", "first\nlast\n": "last", "": ""} {
 		r, w, err := os.Pipe()

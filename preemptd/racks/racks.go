@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package racks reads which nodes stand together, for the map of the web page. Slurm's own
-// description of the network says so: a rack is a switch or a block that has nodes.
+// Package racks reads which nodes stand together, for the map of the web page. It reads Slurm's own description of
+// the network: a rack is a switch or a block that has nodes.
 package racks
 
 import (

@@ -27,7 +27,7 @@ func JobOf(reservation string) (int64, bool) {
 	return job, ours && err == nil
 }
 
-// Wanted is, by the job for which room is being made, the nodes where.
+// Wanted has the nodes where room is being made, by the job for which it is made.
 type Wanted map[int64][]string
 
 // view is the state of rooms, jobs and nodes at a moment.
@@ -42,7 +42,7 @@ type view struct {
 	overlaps bool
 }
 
-// change is something to be asked of Slurm.
+// change is a request to Slurm.
 type change struct {
 	verb  verb
 	job   int64
@@ -52,7 +52,7 @@ type change struct {
 
 type verb int
 
-// The order in which changes are made: Slurm deletes no reservation that has a job.
+// The order in which changes are made: Slurm does not delete a reservation that has a job.
 const (
 	detach verb = iota // take the job out of its reservation
 	remove             // delete the reservation

@@ -20,10 +20,10 @@ const (
 	// Name is the name that credentials for preemptd are made for.
 	Name = "preemptd"
 
-	// A snapshot of a very large cluster goes either way.
+	// maxReply is the greatest size of a message: a snapshot of a very large cluster travels in both directions.
 	maxReply = 64 << 20
 
-	// The deadline of calls with a single reply and a context without a deadline.
+	// shortDeadline is for calls with a single reply and a context without a deadline.
 	shortDeadline = 30 * time.Second
 )
 
@@ -49,7 +49,7 @@ func Dial(address, from string, coder munge.Coder) (*Client, error) {
 // Close ends the connection and the calls under way; actions go on.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Act has preemptd do something to a job, and returns the action as it begins.
+// Act has preemptd begin an action on a job, and returns the action.
 func (c *Client) Act(ctx context.Context, req *ActRequest) (*Action, error) {
 	return callUnary(ctx, c, c.rpc.Act, req)
 }

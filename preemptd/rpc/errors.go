@@ -37,7 +37,7 @@ var (
 	ErrUnreachable = errors.New("preemptd does not answer")
 )
 
-// contract is how errors travel.
+// contract is the form in which errors travel.
 var contract = kind.Contract{
 	Rows: []kind.Row{
 		{Name: "invalid", Kind: ErrInvalid, Code: codes.InvalidArgument},

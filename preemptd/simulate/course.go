@@ -77,7 +77,7 @@ func (c *course) halveParts() {
 	c.width *= 2
 }
 
-// Sample is how things stood on average over a part of the time.
+// Sample is the average of the moments in a part of the time.
 type Sample struct {
 	Start   time.Duration
 	Busy    float64            // part of all GPUs that computed

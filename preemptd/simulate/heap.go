@@ -24,7 +24,7 @@ func heapPush[T any, P ordered[T]](h []T, one T) []T {
 	return h
 }
 
-// heapPop takes the first off.
+// heapPop removes the first element, and returns it.
 func heapPop[T any, P ordered[T]](h []T) (first T, rest []T) {
 	var zero T
 	last := len(h) - 1
@@ -33,7 +33,7 @@ func heapPop[T any, P ordered[T]](h []T) (first T, rest []T) {
 	return first, h[:last]
 }
 
-// siftDown puts an element that may be too late for its place where the element belongs.
+// siftDown moves element i, which may come too early in the heap, down to its place.
 func siftDown[T any, P ordered[T]](h []T, i int) {
 	for {
 		least := i

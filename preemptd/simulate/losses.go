@@ -14,8 +14,8 @@ import (
 // Cause is why GPUs that a job asked for do no work for that job at a moment.
 type Cause uint8
 
-// The causes, in the order in which they are tried: of those that hold at a moment, the first counts. A moment has no
-// memory: a job that missed its room in the morning waits for higher tiers at noon, by this count.
+// The causes, in the order in which they are tried: of those that hold at a moment, the first counts. Each moment is
+// judged by itself: a job that missed its room in the morning waits for higher tiers at noon, by this count.
 const (
 	Moving    Cause = iota // the job stands still for a dump or a restore
 	Shrunk                 // the job runs on fewer GPUs than it asked for; less than zero where it has more
@@ -42,7 +42,7 @@ var causeKeys = [Causes]string{
 
 func (c Cause) String() string { return causeNames[c] }
 
-// JobLoss is where the time of a job went, in GPU-hours.
+// JobLoss is how the time of a job was used and lost, in GPU-hours.
 type JobLoss struct {
 	Job   sdk.JobID
 	Tier  sdk.Tier
@@ -136,7 +136,7 @@ func (v *view) takeShares(of sdk.Tier, shares []sdk.Share, disturbable bool) {
 	}
 }
 
-// causeOf is why a job does not run that has no nodes.
+// causeOf is why a job without nodes does not run.
 func (v *view) causeOf(j *job) Cause {
 	left := 0
 	for _, n := range v.beside[j.born] {

@@ -152,7 +152,7 @@ func timeLabel(at, step time.Duration) string {
 	return fmt.Sprintf("%d d", int(at.Hours()/24))
 }
 
-// tierBars is bars up to the largest.
+// tierBars draws bars on a scale that ends at the largest value.
 func (c *canvas) tierBars(f frame, results []Named, of func(Named, sdk.Tier) float64) {
 	for _, r := range results {
 		for t := range sdk.Tier(sdk.Tiers) {

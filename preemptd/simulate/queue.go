@@ -21,7 +21,7 @@ const (
 	look // time for backfill
 )
 
-// event is something that will happen, unless the job's turn has changed by then.
+// event is a future event of a job; it is void if the job's turn has changed by then.
 type event struct {
 	at   int64 // milliseconds
 	seq  int64 // orders events of the same moment
@@ -33,7 +33,7 @@ type event struct {
 // before orders events.
 func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
 
-// scheduleEvent has something happen to a job at its present turn.
+// scheduleEvent plans an event of a job at its present turn.
 func (r *run) scheduleEvent(when int64, k kind, j *job) {
 	r.seq++
 	turn := 0

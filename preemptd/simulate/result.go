@@ -32,7 +32,7 @@ type Result struct {
 	tiers    [sdk.Tiers]lives
 }
 
-// lives are the lives of a tier's jobs that are done.
+// lives are the times and the work of a tier's jobs that are done.
 type lives struct {
 	waits, takes []int64 // milliseconds
 	asked, did   int64   // GPU-milliseconds from submission to end, on all GPUs asked for; and of their work
@@ -116,7 +116,7 @@ func (r *run) makeResult() *Result {
 
 func durationOf(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// spreadOf sorts its argument. The 95 of 100 that are fastest are not above P95.
+// spreadOf sorts its argument. 95 % of the times are at most P95.
 func spreadOf(ms []int64) Spread {
 	if len(ms) == 0 {
 		return Spread{}

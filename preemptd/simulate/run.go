@@ -81,7 +81,7 @@ type claim struct {
 	got     []sdk.Share
 }
 
-// run is a trace being played.
+// run is the state of a trace while it is played.
 type run struct {
 	config  Config
 	now     int64 // milliseconds
@@ -97,11 +97,11 @@ type run struct {
 	present []*job             // in order of ids, and some that are done
 	claims  []*claim
 	ledger  *ledger.Ledger
-	forget  int64 // when the ledger is tidied next
-	dirty   bool  // something happened since policies were asked
+	forget  int64 // when the ledger forgets old events next
+	dirty   bool  // an event came since policies were asked
 	left    int   // jobs that are not done
-	asked   int64 // when policies were
-	alive   int64 // when something ran, or was still to come
+	asked   int64 // when policies were asked
+	alive   int64 // when a job last ran, or was still to be submitted
 
 	nextBackfill int64
 	looks        bool   // there will be an event for backfill
@@ -178,7 +178,7 @@ func allQOS(c Config, trace []Job) []sdk.QOS {
 // workOf is the work of a job, in GPU-milliseconds.
 func workOf(j *Job) int64 { return j.Duration.Milliseconds() * int64(j.GPUs) }
 
-// playMoment plays a moment.
+// playMoment plays the submissions and events of the next moment.
 func (r *run) playMoment(ctx context.Context) error {
 	when, ok := r.nextMoment()
 	if !ok {
@@ -222,7 +222,7 @@ func (r *run) playMoment(ctx context.Context) error {
 	return nil
 }
 
-// nextMoment is when something happens next.
+// nextMoment returns the time of the next event or submission.
 func (r *run) nextMoment() (when int64, ok bool) {
 	if len(r.events) > 0 {
 		when, ok = r.events[0].at, true

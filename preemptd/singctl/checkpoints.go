@@ -72,7 +72,8 @@ func attemptText(m *rpc.Attempt) string {
 	return text
 }
 
-// maxReason is how much of a checkpoint's reason a table shows: that of a policy is a sentence. JSON has all of it.
+// maxReason is how much of a checkpoint's reason a table shows: a policy's reason is a whole sentence. JSON has all
+// of it.
 const maxReason = 40
 
 // shortReason is the reason of a checkpoint for a table.
@@ -105,8 +106,8 @@ func lacksOlder(list *rpc.CheckpointsReply) bool {
 	return false
 }
 
-// printCheckpoints lists them. A checkpoint of a task of an array has the number that Slurm
-// gave to that task alone; people know another.
+// printCheckpoints lists checkpoints. A checkpoint of a task of an array has the number that Slurm gave to that task
+// alone; people know the task by another number.
 func (a *app) printCheckpoints(list []*rpc.Checkpoint, owner bool) {
 	arrays := slices.ContainsFunc(list, func(c *rpc.Checkpoint) bool { return strings.Contains(c.GetJob(), "_") })
 	head := []string{"CHECKPOINT", "MADE", "CAPTURED", "STORED", "TOOK", "NODES", "REASON"}

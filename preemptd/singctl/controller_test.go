@@ -289,7 +289,7 @@ func TestNotWaited(t *testing.T) {
 	}
 }
 
-// TestOwnGPUsText: a job that a person has resized is not told to have asked for its new size.
+// TestOwnGPUsText: of a job that a person has resized the text does not say that it asked for its new size.
 func TestOwnGPUsText(t *testing.T) {
 	for want, s := range map[string]*control.Standing{
 		"GPUs: 1 of the 2 that it asked for":                         {Gpus: 2, Leased: 1, Requested: 2},

@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// difference is something in which nodes differ that has to be the same on all.
+// difference is a property that has to be the same on all nodes, and is not.
 type difference struct {
 	what   string
 	level  rpc.Finding_Level
@@ -80,8 +80,8 @@ func findDifferences(answers []examination) []difference {
 	return all
 }
 
-// differenceLevel is the level of the worst difference by which a node is not as most others are. Where as many nodes are one
-// way as the other, it is not known which are right, and all count.
+// differenceLevel is the level of the worst difference by which a node is not as most others are. Where no group of
+// nodes is the largest, it is not known which are right, and every node counts as different.
 func differenceLevel(all []difference, node string) rpc.Finding_Level {
 	worst := rpc.Finding_OK
 	for _, d := range all {

@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// uploadingConductor has a checkpoint on its way from n2 to the store, until that is asked for a second time; another from
-// another node, and a lost one of n2, for ever.
+// uploadingConductor has a checkpoint on its way from n2 to the store, until the list is asked for a second time; a
+// checkpoint of another node, and a lost checkpoint of n2, stay on their way for ever.
 type uploadingConductor struct {
 	*apitest.Conductor
 	asked atomic.Int32
@@ -32,7 +32,7 @@ func (c *uploadingConductor) Checkpoints(context.Context, string) ([]*rpc.Checkp
 	return list, nil
 }
 
-// TestDrainWaitsForUploads has drain wait until a node has the only copy of no checkpoint.
+// TestDrainWaitsForUploads: drain waits as long as a node has the only copy of a checkpoint.
 func TestDrainWaitsForUploads(t *testing.T) {
 	c := newCluster(t)
 	conductor := &uploadingConductor{Conductor: apitest.New()}

@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/kind"
 )
 
-// errFound says that the command did its work, found something wrong, and has printed that.
+// errFound says that the command did its work, and has found and printed a fault.
 var errFound = errors.New("problems found")
 
 // noController is the advice where no preemptd answers.
@@ -79,7 +79,7 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error) int {
 		}
 		o = outcome{5, "not_done", fmt.Sprintf("singctl history --action %d tells all of it", notDone.action.GetId())}
 	case ctx.Err() != nil && !errors.As(err, new(*goesOnError)):
-		return 130 // the person knows
+		return 130 // the person has interrupted, and needs no message
 	case ctx.Err() != nil:
 		o = outcome{code: 130, kind: "interrupted"}
 	default:

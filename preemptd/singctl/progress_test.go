@@ -71,8 +71,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestInterruptedCheckpoint: a checkpoint that has begun is not undone when no person
-// waits any more, which is said.
+// TestInterruptedCheckpoint: a checkpoint that has begun goes on when no person waits any more, and the person is
+// told so.
 func TestInterruptedCheckpoint(t *testing.T) {
 	c := newCluster(t)
 	for _, tt := range []struct{ name, phase, want string }{

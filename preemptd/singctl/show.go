@@ -327,7 +327,7 @@ func (a showCommand) printDevices(capsules []*rpc.Capsule) {
 	for _, c := range capsules {
 		d := c.GetDevices()
 		pids := make([]string, 0, len(d.GetProcesses()))
-		away := 0 // restored with the devices, and not themselves yet
+		away := 0 // processes with restored device state that are not restored themselves yet
 		for _, p := range d.GetProcesses() {
 			if p.GetPid() == 0 {
 				away++

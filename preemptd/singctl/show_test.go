@@ -50,7 +50,8 @@ func TestSharingNotes(t *testing.T) {
 	}
 }
 
-// TestReachableWhileItWaits: where clients come in is told while the job waits to run again, from the newest event.
+// TestReachableWhileItWaits: while the job waits to run again, show prints where clients outside reach it, by the
+// newest event.
 func TestReachableWhileItWaits(t *testing.T) {
 	events := []*rpc.Event{
 		{Event: "reachable", Text: "port 8000 at ctl:7001"}, {Event: "left"},

@@ -29,7 +29,7 @@ const maxActs = 4
 // actTakes is how long an action's request may take.
 const actTakes = 30 * time.Second
 
-// refusal is the body of an answer that says no.
+// refusal is the body of an answer that refuses a request.
 type refusal struct {
 	Kind  string `json:"kind"`
 	Error string `json:"error"`
@@ -76,8 +76,7 @@ func (s *Server) withToken(next func(http.ResponseWriter, *asking) error) http.H
 	}
 }
 
-// slots count the requests that are under way, by user: a user with many keeps no other user
-// waiting.
+// slots count the requests that are under way, by user: a user with many requests does not keep other users waiting.
 type slots struct {
 	mu   sync.Mutex
 	used map[uint32]int

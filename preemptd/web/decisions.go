@@ -5,7 +5,7 @@ package web
 
 import "time"
 
-// Decision is something that a policy wanted, and the result.
+// Decision is an intent of a policy, and its result.
 type Decision struct {
 	Policy    string
 	Job       int64
@@ -24,7 +24,7 @@ type decided struct {
 	tick        uint64 // of the last time
 }
 
-// maxDecisions is how many are shown; older decisions are in the log.
+// maxDecisions is how many decisions are shown; older decisions are in the log.
 const maxDecisions = 200
 
 // decisions are the latest, oldest first.
@@ -69,7 +69,7 @@ type decisionJSON struct {
 	Invariant string `json:"invariant,omitempty"`
 }
 
-// newestFirst is all of them as they are sent.
+// newestFirst returns all decisions as they are sent.
 func (all decisions) newestFirst() []decisionJSON {
 	sent := make([]decisionJSON, 0, len(all))
 	for i := len(all) - 1; i >= 0; i-- {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// document is JSON that is made once and sent to many.
+// document is a JSON text that is made once and sent to many browsers.
 type document struct {
 	tag           string
 	plain, zipped []byte
@@ -50,7 +50,7 @@ func newDocument(content any) (*document, error) {
 	return d, nil
 }
 
-// sendTo answers a request; a browser that has the document already is told so.
+// sendTo answers a request; a browser that has the document already gets 304 without it.
 func (d *document) sendTo(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("ETag", d.tag)

@@ -75,7 +75,7 @@ func checkJournal(ctx context.Context, now *State) check {
 	return c
 }
 
-// slow is how long no look at the cluster may succeed, in intervals.
+// slow is after how many intervals without a successful look preemptd is not ready.
 const slow = 10
 
 func (s *Server) checkLoop(now *State) check {

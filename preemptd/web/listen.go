@@ -45,7 +45,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certificate *Certifi
 	return err
 }
 
-// bounded accepts no connection while there are too many.
+// bounded accepts no connection while maxConnections are open.
 type bounded struct {
 	net.Listener
 	room chan struct{}

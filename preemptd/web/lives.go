@@ -27,7 +27,7 @@ type life struct {
 	seen              time.Time // last
 }
 
-// part is a time in which a job did the same.
+// part is a time in which a job's state was the same.
 type part struct {
 	from, to time.Time // to is zero while the part lasts
 	state    sdk.JobState
@@ -72,8 +72,7 @@ func (l *lives) noteJobs(s *sdk.Snapshot) {
 	}
 }
 
-// noteState begins a new part if the job does something else than before: when that began, if
-// Slurm says so, else now.
+// noteState begins a new part if the job's state has changed: at the time that Slurm names, else now.
 func (l *life) noteState(j *sdk.Job, now time.Time) {
 	next := part{from: now, state: j.State}
 	if j.Holds() {
@@ -116,8 +115,8 @@ func (l *life) forgetBefore(before time.Time) bool {
 	return len(l.parts) == 0
 }
 
-// livesWithin returns the lives of which something lies in the time since from: those with GPUs
-// first, then higher tiers, then newer jobs. Only lives with text in their label, name or user.
+// livesWithin returns the lives with a part in the time since from: those with GPUs first, then higher tiers, then
+// newer jobs. Only lives with text in their label, name or user.
 func (l *lives) livesWithin(from time.Time, text string) []*life {
 	var all []*life
 	for _, one := range l.jobs {

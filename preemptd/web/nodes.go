@@ -15,7 +15,7 @@ type Proxyd struct {
 	Node     string
 	Asked    bool      // false: not yet
 	Answers  bool      // the last time
-	Since    time.Time // since when that is so
+	Since    time.Time // since when it answers, or does not
 	Heard    time.Time // the last answer; zero: no answer yet
 	Version  string    // as in the last answer, like all below
 	Problem  string    // the node's fault although the proxyd answers
@@ -38,7 +38,7 @@ type nodesJSON struct {
 type proxydJSON struct {
 	Name     string     `json:"name"`
 	Proxyd   string     `json:"proxyd"`            // answers, silent, or unasked: not asked yet
-	Since    int64      `json:"since"`             // since when that is so
+	Since    int64      `json:"since"`             // since when it answers, or does not
 	Heard    int64      `json:"heard,omitempty"`   // of a silent proxyd: the last answer; absent: no answer yet
 	Problem  string     `json:"problem,omitempty"` // the node's fault although its proxyd answers
 	Version  string     `json:"version,omitempty"`

@@ -18,7 +18,7 @@ type timelineJSON struct {
 	From int64      `json:"from"`
 	To   int64      `json:"to"`
 	Jobs []lifeJSON `json:"jobs"`
-	More int        `json:"more"` // that match too, and are not here
+	More int        `json:"more"` // further jobs that match, and are left out
 }
 
 type lifeJSON struct {

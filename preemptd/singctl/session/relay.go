@@ -23,13 +23,13 @@ var cancelNotice = regexp.MustCompile(noticeStart + `\S+ ON \S+ CANCELLED AT [^\
 
 const noticeStart = `(slurmstepd: |\[[-0-9T:.]+\] )error: \*\*\* (STEP|JOB) `
 
-// openNotice is a cancel notice that has been read without its end. slurmstepd writes a notice at once, but a terminal passes the end of
-// a line on by itself, and a reader may come between.
+// openNotice is a cancel notice that has been read without its end. slurmstepd writes a notice at once, but a
+// terminal passes the end of a line on by itself, and a read may come between.
 var openNotice = regexp.MustCompile(noticeStart + `[^\r\n]{0,400}\r?$`)
 
-// RunOnTerminal runs a command on a terminal of its own. terminal shows the command's output, but for cancel notices,
-// and gives the command its keys, typed first. RunOnTerminal returns the error of the command's end. Keys not read by
-// then stay in terminal.
+// RunOnTerminal runs a command on a terminal of its own. It writes the command's output, but for cancel notices, to
+// out, and gives the command the keys of terminal, after typed. RunOnTerminal returns the error of the command's end.
+// Keys not read by then stay in terminal.
 func RunOnTerminal(cmd *exec.Cmd, terminal *os.File, out io.Writer, typed []byte) error {
 	master, slave, err := openTerminal()
 	if err != nil {

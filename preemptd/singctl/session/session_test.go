@@ -191,7 +191,7 @@ func TestStranger(t *testing.T) {
 	}
 }
 
-// FuzzFrame: no bytes of a client make more of them than they are.
+// FuzzFrame: for all bytes of a client, a frame that is read and written again is as in these bytes.
 func FuzzFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 'x'})
 	f.Add([]byte{1, 0, 4, 0, 24, 0, 80})

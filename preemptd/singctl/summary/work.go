@@ -129,7 +129,7 @@ func (c *workCounter) startRun(e Event) {
 		return
 	}
 	c.work.Anew += c.progress
-	c.work.Saved = 0 // this, too, is done again
+	c.work.Saved = 0 // the saved work is done again, too
 	clear(c.kept)
 	c.progress, c.working, c.since = 0, true, e.At
 }
