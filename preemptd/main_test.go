@@ -174,7 +174,7 @@ func waitsElsewhere(t *testing.T, srv *slurmresttest.Server) {
 	other := startPreemptd(t, srv, writeConfiguration(t, ""))
 	holder, _, _ := strings.Cut(reservationNames(srv), " ")
 	if line := other.waitForLog(`msg="another preemptd works; waiting"`); !strings.Contains(line, "(reservation "+holder+")") || holder == "" {
-		t.Errorf("%s; want %s", line, holder)
+		t.Errorf("the waiting preemptd logged %s; want the reservation %s", line, holder)
 	}
 	other.cmd.Process.Signal(syscall.SIGTERM)
 	other.waitForEnd()
@@ -294,7 +294,7 @@ func TestCommandLine(t *testing.T) {
 			t.Fatal(err)
 		}
 		if cmd.ProcessState.ExitCode() != c.code || !strings.Contains(string(out), c.said) {
-			t.Errorf("%s: exit %d\n%s", c.args, cmd.ProcessState.ExitCode(), out)
+			t.Errorf("preemptd %s: exit code %d\n%s", c.args, cmd.ProcessState.ExitCode(), out)
 		}
 	}
 }

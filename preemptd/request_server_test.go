@@ -32,10 +32,10 @@ func TestInfeasibleIsTold(t *testing.T) {
 		d.setDecision(look.decision, look.snapshot)
 		state := d.apiState()
 		if running, waiting := state.Standing(1).GetInfeasible(), state.Standing(2).GetInfeasible(); running != c.running || waiting != c.waiting {
-			t.Errorf("%d GPUs: %q and %q", c.waits, running, waiting)
+			t.Errorf("with %d GPUs asked for, Infeasible is %q and %q", c.waits, running, waiting)
 		}
 		if want := slices.DeleteFunc([]string{c.all}, func(line string) bool { return line == "" }); !slices.Equal(state.Unkept(), want) {
-			t.Errorf("%d GPUs: %q", c.waits, state.Unkept())
+			t.Errorf("with %d GPUs asked for, Unkept is %q", c.waits, state.Unkept())
 		}
 	}
 }

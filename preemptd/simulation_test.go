@@ -79,7 +79,7 @@ func TestSimulate(t *testing.T) {
 		}
 	}
 	if svg, err := os.ReadFile(picture); err != nil || !bytes.Contains(svg, []byte("kill and requeue")) {
-		t.Errorf("picture: %v", err)
+		t.Errorf("picture: %v, or it lacks \"kill and requeue\"", err)
 	}
 	if !strings.Contains(errs, "tiers: ") {
 		t.Errorf("standard error has no times: %q", errs)
@@ -109,7 +109,7 @@ func TestSimulateSaysWhatIsWrong(t *testing.T) {
 	} {
 		_, _, err := runSimulation(t, append([]string{"--config", "/etc/singularity-slurm/preemptd.yaml"}, strings.Fields(args)...)...)
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", args, err, want)
+			t.Errorf("preemptd simulate %q: %v, want %q", args, err, want)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func TestSwappingText(t *testing.T) {
 			"6 are enough; singctl resize --swap does it all the same"},
 	} {
 		if got := swappingText(j, c.gpus); got != c.want {
-			t.Errorf("%d GPUs: %q, want %q", c.gpus, got, c.want)
+			t.Errorf("swappingText for %d GPUs = %q, want %q", c.gpus, got, c.want)
 		}
 	}
 	if d := (&requestServer{}); d.whySwapped(7, 1) != "" {

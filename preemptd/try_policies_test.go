@@ -58,7 +58,7 @@ func TestTry(t *testing.T) {
 		reply, err := d.tryPolicies(t.Context(), try.req)
 		if try.policies == "" {
 			if err == nil || !strings.Contains(err.Error(), try.problem) {
-				t.Errorf("%s: %v, want %q", try.name, err, try.problem)
+				t.Errorf("tryPolicies of %s: %v, want %q", try.name, err, try.problem)
 			}
 			continue
 		}
@@ -72,7 +72,7 @@ func TestTry(t *testing.T) {
 		}
 		last := reply.GetPolicies()[len(names)-1]
 		if strings.Join(names, " ") != try.policies || !strings.Contains(last.GetProblem(), try.problem) || (last.GetProblem() == "") != (try.problem == "") {
-			t.Errorf("%s: %v, problem %q", try.name, names, last.GetProblem())
+			t.Errorf("tryPolicies of %s: policies %v, problem %q", try.name, names, last.GetProblem())
 		}
 		if try.accepted != (len(last.GetAccepted()) > 0) && try.problem == "" && !try.rejected || try.rejected && len(last.GetRejected()) == 0 {
 			t.Errorf("%s: accepted %v, rejected %v", try.name, last.GetAccepted(), last.GetRejected())

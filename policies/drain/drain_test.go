@@ -78,7 +78,7 @@ func TestDecisions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			intents := sdktest.CheckDecision(t, New(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
-				t.Errorf("rejected: %v", p.Rejected)
+				t.Errorf("plan rejected %v, want no rejected intent", p.Rejected)
 			}
 		})
 	}
@@ -93,7 +93,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 		p := plan.Try(s, intents)
 		for _, rejected := range p.Rejected {
 			if rejected.Invariant != plan.Limit && rejected.Invariant != plan.MinRun && rejected.Invariant != plan.CoolDown && rejected.Invariant != plan.Guarantee {
-				t.Fatalf("seed %d: %v", seed, rejected.Error())
+				t.Fatalf("seed %d: plan rejected an intent: %v", seed, rejected.Error())
 			}
 		}
 		for _, step := range p.Steps {
@@ -101,7 +101,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 			j, _ := p.Snapshot.Job(step.Intent.Job)
 			for _, share := range j.Shares {
 				if s.Nodes[share.Node].State != sdk.NodeUp {
-					t.Fatalf("seed %d: %v", seed, step.Intent)
+					t.Fatalf("seed %d: a node that is going gets a job by %v", seed, step.Intent)
 				}
 			}
 		}

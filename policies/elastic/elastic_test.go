@@ -63,7 +63,7 @@ func TestDecisions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			intents := sdktest.CheckDecision(t, New(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
-				t.Errorf("rejected: %v", p.Rejected)
+				t.Errorf("plan rejected %v, want no rejected intent", p.Rejected)
 			}
 		})
 	}
@@ -77,7 +77,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 		p := plan.Try(s, decideOn(s, New().Settings))
 		for _, rejected := range p.Rejected {
 			if rejected.Invariant != plan.Limit {
-				t.Fatalf("seed %d: %v", seed, rejected.Error())
+				t.Fatalf("seed %d: plan rejected an intent: %v", seed, rejected.Error())
 			}
 		}
 		resized += len(p.Steps)

@@ -90,7 +90,7 @@ func TestDecisions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			intents := sdktest.CheckDecision(t, New(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
-				t.Errorf("rejected: %v", p.Rejected)
+				t.Errorf("plan rejected %v, want no rejected intent", p.Rejected)
 			}
 		})
 	}
@@ -103,7 +103,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 		s := sdktest.Random(rand.New(rand.NewPCG(seed, 23)))
 		p := plan.Try(s, decideOn(s, New().Settings))
 		for _, rejected := range p.Rejected {
-			t.Fatalf("seed %d: %v", seed, rejected.Error())
+			t.Fatalf("seed %d: plan rejected an intent: %v", seed, rejected.Error())
 		}
 		done += len(p.Steps)
 	}

@@ -67,7 +67,7 @@ func TestUnkeptPromises(t *testing.T) {
 				c.change(&s.Nodes[0], &s.Nodes[1])
 			}
 			if got := s.UnkeptPromises(); !slices.Equal(got, c.want) {
-				t.Errorf("%q, want %q: %+v", got, c.want, s.PromisesByTier())
+				t.Errorf("UnkeptPromises = %q, want %q; the promises are %+v", got, c.want, s.PromisesByTier())
 			}
 		})
 	}

@@ -28,7 +28,7 @@ func TestFares(t *testing.T) {
 	}
 	for tier, got := range s.StatsByTier() {
 		if d := got.Delivered - want[tier].Delivered; d > 1e-9 || d < -1e-9 || got.Counted != want[tier].Counted || got.Below != want[tier].Below {
-			t.Errorf("%s: %+v, want %+v", Tier(tier), got, want[tier])
+			t.Errorf("StatsByTier of %s = %+v, want %+v", Tier(tier), got, want[tier])
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestSnapshotsTravel(t *testing.T) {
 		}
 		back, err := sdk.Unmarshal(data)
 		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
+			t.Fatalf("seed %d: Unmarshal: %v", seed, err)
 		}
 		if !reflect.DeepEqual(back, s) {
 			t.Fatalf("seed %d: it came back another:\n%+v\n%+v", seed, back, s)
@@ -172,7 +172,7 @@ func BenchmarkWire(b *testing.B) {
 func TestLabels(t *testing.T) {
 	s := sdktest.Cluster(sdktest.Size{Nodes: 2, GPUs: 8, Jobs: 3, Seed: 1})
 	if pb := sdk.Encode(s); pb.GetJobs().Label != nil {
-		t.Errorf("labels %v", pb.GetJobs().GetLabel())
+		t.Errorf("labels on the wire = %v, want none", pb.GetJobs().GetLabel())
 	}
 	s.Jobs[1].Label = "812_3"
 	s.Jobs[2].Label = fmt.Sprint(s.Jobs[1].ID)

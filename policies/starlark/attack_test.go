@@ -68,7 +68,7 @@ func TestSavedFiles(t *testing.T) {
 	}
 	held, verb := ask()
 	if held == 0 || verb != sdk.Hold {
-		t.Fatalf("%d of %v", held, verb)
+		t.Fatalf("the file made %d intents of %v, want a hold", held, verb)
 	}
 	write("def decide(c):\n    return [hold(j, \"full\") for j in c.jobs if j.state == \"wating\"]\n")
 	if again, verb := ask(); again != held || verb != sdk.Hold {
@@ -109,7 +109,7 @@ func TestAttacks(t *testing.T) {
 	} {
 		write(good)
 		if _, err := p.Ask(t.Context(), sdk.Encode(busySnapshot())); err != nil {
-			t.Fatalf("before %s: %v", name, err)
+			t.Fatalf("a good file, before %s: %v", name, err)
 		}
 		write(`
 def double(s, n):

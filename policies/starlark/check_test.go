@@ -35,7 +35,7 @@ func TestMistakesThatAreFoundUnrun(t *testing.T) {
 			file += "\ndef helper(jobs):\n    return [j for j in jobs if j.prioritty > 3 or j.tier == \"x\"]\n"
 		}
 		if _, err := loadSite(file); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s:\n%v, want %q", text, err, want)
+			t.Errorf("loadSite of %s:\n%v, want %q", text, err, want)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestEachVerb(t *testing.T) {
 		}
 		got, err := s.Decide(t.Context(), busySnapshot())
 		if err != nil || len(got) != 1 || !reflect.DeepEqual(got[0], want) {
-			t.Errorf("%s: %+v, %v; want %+v", call, got, err, want)
+			t.Errorf("Decide by %s = %+v, %v; want %+v", call, got, err, want)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func TestAFileThatIsWrong(t *testing.T) {
 			_, err = s.Decide(t.Context(), busySnapshot())
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
+			t.Errorf("file %q: %v, want %q", text, err, want)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func TestADecisionCanBeStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.Decide(ctx, busySnapshot()); err == nil || !strings.Contains(err.Error(), "nobody waits") {
-		t.Errorf("got %v", err)
+		t.Errorf("Decide with an ended context: %v, want \"nobody waits\"", err)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestTheFileOfTheSettings(t *testing.T) {
 	}
 	got, err := client.Decide(t.Context(), sdk.Encode(busySnapshot()))
 	if err != nil || len(got) == 0 || got[0].Verb != sdk.Hold {
-		t.Errorf("got %v, %v", got, err)
+		t.Errorf("Decide of the real process = %v, %v, want a hold", got, err)
 	}
 	write("def decide(c)\n")
 	if err := sdktest.Start(t, program).Configure(t.Context(), settings); err == nil || !strings.Contains(err.Error(), "want ':'") {

@@ -60,7 +60,7 @@ func TestKeptRoom(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			intents := sdktest.CheckDecision(t, New(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
-				t.Errorf("rejected: %v", p.Rejected)
+				t.Errorf("plan rejected %v, want no rejected intent", p.Rejected)
 			}
 		})
 	}

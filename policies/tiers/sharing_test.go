@@ -57,7 +57,7 @@ func TestShrinksWhatLosesLeast(t *testing.T) {
 			s := sdktest.SmallCluster(nodes, append([]sdk.Job{waitingJob(1, sdk.Premium, c.wants, 10)}, c.jobs...)...)
 			intents := sdktest.CheckDecision(t, New(), s, c.want)
 			if p := plan.Try(s, intents); len(p.Rejected) > 0 {
-				t.Errorf("rejected: %v", p.Rejected)
+				t.Errorf("plan rejected %v, want no rejected intent", p.Rejected)
 			}
 		})
 	}

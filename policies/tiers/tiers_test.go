@@ -136,7 +136,7 @@ func TestDecisions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			intents := sdktest.CheckDecision(t, New(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
-				t.Errorf("rejected: %v", p.Rejected)
+				t.Errorf("plan rejected %v, want no rejected intent", p.Rejected)
 			}
 		})
 	}
@@ -148,7 +148,7 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := p.Settings; s.Hurry.Standard != 1 || s.Hurry.Premium != 1 || s.Most != 3 || time.Duration(s.Patience) != 5*time.Second {
-		t.Errorf("settings %+v", s)
+		t.Errorf("settings = %+v", s)
 	}
 	for settings, want := range map[string]string{
 		`{"hurri": 1}`:              `unknown field "hurri"`,
@@ -159,7 +159,7 @@ func TestSettings(t *testing.T) {
 		`{"most": 1} {"most": 2}`:   "more than one object",
 	} {
 		if err := New().Configure([]byte(settings)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", settings, err, want)
+			t.Errorf("Configure(%s): %v, want %q", settings, err, want)
 		}
 	}
 }
@@ -184,12 +184,12 @@ func TestPlanAcceptsEverything(t *testing.T) {
 		s := randomCluster(seed)
 		intents := decideOn(s, New().Settings)
 		if err := sdktest.Valid(s, intents); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
+			t.Fatalf("seed %d: Valid: %v", seed, err)
 		}
 		p := plan.Try(s, intents)
 		for _, rejected := range p.Rejected {
 			if rejected.Invariant != plan.Limit { // this policy does not look at limits
-				t.Fatalf("seed %d: %v", seed, rejected.Error())
+				t.Fatalf("seed %d: plan rejected an intent: %v", seed, rejected.Error())
 			}
 		}
 		for _, i := range intents {
@@ -290,7 +290,7 @@ func TestPauseText(t *testing.T) {
 		10900 * time.Millisecond: "a checkpoint and a restore take 11s on its 1 GPU",
 	} {
 		if got := pauseText(pause, 1); got != want {
-			t.Errorf("%v: %q, want %q", pause, got, want)
+			t.Errorf("pauseText(%v) = %q, want %q", pause, got, want)
 		}
 	}
 }

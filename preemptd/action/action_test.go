@@ -237,7 +237,7 @@ func TestUnpinned(t *testing.T) {
 	}
 	w.srv.EditJob(w.id, func(j *slurmrest.Job) { j.RequiredNodes = "n8" })
 	if a, err := r.Run(t.Context(), w.beginAction(t, j, "resume", Args{})); err != nil || a.State != journal.Done || w.currentJob().RequiredNodes != "n8" {
-		t.Errorf("%v %s %s: requires %q", err, a.State, a.Problem, w.currentJob().RequiredNodes)
+		t.Errorf("%v; %s, problem %q; the job requires %q, want n8", err, a.State, a.Problem, w.currentJob().RequiredNodes)
 	}
 }
 
@@ -355,7 +355,7 @@ func TestNoCheckpoint(t *testing.T) {
 				t.Errorf("after the refused checkpoint: %v, the action is %s, the job is %+v", err, a.State, now)
 			}
 			if want := userComment + "; preemptd: not preempted: no: " + refusal.Error(); !strings.HasPrefix(now.Comment, want) {
-				t.Errorf("comment %q", now.Comment)
+				t.Errorf("comment after the refused checkpoint = %q", now.Comment)
 			}
 			if dated := "; asked at " + a.Created.Local().Format(time.DateTime) + " by "; !strings.Contains(now.Comment, dated) {
 				t.Errorf("comment %q does not say when that was", now.Comment)
@@ -423,7 +423,7 @@ func TestWaitsUntilRestored(t *testing.T) {
 			}
 			lines, err := j.Lines(t.Context(), a.ID)
 			if last := lines[len(lines)-1]; err != nil || last.Text != c.text {
-				t.Errorf("%v: %+v, want %s", err, last, c.text)
+				t.Errorf("last line: %v, %+v, want %s", err, last, c.text)
 			}
 		})
 	}
@@ -447,7 +447,7 @@ func TestFindRestored(t *testing.T) {
 		"run 20":         {[]*rpc.Event{started(20, 1), back}, finding{wait, "its nodes are not done with it"}},
 	} {
 		if got := findRestored(c.events, 2); got != c.want {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+			t.Errorf("findRestored of %s = %+v, want %+v", name, got, c.want)
 		}
 	}
 }
@@ -490,7 +490,7 @@ func TestOldStepNames(t *testing.T) {
 	} {
 		w, err := (&Runner{}).loadAction(journal.Action{Request: journal.Request{Kind: c.kind, Args: []byte("{}")}, State: c.state, Step: old, Memo: []byte("{}")})
 		if err != nil {
-			t.Errorf("step %s: %v", old, err)
+			t.Errorf("loadAction at step %s: %v", old, err)
 			continue
 		}
 		if w.a.Step == old || stepIndex(w.currentSteps(), w.a.Step) < 0 {
@@ -532,12 +532,12 @@ func TestOwnCheckpoint(t *testing.T) {
 	now := time.Now()
 	w := &actionRun{a: journal.Action{ID: 7, Token: "9844e888d13d", Created: now, Request: journal.Request{Kind: "preempt", Who: "bob", Why: "room"}}}
 	if said := w.checkpointReason(); said != "preempt by bob: room (action 7)" {
-		t.Errorf("reason %q", said)
+		t.Errorf("reason of the checkpoint = %q", said)
 	}
 	unexplained := &actionRun{a: w.a}
 	unexplained.a.Why = journal.NoReason
 	if said := unexplained.checkpointReason(); said != "preempt by bob (action 7)" {
-		t.Errorf("reason %q", said)
+		t.Errorf("reason of the checkpoint, without a Why = %q", said)
 	}
 	for name, c := range map[string]struct {
 		reason string
@@ -566,7 +566,7 @@ func TestStepWords(t *testing.T) {
 	}
 	for _, s := range all {
 		if words := StepWords(s.name); words != s.words || words == s.name || words == "" {
-			t.Errorf("step %q: %q", s.name, words)
+			t.Errorf("StepWords(%q) = %q", s.name, words)
 		}
 	}
 	if words := StepWords("of a later release"); words != "of a later release" {
@@ -589,7 +589,7 @@ func TestTargetText(t *testing.T) {
 		`{"nodes":"another release's form"}`: "",
 	} {
 		if got := TargetText(json.RawMessage(encoded)); got != want {
-			t.Errorf("%s: %q, want %q", encoded, got, want)
+			t.Errorf("TargetText(%s) = %q, want %q", encoded, got, want)
 		}
 	}
 }

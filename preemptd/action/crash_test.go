@@ -85,7 +85,7 @@ func (w *world) runLife(t *testing.T, point int) (killed bool) {
 		return true
 	}
 	if err != nil {
-		t.Fatalf("point %d: %v\n%s", point, err, out)
+		t.Fatalf("process to be killed at point %d: %v\n%s", point, err, out)
 	}
 	return false
 }
@@ -180,7 +180,7 @@ func (w *world) checkEnded(t *testing.T, id int64, want journal.State) journal.A
 	a, err := j.Action(t.Context(), id)
 	if err != nil || a.State != want {
 		lines, _ := j.Lines(t.Context(), id)
-		t.Fatalf("%v: %s (%s), want %s\n%+v", err, a.State, a.Problem, want, lines)
+		t.Fatalf("in the journal: %v, %s (%s), want %s; lines:\n%+v", err, a.State, a.Problem, want, lines)
 	}
 	return a
 }
@@ -238,7 +238,7 @@ func TestAnswersLost(t *testing.T) {
 				}
 				c.checkJob(t, w)
 				if t.Failed() {
-					t.Fatalf("lost: %s", points[i])
+					t.Fatalf("the answer to %s was lost", points[i])
 				}
 			}
 		})
@@ -319,7 +319,7 @@ func (c journey) checkRefusal(t *testing.T, at int) {
 				t.Errorf("%s: not as it was: %+v", a.Problem, now)
 			}
 			if !strings.HasPrefix(now.Comment, userComment+"; preemptd: not "+kinds[c.kind].past) {
-				t.Errorf("comment %q", now.Comment)
+				t.Errorf("comment of the undone action = %q", now.Comment)
 			}
 		})
 	}

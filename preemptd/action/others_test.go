@@ -117,7 +117,7 @@ func TestOthers(t *testing.T) {
 				t.Errorf("the job: %+v", now)
 			}
 			if c.want == journal.Dropped && !now.State.Finished() && !strings.Contains(now.Comment, "preemptd: "+c.kind+" given up: "+c.said) {
-				t.Errorf("comment: %q", now.Comment)
+				t.Errorf("comment of the dropped action = %q", now.Comment)
 			}
 		})
 	}
@@ -257,7 +257,7 @@ func TestKept(t *testing.T) {
 		t.Fatalf("refused release: %v; the action is %s, problem %q, want stuck", err, a.State, a.Problem)
 	}
 	if now := w.currentJob(); !strings.HasSuffix(now.Comment, "; still held: scontrol release 1") {
-		t.Errorf("comment: %q", now.Comment)
+		t.Errorf("comment of the stuck action = %q", now.Comment)
 	}
 }
 
@@ -274,7 +274,7 @@ func TestComment(t *testing.T) {
 		"said before": {"preemptd: x", "x", "preemptd: x"},
 	} {
 		if got := withOurComment(c.had, c.text); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+			t.Errorf("withOurComment, %s = %q, want %q", name, got, c.want)
 		}
 	}
 }

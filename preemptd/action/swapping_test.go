@@ -50,10 +50,10 @@ func TestSwappingRefused(t *testing.T) {
 			said = err.Error()
 		}
 		if said != c.said {
-			t.Errorf("%s: %q, want %q", name, said, c.said)
+			t.Errorf("%s: CheckAction: %q, want %q", name, said, c.said)
 		}
 	}
 	if _, err := Encode("migrate", Args{Swap: true}); err == nil || err.Error() != "migrate takes no swap" {
-		t.Errorf("migrate: %v", err)
+		t.Errorf("Encode of migrate with swap: %v", err)
 	}
 }

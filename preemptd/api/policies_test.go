@@ -21,11 +21,11 @@ func TestPolicies(t *testing.T) {
 		c := s.clientOf(uid)
 		got, err := c.Snapshot(t.Context())
 		if operator && (err != nil || string(got) != "seen") || !operator && !errors.Is(err, rpc.ErrDenied) {
-			t.Errorf("user %d: %q, %v", uid, got, err)
+			t.Errorf("Snapshot for user %d = %q, %v", uid, got, err)
 		}
 		tried, err := c.Try(t.Context(), &rpc.TryRequest{})
 		if operator && (err != nil || tried.GetCluster() != "4") || !operator && !errors.Is(err, rpc.ErrDenied) {
-			t.Errorf("user %d: %v, %v", uid, tried, err)
+			t.Errorf("Try by user %d = %v, %v", uid, tried, err)
 		}
 		tried, err = c.Try(t.Context(), &rpc.TryRequest{Snapshot: make([]byte, 10<<20)})
 		if operator && (err != nil || tried.GetCluster() != "10485760") || !operator && err == nil {

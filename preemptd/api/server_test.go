@@ -376,7 +376,7 @@ func TestImpossibleSize(t *testing.T) {
 	} {
 		_, err := s.clientOf(carol).Act(t.Context(), &rpc.ActRequest{Kind: "resize", Job: fmt.Sprint(id), Gpus: gpus})
 		if !errors.Is(err, want.kind) || !strings.Contains(err.Error(), want.said) {
-			t.Errorf("%d GPUs: %v", gpus, err)
+			t.Errorf("resize to %d GPUs: %v", gpus, err)
 		}
 	}
 	if _, err := s.clientOf(alice).Act(t.Context(), &rpc.ActRequest{Kind: "resize", Job: fmt.Sprint(id), Gpus: 8}); !errors.Is(err, rpc.ErrDenied) || len(asked) != 2 {
@@ -397,19 +397,19 @@ func TestOperators(t *testing.T) {
 		id := s.addJob(alice)
 		a, err := s.clientOf(uid).Act(t.Context(), &rpc.ActRequest{Kind: "resize", Job: fmt.Sprint(id), NodeCount: 4})
 		if err != nil {
-			t.Fatalf("user %d: %v", uid, err)
+			t.Fatalf("resize by operator %d: %v", uid, err)
 		}
 		for who, want := range map[uint32]int{alice: i + 1, bob: 0, carol: i + 1} {
 			all, err := s.clientOf(who).History(t.Context(), "", 0)
 			if err != nil || len(all.GetActions()) != want {
-				t.Errorf("user %d: %v %v", who, err, all)
+				t.Errorf("History for user %d: %v, %v", who, err, all)
 			}
 			st, err := s.clientOf(who).Status(t.Context())
 			if unkept := st.GetUnkept(); len(unkept) != 1 || unkept[0] != "premium: 96 GPUs are promised, 64 are there" {
-				t.Errorf("user %d: %q", who, unkept)
+				t.Errorf("unkept promises in the status for user %d = %q", who, unkept)
 			}
 			if err != nil || len(st.GetActions()) != want || int(st.GetUnderWay()) != i+1 || st.GetHolder() == "" || len(st.GetProblems()) != 1 != (who != carol) {
-				t.Errorf("user %d: %v %v", who, err, st)
+				t.Errorf("Status for user %d: %v, %v", who, err, st)
 			}
 		}
 		if _, err := s.clientOf(bob).Show(t.Context(), a.GetId()); !errors.Is(err, rpc.ErrDenied) {
@@ -490,11 +490,11 @@ func TestBefell(t *testing.T) {
 	for who, want := range map[uint32]int{alice: 1, bob: 0, carol: 1} {
 		all, err := s.clientOf(who).History(t.Context(), "", 0)
 		if err != nil || len(all.GetEvents()) != want || want == 1 && all.GetEvents()[0].GetWhat() != "preempted" {
-			t.Errorf("user %d: %v %v", who, err, all)
+			t.Errorf("History for user %d: %v, %v", who, err, all)
 		}
 		jobs, err := s.clientOf(who).Jobs(t.Context())
 		if err != nil || len(jobs.GetJobs()) != want {
-			t.Errorf("user %d: %v %v", who, err, jobs)
+			t.Errorf("Jobs for user %d: %v, %v", who, err, jobs)
 		}
 	}
 	if n := s.listed.Load(); n != 3 {

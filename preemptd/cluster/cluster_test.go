@@ -163,7 +163,7 @@ func TestBuild(t *testing.T) {
 				"7 state 5 held 0 GPUs 0 of 2 capsules 1 [0: 1 x 0]",
 			}
 			if !reflect.DeepEqual(got, want) {
-				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+				t.Errorf("jobs of the snapshot:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 			fillDetails(t, s)
 		})
@@ -177,16 +177,16 @@ func fillDetails(t *testing.T, s *sdk.Snapshot) {
 		t.Errorf("preemptable: %v; %v %q; %v %q", one.Preemptable, two.Preemptable, two.Obstacle, three.Preemptable, three.Obstacle)
 	}
 	if c := one.Checkpoint; !c.At.Equal(at.Add(-time.Second)) || c.Bytes != 77 || c.Dump != 3*time.Second || !c.Measured {
-		t.Errorf("checkpoint: %+v", c)
+		t.Errorf("checkpoint of job 1 = %+v", c)
 	}
 	if !reflect.DeepEqual(three.Required, []int32{0}) || !reflect.DeepEqual(three.Excluded, []int32{2}) || !reflect.DeepEqual(three.Features, []string{"fast", "big"}) {
-		t.Errorf("job 3: %+v", three)
+		t.Errorf("nodes and features of job 3: %+v", three)
 	}
 	if six.Tier != sdk.Premium || six.Promised != 0.95 || six.Fraction != 0.5 {
-		t.Errorf("job 6: %+v", six)
+		t.Errorf("tier and fraction of job 6: %+v", six)
 	}
 	if two.Action != "migrate" || !one.Acted.Equal(at.Add(-time.Hour)) || one.Limit != time.Hour || one.CPUs != 2 {
-		t.Errorf("jobs: %+v\n%+v", one, two)
+		t.Errorf("jobs 1 and 2 = %+v\n%+v", one, two)
 	}
 	if len(s.Partitions) != 1 || len(s.QOS) != 1 || s.QOS[0].Tier != sdk.Premium || len(s.Accounts) != 1 || s.Accounts[0].Fraction != 0.25 || s.Cluster == "" {
 		t.Errorf("partitions %+v, QOS %+v, accounts %+v, cluster %q", s.Partitions, s.QOS, s.Accounts, s.Cluster)
@@ -281,7 +281,7 @@ func TestSteady(t *testing.T) {
 	}
 	asked := srv.Requests()[before:]
 	if len(asked) != 2 || !strings.Contains(asked[0].Path, "/jobs") || !strings.Contains(asked[0].Query, "update_time=") {
-		t.Errorf("asked: %+v", asked)
+		t.Errorf("requests of a look = %+v, want jobs and nodes", asked)
 	}
 	if want := map[int64]int{1: 1, 2: 1}; !reflect.DeepEqual(p.asked, want) {
 		t.Errorf("proxyd was asked about jobs %v, want %v", p.asked, want)
@@ -289,7 +289,7 @@ func TestSteady(t *testing.T) {
 	// After a requeue proxyd is asked again: the new run may have no capsule.
 	srv.EditJob(1, func(j *slurmrest.Job) { j.Restarts++ })
 	if _, err := w.Look(t.Context()); err != nil || p.asked[1] != 2 {
-		t.Errorf("%v: asked %v", err, p.asked)
+		t.Errorf("after a requeue: %v; proxyd was asked %v", err, p.asked)
 	}
 }
 
@@ -312,7 +312,7 @@ func TestPinned(t *testing.T) {
 		k := known
 		k.Edited = map[int64]Edited{3: {Record: c.is}}
 		if j, _ := Build(seen, k).Job(3); !reflect.DeepEqual(j.Required, c.want) {
-			t.Errorf("%s: %v, want %v", c.name, j.Required, c.want)
+			t.Errorf("required nodes, %s = %v, want %v", c.name, j.Required, c.want)
 		}
 	}
 }
@@ -512,17 +512,17 @@ func TestJustBegun(t *testing.T) {
 	look := func() Protection { return lookAtProtection(t, w, 2) }
 	twice := func() bool { look(); return look().Is }
 	if twice() || p.asked[2] != 2 || p.asked[1] != 1 {
-		t.Errorf("asked %v", p.asked)
+		t.Errorf("proxyd was asked %v, want twice about job 2", p.asked)
 	}
 	p.protected[2] = true
 	if !twice() || p.asked[2] != 3 {
-		t.Errorf("asked %v", p.asked)
+		t.Errorf("proxyd was asked %v, want three times about job 2", p.asked)
 	}
 	p.protected[2] = false
 	srv.EditJob(2, func(j *slurmrest.Job) { j.Restarts++ })
 	now = at.Add(time.Hour)
 	if twice() || p.asked[2] != 4 {
-		t.Errorf("asked %v", p.asked)
+		t.Errorf("proxyd was asked %v, want four times about job 2", p.asked)
 	}
 }
 
@@ -569,11 +569,11 @@ func TestLedLater(t *testing.T) {
 	look := func() Protection { return lookAtProtection(t, w, 2) }
 	p.protected[2] = false
 	if look(); look().Is || p.asked[2] != 1 {
-		t.Fatalf("asked %v", p.asked)
+		t.Fatalf("proxyd was asked %v, want once about job 2", p.asked)
 	}
 	p.protected[2], led[2] = true, Led{}
 	if !look().Is || p.asked[2] != 2 {
-		t.Errorf("asked %v", p.asked)
+		t.Errorf("proxyd was asked %v, want twice about job 2", p.asked)
 	}
 }
 
@@ -620,7 +620,7 @@ func TestObstacleLater(t *testing.T) {
 		t.Errorf("after another run has begun: %+v", p)
 	}
 	if p.asked[1] != 2 {
-		t.Errorf("asked %v", p.asked)
+		t.Errorf("proxyd was asked %v, want twice about job 1", p.asked)
 	}
 }
 
@@ -667,7 +667,7 @@ func TestProxydAway(t *testing.T) {
 	seen, err := w.Look(t.Context())
 	var away *ProxydError
 	if !errors.As(err, &away) || !errors.Is(err, rpc.ErrUnreachable) || len(seen.Jobs) != 8 {
-		t.Fatalf("%v, %d jobs", err, len(seen.Jobs))
+		t.Fatalf("Look while proxyd is away: %v, %d jobs, want 8 jobs", err, len(seen.Jobs))
 	}
 	if s := Build(seen, known); s.Jobs[0].Preemptable || s.Jobs[0].Obstacle != "its node's proxyd has not answered yet" {
 		t.Errorf("job 1 while proxyd is away = %+v", s.Jobs[0])

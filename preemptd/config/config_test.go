@@ -52,7 +52,7 @@ func TestOldName(t *testing.T) {
 	} {
 		c, err := Load(writeFile(t, tt.text), []string{tt.environ}, nil)
 		if err != nil || c.Patience.Leave != tt.want {
-			t.Errorf("%s: %+v, %v, want %s", name, c, err, tt.want)
+			t.Errorf("Load with %s = %+v, %v, want %s", name, c, err, tt.want)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func TestWrong(t *testing.T) {
 		file := writeFile(t, text)
 		_, err := Load(file, nil, nil)
 		if err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), file, "FILE"), said) {
-			t.Errorf("%q: %v, want %s", text, err, said)
+			t.Errorf("Load of %q: %v, want %s", text, err, said)
 		}
 	}
 	_, err := Load(writeFile(t, ""), []string{Environment("rules.window") + "=never"}, nil)

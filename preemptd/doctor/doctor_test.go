@@ -121,7 +121,7 @@ func TestTokenUser(t *testing.T) {
 	token := "x." + base64.RawURLEncoding.EncodeToString([]byte(`{"exp":1,"sun":"rest"}`)) + ".y"
 	for token, want := range map[string]string{token: "rest", "": "", "x.y": "", "x.!.y": "", "x.e30.y": ""} {
 		if got := tokenUser(token); got != want {
-			t.Errorf("%q: %q, want %q", token, got, want)
+			t.Errorf("tokenUser(%q) = %q, want %q", token, got, want)
 		}
 	}
 }

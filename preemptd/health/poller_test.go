@@ -173,7 +173,7 @@ func TestBackOff(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		s := stateOf(t, p, "n2")
 		if s.Answers || !errors.Is(s.Err, errAway) || !s.Heard.Equal(first.Heard) || s.Reply == nil || time.Since(s.Since) > 10*time.Second {
-			t.Errorf("stopped: %+v", s)
+			t.Errorf("state of the stopped n2 = %+v", s)
 		}
 		since, before := s.Since, f.countAsked("n2")
 		time.Sleep(time.Hour)
@@ -186,7 +186,7 @@ func TestBackOff(t *testing.T) {
 		f.changeNodes(func() { f.stopped["n2"], f.nodes[1].Down = false, false })
 		time.Sleep(2 * time.Second)
 		if s := stateOf(t, p, "n2"); !s.Answers || s.Err != nil {
-			t.Errorf("back: %+v", s)
+			t.Errorf("state of n2 when Slurm finds it up = %+v", s)
 		}
 		f.changeNodes(func() { f.nodes = f.nodes[:1] })
 		time.Sleep(2 * time.Second)
@@ -219,7 +219,7 @@ func TestReport(t *testing.T) {
 		all := p.Report()
 		for i, s := range all {
 			if s.Problem != want[i] || s.Answers != (i != 10) {
-				t.Errorf("%+v, want %q", s, want[i])
+				t.Errorf("state in the report = %+v, want the problem %q", s, want[i])
 			}
 		}
 		c := CountStates(all)

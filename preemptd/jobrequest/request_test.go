@@ -44,7 +44,7 @@ func TestTakeBack(t *testing.T) {
 		t.Errorf("edited by others: %q, want QOS", name)
 	}
 	if update := ours.EditTo(asked); update.RequiredNodes == nil || *update.RequiredNodes != "" || update.QOS == nil || update.NodeCount != nil {
-		t.Errorf("update %+v", update)
+		t.Errorf("EditTo = %+v", update)
 	}
 }
 

@@ -32,7 +32,7 @@ func TestCheckUse(t *testing.T) {
 	} {
 		err := c.began.CheckUse(c.now, c.wanted)
 		if (err == nil) != (c.said == "") || err != nil && !strings.Contains(err.Error(), c.said) {
-			t.Errorf("%s: %v, want %q", name, err, c.said)
+			t.Errorf("CheckUse, %s: %v, want %q", name, err, c.said)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func TestPlace(t *testing.T) {
 			said string
 		}{{p.CheckNodes(c.wanted), c.ever}, {p.CheckIdle(c.wanted), c.idle}} {
 			if (check.err == nil) != (check.said == "") || check.err != nil && !strings.Contains(check.err.Error(), check.said) {
-				t.Errorf("%s: %v, want %q", name, check.err, check.said)
+				t.Errorf("CheckNodes or CheckIdle, %s: %v, want %q", name, check.err, check.said)
 			}
 		}
 	}

@@ -83,7 +83,7 @@ func TestAction(t *testing.T) {
 	}
 	lines, err := j.Lines(t.Context(), a.ID)
 	if err != nil || len(lines) != 3 || lines[1].Step != "requeue" || lines[1].Text != "looked" || lines[2].State != Dropped {
-		t.Errorf("lines: %v %+v", err, lines)
+		t.Errorf("Lines: %v, %+v, want 3 lines", err, lines)
 	}
 	if _, err := j.Begin(t.Context(), preempt); err != nil {
 		t.Errorf("an action after the end of the first: %v", err)

@@ -275,7 +275,7 @@ func TestAway(t *testing.T) {
 			s.slurm.changeState(func() { s.slurm.away = false })
 			b.worksNot(20 * time.Second)
 			if err := a.lease.Sure(t.Context()); err != nil {
-				t.Errorf("after %s: %v", d, err)
+				t.Errorf("Sure after Slurm was away for %s: %v", d, err)
 			}
 		}
 		s.slurm.changeState(func() { s.slurm.there = nil }) // by an administrator

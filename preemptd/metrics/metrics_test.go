@@ -105,7 +105,7 @@ func TestScrape(t *testing.T) {
 		"go_goroutines", "process_resident_memory_bytes",
 	} {
 		if !strings.Contains(text, want+"\n") && !strings.Contains(text, want+" ") {
-			t.Errorf("no %s", want)
+			t.Errorf("the metrics lack %s", want)
 		}
 	}
 	if t.Failed() {

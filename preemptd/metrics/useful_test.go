@@ -31,7 +31,7 @@ func TestUsefulDays(t *testing.T) {
 	days := m.UsefulDays()
 	today := func(at int) string { return timeAt(at).Local().Format(time.DateOnly) }
 	if len(days) != 2 || days[0].Date != today(day) || days[1].Date != today(0) {
-		t.Fatalf("days: %+v", days)
+		t.Fatalf("UsefulDays = %+v, want two days", days)
 	}
 	if got, want := days[1].Tiers[sdk.Basic], (gputime.Time{Held: 480, Lost: 40}); got != want || days[1].Users["alice"] != want {
 		t.Errorf("the first day: %+v, of alice %+v; want %+v", got, days[1].Users["alice"], want)
@@ -63,6 +63,6 @@ func TestUsefulBounds(t *testing.T) {
 		u.addTime(noon.AddDate(0, 0, i), &sdk.Job{User: "1"}, gputime.Time{Held: 1})
 	}
 	if len(u.days) != maxDays {
-		t.Errorf("%d days", len(u.days))
+		t.Errorf("%d days are kept, want maxDays", len(u.days))
 	}
 }

@@ -146,7 +146,7 @@ func TestEachInvariantIsKept(t *testing.T) {
 func TestNothingIsDoneWithoutReason(t *testing.T) {
 	p := plan.Try(smallCluster(), []sdk.Intent{{Verb: sdk.Preempt, Job: 10}})
 	if len(p.Rejected) != 1 || p.Rejected[0].Invariant != plan.Sense {
-		t.Errorf("rejected %v", p.Rejected)
+		t.Errorf("rejected %v, want the intent without a reason, by sense", p.Rejected)
 	}
 }
 
@@ -173,13 +173,13 @@ func TestIntentsBuildOnEachOther(t *testing.T) {
 	}
 	shrunk, parked, premium := findJob(p.Snapshot, 10), findJob(p.Snapshot, 41), findJob(p.Snapshot, 30)
 	if shrunk.GPUs != 2 || shrunk.Tasks != 4 || shrunk.Shares[0].GPUs.Count() != 2 || shrunk.Acted != now || shrunk.Action != "resize" {
-		t.Errorf("shrunk: %+v", shrunk)
+		t.Errorf("shrunk job 10 = %+v", shrunk)
 	}
 	if parked.State != sdk.Held || parked.HeldBy != sdk.HeldByPreemptd || parked.Holds() {
-		t.Errorf("parked: %+v", parked)
+		t.Errorf("parked job 41 = %+v", parked)
 	}
 	if premium.State != sdk.Running || len(premium.Shares) != 2 {
-		t.Errorf("premium: %+v", premium)
+		t.Errorf("premium job 30 = %+v", premium)
 	}
 	if !reflect.DeepEqual(findJob(s, 10), findJob(smallCluster(), 10)) {
 		t.Error("the snapshot that was given has changed")
@@ -193,7 +193,7 @@ func TestAPromiseGivesWayToAHigherBrokenOne(t *testing.T) {
 	findJob(s, 30).Fraction, findJob(s, 30).Counted = 0, 10*time.Minute
 	intent := sdk.Intent{Verb: sdk.Preempt, Job: 20, For: 30, Reason: "30 has waited for too long"}
 	if p := plan.Try(s, []sdk.Intent{intent}); len(p.Steps) != 1 {
-		t.Errorf("rejected: %v", p.Rejected)
+		t.Errorf("plan rejected %v, want the intent accepted", p.Rejected)
 	}
 	findJob(s, 30).Tier = sdk.Standard
 	if p := plan.Try(s, []sdk.Intent{intent}); len(p.Steps) != 0 {
@@ -214,7 +214,7 @@ func TestADrainedNodeIsLeft(t *testing.T) {
 	s.Nodes[1].State = sdk.NodeDraining
 	p := plan.Try(s, intent)
 	if len(p.Steps) != 1 {
-		t.Fatalf("rejected: %v", p.Rejected)
+		t.Fatalf("plan rejected %v, want the intent accepted", p.Rejected)
 	}
 	if moved := findJob(p.Snapshot, 20); moved.Shares[0].Node != 2 || moved.Shares[0].GPUs.Count() != 2 {
 		t.Errorf("the job was moved to %+v", moved.Shares)
@@ -227,14 +227,14 @@ func TestRequeueGivesAnotherTier(t *testing.T) {
 		{Verb: sdk.Requeue, Job: 30, QOS: "basic", Reason: "it was not"},
 	})
 	if len(p.Steps) != 2 {
-		t.Fatalf("rejected: %v", p.Rejected)
+		t.Fatalf("plan rejected %v, want both intents accepted", p.Rejected)
 	}
 	up, down := findJob(p.Snapshot, 10), findJob(p.Snapshot, 30)
 	if up.QOS != "standard" || up.Tier != sdk.Standard || up.Promised != 0.7 || up.State != sdk.Held || up.Holds() {
-		t.Errorf("up: %+v", up)
+		t.Errorf("job 10 after the requeue to standard = %+v", up)
 	}
 	if down.QOS != "basic" || down.Tier != sdk.Basic || down.Promised != 0 || down.State != sdk.Waiting {
-		t.Errorf("down: %+v", down)
+		t.Errorf("job 30 after the requeue to basic = %+v", down)
 	}
 }
 
@@ -248,6 +248,6 @@ func TestALimitIsGivenBack(t *testing.T) {
 		{Verb: sdk.Place, Job: 30, Reason: "premium", Where: spotsOn("a", 4)},
 	})
 	if len(p.Steps) != 2 {
-		t.Errorf("rejected: %v", p.Rejected)
+		t.Errorf("plan rejected %v, want both intents accepted", p.Rejected)
 	}
 }

@@ -33,10 +33,10 @@ func TestWhatIsAcceptedKeepsEveryInvariant(t *testing.T) {
 			t.Fatalf("seed %d: %d intents, %d steps, %d rejected", seed, len(intents), len(p.Steps), len(p.Rejected))
 		}
 		if err := p.Snapshot.Check(); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
+			t.Fatalf("seed %d: Check of the result: %v", seed, err)
 		}
 		if err := judgePlan(s, p); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
+			t.Fatalf("seed %d: judgePlan: %v", seed, err)
 		}
 		planAlone(t, seed, s, p)
 		for _, step := range p.Steps {

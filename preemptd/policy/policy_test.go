@@ -151,12 +151,12 @@ func TestAPolicyIsAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(intents) != 1 || intents[0].Verb != sdk.Preempt || intents[0].Reason != "well" {
-			t.Errorf("got %v", intents)
+			t.Errorf("Ask = %v, want one preempt", intents)
 		}
 	}
 	s := p.Status()
 	if s.Starts != 1 || s.Failures != 0 || s.Who.Name != "misbehave" || s.Problem != "" {
-		t.Errorf("status %+v", s)
+		t.Errorf("status = %+v, want one start and no failure", s)
 	}
 	pid, _ := strconv.Atoi(s.PID)
 	p.Close()
@@ -201,7 +201,7 @@ func TestWhatAPolicyCanDoWrong(t *testing.T) {
 			}
 			s := p.Status()
 			if s.Failures != 1 || s.Kinds[c.kind] != 1 || !strings.Contains(s.Problem, c.says) {
-				t.Errorf("status %+v", s)
+				t.Errorf("status after a failure = %+v", s)
 			}
 			if !strings.Contains(log.String(), string(c.kind)) {
 				t.Errorf("the log does not say it:\n%s", log)
@@ -215,7 +215,7 @@ func TestAPolicyThatTalks(t *testing.T) {
 	p, log := startPolicy(t, "talk")
 	intents, err := p.Ask(t.Context(), newSnapshot())
 	if err != nil || len(intents) != 1 {
-		t.Fatalf("got %v, %v", intents, err)
+		t.Fatalf("Ask of a policy that talks = %v, %v, want one intent", intents, err)
 	}
 	if n := len(log.String()); n > 200<<10 || !strings.Contains(log.String(), "says too much") {
 		t.Errorf("%d bytes of log", n)
@@ -241,7 +241,7 @@ func TestAPolicyThatFailsRests(t *testing.T) {
 		clock = clock.Add(time.Millisecond)
 	}
 	if s := p.Status(); s.Starts != 4 || s.Failures != 4 || s.Kinds[Crash] != 4 {
-		t.Errorf("status %+v", s)
+		t.Errorf("status = %+v, want four starts and four crashes", s)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestAPolicyThatDiesBetweenQuestions(t *testing.T) {
 	_, err := p.Ask(t.Context(), newSnapshot())
 	var f *Failure
 	if !errors.As(err, &f) || f.Kind != Crash || !strings.Contains(f.Detail, "exit status 4") {
-		t.Errorf("got %v", err)
+		t.Errorf("Ask of a policy that died: %v, want its exit status", err)
 	}
 }
 
@@ -293,7 +293,7 @@ func TestAPolicyIsReloaded(t *testing.T) {
 	}
 	write("undecided") // this policy starts
 	if err := ask(); err == nil || !strings.Contains(err.Error(), "too many clouds") {
-		t.Errorf("got %v", err)
+		t.Errorf("Ask of the changed policy: %v, want its refusal", err)
 	}
 	second := p.Status().PID
 	if pid, _ := strconv.Atoi(first); second == first || !waitUntilGone(pid) {
@@ -370,9 +370,9 @@ func TestAQuestionIsTakenBack(t *testing.T) {
 		cancel()
 	}()
 	if _, err := p.Ask(ctx, newSnapshot()); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("Ask with a canceled context: %v", err)
 	}
 	if s := p.Status(); s.Failures != 0 || s.PID == "" {
-		t.Errorf("status %+v", s)
+		t.Errorf("status = %+v, want a process and no failure", s)
 	}
 }

@@ -224,7 +224,7 @@ func TestPremium(t *testing.T) {
 		t.Fatalf("first decision = %+v, want job 1 preempted and job 2 to wait for that", d)
 	}
 	if len(s.ended) != 1 || s.ended[0].Kind != "preempt" || s.ended[0].State != journal.Done {
-		t.Errorf("ended: %+v", s.ended)
+		t.Errorf("ended actions = %+v, want a preempt done", s.ended)
 	}
 	left := s.readJob(basic)
 	if !left.Held || left.Restarts != 1 || left.State.Base != slurmrest.Pending || !strings.Contains(left.Comment, "preempted by policy tiers: room for job 2 (action 1); checkpoint fake/1/1") {
@@ -344,7 +344,7 @@ func TestRecovery(t *testing.T) {
 	}
 	for _, c := range s.decisions[0].Accepted {
 		if c.Intent.Job == basic {
-			t.Errorf("decided: %+v", c)
+			t.Errorf("policies decided on the basic job: %+v", c)
 		}
 	}
 	close(s.proxyd.hold)
@@ -450,7 +450,7 @@ func TestEnd(t *testing.T) {
 				t.Errorf("unfinished actions: %v, %+v", err, open)
 			}
 			if j := s.readJob(basic); long && j.Restarts != 0 {
-				t.Errorf("restarts %d", j.Restarts)
+				t.Errorf("the job was requeued %d times, want 0", j.Restarts)
 			}
 		})
 	}
@@ -476,7 +476,7 @@ func TestTicked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Equal(failed, []bool{true, false}) {
-		t.Errorf("failed: %v", failed)
+		t.Errorf("ticks that failed = %v, want the first alone", failed)
 	}
 }
 
@@ -538,7 +538,7 @@ func TestTranslate(t *testing.T) {
 	} {
 		r, err := actionRequest(snapshot, c.intent, nil)
 		if got := r.Kind + " " + string(r.Args); err != nil || got != c.want {
-			t.Errorf("%s: %v: %s, want %s", name, err, got, c.want)
+			t.Errorf("actionRequest of %s: %v: %s, want %s", name, err, got, c.want)
 		}
 	}
 	if _, err := actionRequest(snapshot, sdk.Intent{Verb: sdk.Hold, Job: 9}, nil); err == nil {

@@ -34,7 +34,7 @@ func TestJournalLost(t *testing.T) {
 	}
 	s.loop.actions.Wait()
 	if got := s.readJob(basic).Comment; !strings.Contains(got, "preemptd: under way: preempt by policy tiers") {
-		t.Fatalf("comment %q", got)
+		t.Fatalf("comment of the job under way = %q", got)
 	}
 
 	// With the journal, the start reports no lost action.

@@ -73,7 +73,7 @@ func TestChanges(t *testing.T) {
 				all = append(all, text)
 			}
 			if got := strings.Join(all, ", "); got != c.want {
-				t.Errorf("%q, want %q", got, c.want)
+				t.Errorf("changes = %q, want %q", got, c.want)
 			}
 		})
 	}
@@ -102,7 +102,7 @@ func TestTwoRooms(t *testing.T) {
 				all = append(all, fmt.Sprint(made.verb, " ", made.job))
 			}
 			if got := strings.Join(all, ", "); got != c.want {
-				t.Errorf("%q, want %q", got, c.want)
+				t.Errorf("changes = %q, want %q", got, c.want)
 			}
 		})
 	}

@@ -82,7 +82,7 @@ func TestStarts(t *testing.T) {
 	s.checkTick(time.Second, false, "")
 	s.checkTick(time.Second, true, "") // other jobs are leaving still
 	if s.log.Len() > 0 {
-		t.Errorf("logged: %s", &s.log)
+		t.Errorf("Keep logged %s, want no line", &s.log)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestGivenUp(t *testing.T) {
 	s.checkTick(61*time.Second, false, "")
 	s.checkTick(time.Second, false, "")
 	if said := s.log.String(); strings.Count(said, "room is given up") != 1 || !strings.Contains(said, "it has not started there within 1m0s: QOSMaxGRESPerUser") {
-		t.Errorf("logged: %s", said)
+		t.Errorf("Keep logged %s, want one line that room is given up", said)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestRefused(t *testing.T) {
 	s.checkTick(0, true, "")
 	s.checkTick(time.Second, true, "")
 	if said := s.log.String(); strings.Count(said, "room is not kept") != 1 || !strings.Contains(said, errRefused.Error()) {
-		t.Errorf("logged: %s", said)
+		t.Errorf("Keep logged %s, want one line of the refusal", said)
 	}
 }
 

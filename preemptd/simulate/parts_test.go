@@ -103,14 +103,14 @@ func TestHeldForEver(t *testing.T) {
 	c.Every = time.Hour
 	_, err := Run(t.Context(), c, parseTrace(t, "1,0,100000,8,,,basic,\n2,1,10,8,,,basic,\n"))
 	if err == nil || !strings.Contains(err.Error(), "1 jobs are not done: are they held?") {
-		t.Errorf("got %v", err)
+		t.Errorf("Run with jobs held for ever: %v", err)
 	}
 }
 
 func TestAPolicyThatFailsEndsIt(t *testing.T) {
 	c := newConfig(1, 8, chain.Named{Name: "bad", Policy: fails{}})
 	if _, err := Run(t.Context(), c, parseTrace(t, "1,0,100,8,,,basic,\n")); err == nil || err.Error() != "it crashed" {
-		t.Errorf("got %v", err)
+		t.Errorf("Run with a policy that fails: %v", err)
 	}
 }
 
@@ -134,7 +134,7 @@ func TestGenerate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if j.GPUs/j.Nodes > made.GPUs || j.MinGPUs%j.Nodes != 0 || i > 0 && j.Submit < jobs[i-1].Submit {
-			t.Fatalf("job %+v", j)
+			t.Fatalf("generated job = %+v", j)
 		}
 		total += float64(workOf(j)) / 1000
 	}
@@ -173,7 +173,7 @@ func TestShown(t *testing.T) {
 		}
 	}
 	if lines != 4 || !strings.Contains(svg.String(), "a &amp; &lt;b&gt;") {
-		t.Errorf("%d lines:\n%s", lines, svg.String())
+		t.Errorf("the picture has %d lines, want 4:\n%s", lines, svg.String())
 	}
 	if err := PrintJSON(&text, results); err != nil {
 		t.Fatal(err)

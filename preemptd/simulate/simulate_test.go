@@ -240,7 +240,7 @@ func TestTraceSaysWhatIsWrong(t *testing.T) {
 		"id,submit,duration,gpus,nodes\n1,0,5,1,2\n":  "1 GPU on 2 nodes",
 	} {
 		if _, err := ReadCSV(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
+			t.Errorf("ReadCSV(%q): %v, want %q", text, err, want)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func TestShortReason(t *testing.T) {
 		"": "-", "requeue": "requeue", "preempt by policy tiers: premium job 4 waits for 4 GPUs": "preempt by policy tiers: premium job 4 …",
 	} {
 		if got := shortReason(reason); got != want {
-			t.Errorf("%q: %q, want %q", reason, got, want)
+			t.Errorf("shortReason(%q) = %q, want %q", reason, got, want)
 		}
 	}
 }
@@ -36,7 +36,7 @@ func TestLacksOlder(t *testing.T) {
 			reply.Checkpoints = append(reply.Checkpoints, &rpc.Checkpoint{Id: id})
 		}
 		if got := lacksOlder(reply); got != c.want {
-			t.Errorf("%s, keep %d: %v", c.ids, c.keep, got)
+			t.Errorf("lacksOlder of %s, keep %d = %v", c.ids, c.keep, got)
 		}
 	}
 }

@@ -238,7 +238,7 @@ func TestPolicyFiles(t *testing.T) {
 		{"policy test --at nonsense", "! singctl: --at nonsense: want 22:30, 2026-03-07 22:30 or 2026-03-07T22:30:00Z\n! hint: singctl policy test --help\nexit 2\n"},
 	} {
 		if got := c.runLine(t.Context(), "bob", strings.Fields(play.args)...); !strings.Contains(got, play.want) {
-			t.Errorf("%s:\n%s\nwant %s", play.args, got, play.want)
+			t.Errorf("singctl %s:\n%s\nwant %s", play.args, got, play.want)
 		}
 	}
 	if got := c.runLine(t.Context(), "alice", "policy", "record", file+"2"); !strings.HasSuffix(got, "exit 4\n") {
@@ -258,7 +258,7 @@ func TestNoController(t *testing.T) {
 exit 6
 `
 	if out != want {
-		t.Errorf("got\n%s\nwant\n%s", out, want)
+		t.Errorf("status without preemptd:\n%s\nwant\n%s", out, want)
 	}
 }
 
@@ -285,7 +285,7 @@ func TestNotWaited(t *testing.T) {
 	a := c.newApp("alice", &out, &errs)
 	code := a.exitCode(ctx, a.rootCommand(), &goesOnError{12, context.Canceled})
 	if want := "singctl: action 12 goes on\nhint: singctl history --action 12 says how it ends\n"; code != 130 || errs.String() != want {
-		t.Errorf("exit %d: %s", code, errs.String())
+		t.Errorf("an action that goes on: exit code %d, %s", code, errs.String())
 	}
 }
 
@@ -298,7 +298,7 @@ func TestOwnGPUsText(t *testing.T) {
 		"GPUs: 0 of the 1 to which it was resized; submitted with 2": {Requested: 1, Submitted: 2},
 	} {
 		if got := ownGPUsText(s); got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("ownGPUsText = %q, want %q", got, want)
 		}
 	}
 }

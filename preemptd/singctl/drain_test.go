@@ -41,7 +41,7 @@ func TestDrainWaitsForUploads(t *testing.T) {
 	app := c.newApp("root", &out, &errs)
 	code := app.runCommand(t.Context(), []string{"drain", "n[2-3]", "--node", "n3"})
 	if code != 0 || !strings.Contains(out.String(), "n2    drained  maintenance") {
-		t.Errorf("exit %d\n%s%s", code, out.String(), errs.String())
+		t.Errorf("drain: exit code %d\n%s%s", code, out.String(), errs.String())
 	}
 	if n := conductor.asked.Load(); n != 2 {
 		t.Errorf("asked %d times for checkpoints, want 2", n)

@@ -23,7 +23,7 @@ func TestExamples(t *testing.T) {
 		for line := range strings.Lines(c.Example) {
 			words := strings.Fields(line)
 			if words[0] != "singctl" {
-				t.Errorf("%s: example %q", c.CommandPath(), line)
+				t.Errorf("example of %s does not begin with singctl: %q", c.CommandPath(), line)
 				continue
 			}
 			root := (&app{}).rootCommand()

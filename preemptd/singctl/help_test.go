@@ -20,7 +20,7 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	if out, want := c.runLine(t.Context(), "alice", "show", "812", "--node", `n1"`), "! singctl: --node \"n1\\\"\": want names, separated by commas\n! hint: singctl show --help\nexit 2\n"; out != want {
-		t.Errorf("%s\nwant:\n%s", out, want)
+		t.Errorf("show with a quote in --node:\n%s\nwant:\n%s", out, want)
 	}
 	if out := c.runLine(t.Context(), "alice", "__complete", "help", "doc"); !strings.Contains(out, "doctor\n") {
 		t.Errorf("completion of \"help doc\" = %q, want doctor", out)

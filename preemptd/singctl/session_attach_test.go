@@ -14,7 +14,7 @@ func TestExitStatusOf(t *testing.T) {
 		{"CANCELLED", "0:0", 1}, {"TIMEOUT", "0:1", 129}, {"OUT_OF_MEMORY", "0:125", 253}, {"FAILED", "", 1},
 	} {
 		if got := exitStatusOf(c.state, c.exitCode); got != c.want {
-			t.Errorf("%s %s: %d, want %d", c.state, c.exitCode, got, c.want)
+			t.Errorf("exitStatusOf(%s, %s) = %d, want %d", c.state, c.exitCode, got, c.want)
 		}
 	}
 }

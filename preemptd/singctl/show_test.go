@@ -46,7 +46,7 @@ func TestSharingNotes(t *testing.T) {
 			"mostly because the processes use several GPUs, so their addresses differ",
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("sharingNotes = %q, want %q", got, want)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestHosts(t *testing.T) {
 			r.Host = host
 			w := httptest.NewRecorder()
 			if h.ServeHTTP(w, r); (w.Code == 421) != (want == 421) {
-				t.Errorf("%s of %q: %d %s", path, host, w.Code, w.Body)
+				t.Errorf("%s with the host %q: %d %s", path, host, w.Code, w.Body)
 			}
 		}
 	}
@@ -40,7 +40,7 @@ func TestHosts(t *testing.T) {
 		r.Host, r.TLS = "evil.example", over
 		w := httptest.NewRecorder()
 		if h.ServeHTTP(w, r); w.Code == 421 {
-			t.Errorf("%s, TLS %v: %s", path, over != nil, w.Body)
+			t.Errorf("%s with a foreign host, TLS %v: %s", path, over != nil, w.Body)
 		}
 	}
 }

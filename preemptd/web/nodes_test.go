@@ -11,7 +11,7 @@ func TestRoundSpace(t *testing.T) {
 		0: 0, 1023: 1023, 1025: 1024, 40<<40 + 4096: 40 << 40, 40 << 40: 40 << 40, 39 << 40: 39 << 40, ^uint64(0): 1023 << 54,
 	} {
 		if got := roundSpace(Space{Size: ^uint64(0), Free: free}); got.Free != want {
-			t.Errorf("%d: %d, want %d", free, got.Free, want)
+			t.Errorf("roundSpace of %d free = %d, want %d", free, got.Free, want)
 		}
 	}
 	if roundSpace(Space{Free: 1}) != nil {

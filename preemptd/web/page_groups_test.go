@@ -78,7 +78,7 @@ func groupMap(t *testing.T, b *browser, _ *site) {
 // groupLargeCluster: 10 000 nodes are drawn in the blocks of their racks.
 func groupLargeCluster(t *testing.T, b *browser, _ *site) {
 	if n := len(strings.Split(b.groupBy("rack"), "; ")); n != 12+249+1 {
-		t.Errorf("%d blocks", n)
+		t.Errorf("the map has %d blocks, want 262", n)
 	}
 	for _, tier := range []string{"premium", "standard", "basic"} {
 		if n := b.countDots(tier); n < 10_000*4 {

@@ -291,7 +291,7 @@ func TestTimeline(t *testing.T) {
 	}{{0, 1200, "running", 8}, {1200, 1230, "leaving", 8}, {1230, 1500, "waiting", 0}, {1500, 2400, "running", 4}} {
 		p := all.Jobs[0].Parts[i]
 		if p.From != start.Unix()+int64(want.from) || p.To != start.Unix()+int64(want.to) || p.State != want.state || p.GPUs != want.gpus {
-			t.Errorf("%d: %+v, want %+v", i, p, want)
+			t.Errorf("part %d of the time line = %+v, want %+v", i, p, want)
 		}
 	}
 	if s.getJSON("/api/v1/timeline?match=other", &all); len(all.Jobs) != 0 {

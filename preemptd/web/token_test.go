@@ -29,7 +29,7 @@ func TestToken(t *testing.T) {
 			b[i] = 'A'
 		}
 		if _, _, err := k.Check(string(b)); !errors.Is(err, ErrToken) {
-			t.Errorf("letter %d: %v", i, err)
+			t.Errorf("Check of a token with letter %d changed: %v, want ErrToken", i, err)
 		}
 	}
 	k.now = func() time.Time { return until }

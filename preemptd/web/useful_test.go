@@ -22,17 +22,17 @@ func TestUsefulList(t *testing.T) {
 	days[0] = day
 	got := usefulList(func() []gputime.Day { return days })
 	if len(got) != maxUsefulDays {
-		t.Fatalf("%d days", len(got))
+		t.Fatalf("usefulList has %d days, want maxUsefulDays", len(got))
 	}
 	first := got[0]
 	if first.All.Hours != 3 || fmt.Sprintf("%.3f", first.All.Useful) != "0.133" {
-		t.Errorf("all: %+v", first.All)
+		t.Errorf("the day's share = %+v", first.All)
 	}
 	if fmt.Sprintf("%+v", first.Tiers) != "[{Name:premium Hours:1 Useful:0.9} {Name:standard Hours:0 Useful:1} {Name:basic Hours:2 Useful:0}]" {
-		t.Errorf("tiers: %+v", first.Tiers)
+		t.Errorf("shares of tiers = %+v", first.Tiers)
 	}
 	if len(first.Users) != maxUsefulUsers || first.Users[0].Name != "u19" {
-		t.Errorf("users: %+v", first.Users)
+		t.Errorf("shares of users = %+v", first.Users)
 	}
 	if none := usefulList(nil); none == nil || len(none) != 0 {
 		t.Errorf("without tiers and users the list is %v, want an empty list", none)

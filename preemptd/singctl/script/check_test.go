@@ -86,7 +86,7 @@ func FuzzFind(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, found := range Find(text) {
 			if found.Line < 0 || found.Line > strings.Count(text, "\n")+1 {
-				t.Errorf("line %d", found.Line)
+				t.Errorf("finding at line %d, which the script does not have", found.Line)
 			}
 		}
 	})

@@ -99,7 +99,7 @@ func (a *attached) waitForText(want string) {
 			}
 			a.all += more
 		case <-deadline:
-			a.t.Fatalf("no %q:\n%s", want, a.all)
+			a.t.Fatalf("the terminal has not shown %q, but\n%s", want, a.all)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func TestAttach(t *testing.T) {
 	first.waitForText("is 41")
 	first.typeText("\x1d")
 	if err := <-first.ended; err != nil {
-		t.Errorf("detached: %v", err)
+		t.Errorf("Join after the detach key: %v, want nil", err)
 	}
 	second, third := attachTo(t, r), attachTo(t, r)
 	second.waitForText("is 41")
@@ -157,7 +157,7 @@ func TestAttachCut(t *testing.T) {
 	select {
 	case err := <-a.ended:
 		if !errors.Is(err, ErrOver) {
-			t.Errorf("cut: %v", err)
+			t.Errorf("Join after its step was ended: %v, want ErrOver", err)
 		}
 	case <-time.After(20 * time.Second):
 		t.Fatal("the terminal is still attached")
@@ -180,7 +180,7 @@ func TestStranger(t *testing.T) {
 		}
 		got, _ := io.ReadAll(c)
 		if err != nil || len(got) > 0 {
-			t.Errorf("%q: answered %q, %v", said, got, err)
+			t.Errorf("to %q Serve answered %q, %v, want no answer", said, got, err)
 		}
 		c.Close()
 	}
@@ -265,7 +265,7 @@ func TestRunOnTerminal(t *testing.T) {
 		t.Errorf("the command's end: %v", err)
 	}
 	if got := strings.ReplaceAll(shown.String(), "\r", ""); !strings.Contains(got, "33 77\n") || !strings.Contains(got, "$ got key\n") {
-		t.Errorf("shown: %q", got)
+		t.Errorf("the terminal has shown %q", got)
 	}
 }
 
@@ -369,7 +369,7 @@ func TestLogEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Join(LogEnd("4", 2), " "); got != c.want {
-			t.Errorf("%.80q: %q, want %q", c.log, got, c.want)
+			t.Errorf("LogEnd of %.80q = %q, want %q", c.log, got, c.want)
 		}
 	}
 	if got := LogEnd("5", 2); got != nil {
