@@ -56,7 +56,7 @@ func TestPauses(t *testing.T) {
 			t.Errorf("pause_at %q: stops %q", at, l.all)
 		}
 		if len(p.steps) != 0 {
-			t.Errorf("%q: what has ended is remembered", at)
+			t.Errorf("pause_at %q: steps of an ended action are remembered", at)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestSwappingText(t *testing.T) {
 		}
 	}
 	if d := (&requestServer{}); d.whySwapped(7, 1) != "" {
-		t.Error("a job is judged before the first look")
+		t.Error("whySwapped judges a job before the first look")
 	}
 	d := &requestServer{last: &lookResult{snapshot: &sdk.Snapshot{Jobs: []sdk.Job{*j}}}}
 	if d.whySwapped(7, 4) == "" || d.whySwapped(7, 6) != "" || d.whySwapped(8, 1) != "" {

@@ -131,15 +131,15 @@ func TestRegained(t *testing.T) {
 	p.setRole(web.Works, "")
 	p.Tell(web.Tick{Snapshot: &sdk.Snapshot{Number: 1, Time: time.Now()}})
 	if !seen() {
-		t.Error("readyz does not say that the cluster was seen")
+		t.Error("readyz does not say that the loop has looked")
 	}
 	p.setRole(web.Waits, "")
 	p.setRole(web.Works, "")
 	if seen() {
-		t.Error("readyz shows what was seen before the role changed")
+		t.Error("readyz counts a look from before the role changed")
 	}
 	p.Tell(web.Tick{Snapshot: &sdk.Snapshot{Number: 1, Time: time.Now()}})
 	if !seen() {
-		t.Error("readyz does not say that the cluster was seen again")
+		t.Error("readyz does not say that the loop has looked again")
 	}
 }

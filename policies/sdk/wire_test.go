@@ -136,7 +136,7 @@ func FuzzUnmarshal(f *testing.F) {
 			return
 		}
 		if err := s.Check(); err != nil {
-			t.Errorf("unmarshal let through what check refuses: %v", err)
+			t.Errorf("Unmarshal accepted a snapshot that Check refuses: %v", err)
 		}
 	})
 }

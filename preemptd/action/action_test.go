@@ -185,7 +185,7 @@ func TestActions(t *testing.T) {
 			j := w.openJournal(t)
 			a, err := w.newRunner(t, j, func(point string) error {
 				if point == "after requeue" && !w.currentJob().Held {
-					t.Error("there is a moment in which the job could start")
+					t.Error("after the requeue the job is not held: it could start")
 				}
 				return nil
 			}).Run(t.Context(), w.beginAction(t, j, c.kind, c.args))
@@ -271,7 +271,7 @@ func TestSizeInPlaceIsNoted(t *testing.T) {
 		}
 		record, err := jobrequest.Decode(raw)
 		if err != nil || record.Asked != asked || record.SizedBy != c.want {
-			t.Errorf("%d: %v: the journal has %+v, want what was asked for, %+v, and sized by %+v", i, err, record, asked, c.want)
+			t.Errorf("%d: %v: the journal has %+v, want the request %+v, sized by %+v", i, err, record, asked, c.want)
 		}
 	}
 }
@@ -309,7 +309,7 @@ func TestRefused(t *testing.T) {
 			}
 			now := w.currentJob()
 			if jobrequest.Of(&now) != jobrequest.Of(&before) || now.State != before.State || now.Held || now.Restarts != 0 || w.countCheckpoints(t) != 0 {
-				t.Errorf("something was done: %+v", now)
+				t.Errorf("the action changed the job: %+v", now)
 			}
 		})
 	}

@@ -553,7 +553,7 @@ func TestCapsulesLater(t *testing.T) {
 		now = now.Add(time.Hour)
 	}
 	if p.waiting = nil; look().Preemptable {
-		t.Error("asked again although no node leads the run")
+		t.Error("proxyd was asked again, although no node leads the run")
 	}
 	led[1] = Led{Restarts: 1}
 	if j := look(); !j.Preemptable || j.MinGPUs != 2 || j.MaxGPUs != 4 {
@@ -604,7 +604,7 @@ func TestObstacleLater(t *testing.T) {
 		t.Errorf("a job without protection: %+v", p)
 	}
 	if before.Protected[1].Obstacle != "" {
-		t.Error("what was seen before has changed")
+		t.Error("Look changed the Seen of an earlier look")
 	}
 	led = nil // its node does not answer: the last answer holds
 	if p := look().Protected[1]; p.Obstacle == "" {

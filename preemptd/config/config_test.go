@@ -113,7 +113,7 @@ func TestWritable(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml"), nil, nil); err == nil {
-		t.Error("a file that was named is not there")
+		t.Error("Load of a file that is not there returned no error")
 	}
 }
 

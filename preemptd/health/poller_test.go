@@ -108,7 +108,7 @@ func stateOf(t *testing.T, p *Poller, node string) State {
 			return s
 		}
 	}
-	t.Fatalf("nothing is known of %s", node)
+	t.Fatalf("the report lacks node %s", node)
 	return State{}
 }
 

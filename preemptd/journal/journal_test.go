@@ -322,7 +322,7 @@ func TestRefused(t *testing.T) {
 			j, err := Open(t.Context(), c.path, c.cluster)
 			if err == nil {
 				j.Close()
-				t.Fatal("opened")
+				t.Fatal("Open returned no error")
 			}
 			if c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.said) || !strings.Contains(err.Error(), c.path) {
 				t.Error(err)

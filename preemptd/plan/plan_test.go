@@ -197,7 +197,7 @@ func TestAPromiseGivesWayToAHigherBrokenOne(t *testing.T) {
 	}
 	findJob(s, 30).Tier = sdk.Standard
 	if p := plan.Try(s, []sdk.Intent{intent}); len(p.Steps) != 0 {
-		t.Error("done for one of its own tier")
+		t.Error("the promise was broken for a job of the same tier")
 	}
 }
 

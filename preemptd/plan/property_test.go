@@ -48,7 +48,7 @@ func TestWhatIsAcceptedKeepsEveryInvariant(t *testing.T) {
 	}
 	for v := sdk.Preempt; v <= sdk.Place; v++ {
 		if accepted[v] < 5 {
-			t.Errorf("%v was accepted %d times: this shows nothing", v, accepted[v])
+			t.Errorf("%v was accepted %d times, too few for this test", v, accepted[v])
 		}
 	}
 	t.Logf("accepted %v, rejected %v", accepted, broken)
@@ -63,7 +63,7 @@ func planAlone(t *testing.T, seed uint64, s *sdk.Snapshot, p *plan.Plan) {
 	}
 	q := plan.Try(s, intents)
 	if len(q.Rejected) > 0 || !reflect.DeepEqual(p.Steps, q.Steps) || !reflect.DeepEqual(p.Snapshot, q.Snapshot) {
-		t.Fatalf("seed %d: alone, the accepted intents become something else: %v", seed, q.Rejected)
+		t.Fatalf("seed %d: tried alone, the accepted intents give another plan; rejected: %v", seed, q.Rejected)
 	}
 }
 

@@ -319,7 +319,7 @@ func TestAPolicyIsReloaded(t *testing.T) {
 func TestAChangeEndsARest(t *testing.T) {
 	p, _ := startPolicy(t, "crash")
 	if _, err := p.Ask(t.Context(), newSnapshot()); err == nil {
-		t.Fatal("no error")
+		t.Fatal("Ask of a policy that crashes returned no error")
 	}
 	c := p.config
 	c.Args = []string{"well"}

@@ -542,6 +542,6 @@ func TestTranslate(t *testing.T) {
 		}
 	}
 	if _, err := actionRequest(snapshot, sdk.Intent{Verb: sdk.Hold, Job: 9}, nil); err == nil {
-		t.Error("a job that is not there")
+		t.Error("actionRequest for a job that is not in the snapshot returned no error")
 	}
 }

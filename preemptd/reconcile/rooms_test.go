@@ -69,7 +69,7 @@ func TestKeepRoom(t *testing.T) {
 			}
 			left, _ := seen[1].Job(basic)
 			if r := sdk.NewRoom(&seen[1]); r.Forbids(left, 0) == "" || r.Forbids(waits, 0) != "" {
-				t.Error("job 1 may have n1, or job 2 may not")
+				t.Error("the room on n1 does not forbid n1 to job 1, or forbids it to job 2")
 			}
 			s.srv.StartJob(premium, "n1", "n2")
 			s.runTick()

@@ -35,7 +35,7 @@ func TestWhy(t *testing.T) {
 	}
 	s.settings.Rules.MinRun = 0
 	if d := s.runTick(); len(d.Waiting) != 0 {
-		t.Errorf("something is done for it: %+v", d.Waiting)
+		t.Errorf("an action is begun for the job, but it counts as waiting: %+v", d.Waiting)
 	}
 }
 

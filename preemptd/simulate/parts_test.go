@@ -125,7 +125,7 @@ func TestGenerate(t *testing.T) {
 	made := Made{Jobs: 20000, Nodes: 100, GPUs: 8, Load: 0.9, Seed: 7}
 	jobs := Generate(made)
 	if again := Generate(made); !slices.Equal(jobs, again) {
-		t.Error("made twice, two traces")
+		t.Error("Generate made two different traces of the same Made")
 	}
 	total := 0.0
 	for i := range jobs {
@@ -143,7 +143,7 @@ func TestGenerate(t *testing.T) {
 	}
 	made.Seed++
 	if slices.Equal(jobs, Generate(made)) {
-		t.Error("another seed, the same trace")
+		t.Error("Generate made the same trace with another seed")
 	}
 }
 

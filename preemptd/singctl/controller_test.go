@@ -245,7 +245,7 @@ func TestPolicyFiles(t *testing.T) {
 		t.Errorf("policy record by a user who is no operator = %q, want exit 4", got)
 	}
 	if _, err := os.Stat(file + "2"); err == nil {
-		t.Error("a file is left of what was denied")
+		t.Error("the denied policy record left a file")
 	}
 }
 

@@ -115,7 +115,7 @@ func TestScripts(t *testing.T) {
 			}
 			got := c.playScript(t, string(text))
 			if strings.Contains(got, "\x1b") {
-				t.Error("escape sequences where no terminal is")
+				t.Error("the output has escape sequences, though it is no terminal")
 			}
 			if *update {
 				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {

@@ -39,7 +39,6 @@
 // # Data for all users
 //
 // Without a token the page shows the same data as squeue and a job's comment: names of jobs and users, the actions on
-// Without a token the page shows the same data as squeue and a job's comment: names of jobs and users, the actions on
 // them and their reasons, and when and how large their checkpoints were. Slurm's PrivateData is not known here; a
 // site with PrivateData leaves the page on the loopback address, or off. Of nodes the page shows whether their proxyd
 // answers and the fault of their shared folder, in words without paths and errors. Internal errors are for operators;

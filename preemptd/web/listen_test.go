@@ -64,7 +64,7 @@ func TestCertificate(t *testing.T) {
 		t.Errorf("after a broken certificate file, it is %q, want second", name)
 	}
 	if _, err := web.LoadCertificate(cert, key); err == nil {
-		t.Error("no certificate was loaded")
+		t.Error("LoadCertificate of a broken file returned no error")
 	}
 }
 

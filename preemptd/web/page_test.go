@@ -367,7 +367,7 @@ func checkToken(t *testing.T, b *browser, s *site) {
 	show(1)
 	var hidden bool
 	if b.evaluate(`document.querySelector("#act").hidden`, &hidden); !hidden {
-		t.Error("buttons for everybody")
+		t.Error("the buttons are shown without a token")
 	}
 	enter := func(token string) {
 		b.evaluate(fmt.Sprintf(`document.querySelector("#token").value = %q; document.querySelector("#signing-form").requestSubmit()`, token), nil)

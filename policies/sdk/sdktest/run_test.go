@@ -43,7 +43,7 @@ func TestStderr(t *testing.T) {
 	r := &recorder{TB: t}
 	c := Start(r, os.Args[0])
 	if _, err := c.Decide(t.Context(), sdk.Encode(&sdk.Snapshot{Time: Now})); err == nil {
-		t.Error("the policy answers")
+		t.Error("Decide of a policy that panics returned no error")
 	}
 	for _, f := range r.atEnds {
 		f()

@@ -61,7 +61,7 @@ func TestFind(t *testing.T) {
 		for _, f := range Find(c.script) {
 			got = append(got, fmt.Sprint(f.Line, " ", f.Level, " ", f.What))
 			if f.Do == "" {
-				t.Errorf("%s: %s: nothing to do", c.name, f.What)
+				t.Errorf("%s: the finding %s has no Do", c.name, f.What)
 			}
 		}
 		if !slices.Equal(got, c.want) {

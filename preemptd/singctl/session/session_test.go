@@ -238,7 +238,7 @@ func TestNote(t *testing.T) {
 	}
 	check()
 	if NoteSubmission("../x") == nil || IsNoted("../x") {
-		t.Error("there is a record of no job")
+		t.Error("NoteSubmission accepted ../x as a job")
 	}
 }
 
