@@ -15,7 +15,7 @@ import (
 // tries is for how many waiting jobs, the first of the queue, defrag looks for room.
 const tries = 20
 
-// decideOn makes room for the first waiting job for which that can be done and pays. It helps a single job at a time:
+// decideOn makes room for the first waiting job for which that can be done and pays. A decision helps a single job:
 // the next snapshot shows the cluster after the moves.
 func decideOn(s *sdk.Snapshot, set Settings) []sdk.Intent {
 	room := sdk.NewRoom(s)
@@ -46,7 +46,7 @@ func waitingJobs(s *sdk.Snapshot, set Settings) []*sdk.Job {
 	return jobs[:min(len(jobs), tries)]
 }
 
-// trialPlan is a plan that makes room for a job, while it is tried. It has a room of its own.
+// trialPlan is a plan that makes room for a job, while the plan is tried, with a room of its own.
 type trialPlan struct {
 	snapshot *sdk.Snapshot
 	room     *sdk.Room
@@ -56,7 +56,7 @@ type trialPlan struct {
 	cost     float64 // GPU-seconds
 }
 
-// makeRoom clears the nodes whose clearing takes least. It returns nil if the job cannot have room or the moves do
+// makeRoom clears the nodes that take least to clear. The result is nil if the job cannot have room or the moves do
 // not pay.
 func makeRoom(s *sdk.Snapshot, set Settings, j *sdk.Job) []sdk.Intent {
 	plan := &trialPlan{snapshot: s, room: sdk.NewRoom(s), job: j, closed: map[int32]bool{}}
@@ -161,8 +161,8 @@ func chooseMoves(room *sdk.Room, j *sdk.Job, node int32, movable []*sdk.Job) (ca
 	return c, ok
 }
 
-// clearNode moves the jobs that are in the way on a node to other nodes, and keeps the node. It changes no state if a
-// job finds no place, or if there would be too many moves.
+// clearNode moves the jobs that are in the way on a node to other nodes, and keeps the node. The plan stays as before
+// if a job finds no place, or if there would be too many moves.
 func (p *trialPlan) clearNode(c candidate, most int) {
 	if len(p.moves)+len(c.movers) > most {
 		return

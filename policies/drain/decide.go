@@ -153,8 +153,9 @@ func compareTimes(a, b time.Time) int {
 	return a.Compare(b)
 }
 
-// moveJob finds a place for the job on nodes that stay: with all its GPUs, or with fewer if the
-// job can be shrunk, but not with so few that its ranks would be swapped. A gang has no places: Slurm finds them when the gang starts again.
+// moveJob finds a place for the job on nodes that stay: with all its GPUs, or with fewer if the job can be shrunk,
+// but not with so few that its ranks would be swapped. A gang has no places: Slurm finds them when the gang starts
+// again.
 func moveJob(s *sdk.Snapshot, room *sdk.Room, l leaver, leaveOut func(int32) bool) (sdk.Intent, bool) {
 	j := l.job
 	if j.Gang != 0 || j.GPUs < 0 {

@@ -45,7 +45,8 @@ func (s Sharing) Work(gpus int) float64 { return float64(gpus) / s.Time(gpus) }
 // there. It reports false as long as no checkpoint tells.
 func (s Sharing) Swaps(gpus int) bool { return s.FullestOn(gpus) > 1 }
 
-// FullestOn is which part of a GPU's memory the ranks on the fullest of so many GPUs need; 0 as long as no checkpoint tells.
+// FullestOn is which part of a GPU's memory the ranks on the fullest of so many GPUs need; 0 as long as no checkpoint
+// tells.
 func (s Sharing) FullestOn(gpus int) float64 {
 	if each := s.gpusOfCapsule(gpus); each <= len(s.Fullest) {
 		return s.Fullest[each-1]
@@ -53,8 +54,8 @@ func (s Sharing) FullestOn(gpus int) float64 {
 	return 0
 }
 
-// Alike is which part of their memory the ranks that share the fullest GPU hold alike on so many GPUs, from 0 to 1; 0 if no
-// checkpoint tells, or if ranks of a capsule share no GPU.
+// Alike is which part of their memory the ranks that share the fullest GPU hold alike on so many GPUs, from 0 to 1; 0
+// if no checkpoint tells, or if ranks of a capsule share no GPU.
 func (s Sharing) Alike(gpus int) float64 {
 	each := s.gpusOfCapsule(gpus)
 	if each >= len(s.Fullest) {

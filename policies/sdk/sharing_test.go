@@ -61,7 +61,8 @@ func TestSharing(t *testing.T) {
 	}
 }
 
-// TestSizeWithoutSwapping: the wanted size or, if ranks would be swapped there, the next that is smaller, or else larger.
+// TestSizeWithoutSwapping: the wanted size or, if ranks would be swapped there, the next that is smaller, or else
+// larger.
 func TestSizeWithoutSwapping(t *testing.T) {
 	tensors := []float64{1.8, 0.9, 1.3, 0.7, 0.7, 0.7, 0.7, 0.4} // two kinds of ranks: on 3 GPUs some of both share one
 	for _, c := range []struct {

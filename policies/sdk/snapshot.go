@@ -52,7 +52,7 @@ type QOS struct {
 	MaxGPUs  int // that its running jobs may hold together; 0: no limit
 }
 
-// Account is an account of Slurm's, in whose name jobs run.
+// Account is an account of Slurm's, to which jobs belong.
 type Account struct {
 	Name     string
 	Fraction float64 // GPU fraction of all its jobs together, over the window

@@ -40,7 +40,8 @@ func TestMistakesThatAreFoundUnrun(t *testing.T) {
 	}
 }
 
-// Code whose kind the checker cannot tell passes, and a name that is given another value is of that value's kind.
+// Code of a kind that the checker cannot tell passes, and a name that is given another value has the kind of that
+// value.
 func TestWhatCannotBeTold(t *testing.T) {
 	for _, text := range []string{
 		"    jobs = c.jobs\n    jobs = {}\n    jobs.get(1)\n",

@@ -97,8 +97,8 @@ def sum_of(numbers):
 	}
 }
 
-// TestTimeOfAPolicy: hours and weekdays are of the site's time zone; a checkpoint's age and the time that a job has left
-// are counted at the snapshot's time.
+// TestTimeOfAPolicy: hours and weekdays are of the site's time zone; a checkpoint's age and the time that a job has
+// left are counted at the snapshot's time.
 func TestTimeOfAPolicy(t *testing.T) {
 	before := zone
 	t.Cleanup(func() { zone = before })

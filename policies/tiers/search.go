@@ -28,9 +28,9 @@ type offer struct {
 	cost       float64
 }
 
-// The cost of a sacrifice, beyond the GPU-seconds of its pause and of sharing: any number of shrunk jobs is cheaper than a
-// preempted job, any number of basic jobs than a standard job, and any number of jobs that keep
-// their promises than a job that does not.
+// The cost of a sacrifice, beyond the GPU-seconds of its pause and of sharing: any number of shrunk jobs is cheaper
+// than a preempted job, any number of basic jobs than a standard job, and any number of jobs that keep their promises
+// than a job that does not.
 const (
 	surchargePreempt  = 1e6
 	surchargeStandard = 1e12
@@ -169,7 +169,7 @@ func chooseFrom(j *sdk.Job, offers []offer, first int) ([]offer, float64) {
 	}
 }
 
-// leastAdded is the offer whose cost, beyond the victims that are paid for, is least.
+// leastAdded is the offer of the least cost, beyond the victims that are paid for.
 func leastAdded(j *sdk.Job, offers []offer, paid map[*victim]bool) int {
 	at, least := 0, 0.0
 	for i, o := range offers {

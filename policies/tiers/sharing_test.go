@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
 
-// TestShrinksWhatLosesLeast: of jobs that could give the same GPUs, the job is shrunk that loses least work because its ranks
-// share GPUs, and no job to a size at which its ranks would be swapped.
+// TestShrinksWhatLosesLeast: of jobs that could give the same GPUs, the job is shrunk that loses least work because
+// its ranks share GPUs, and no job to a size at which its ranks would be swapped.
 func TestShrinksWhatLosesLeast(t *testing.T) {
 	elastic := func(id sdk.JobID, node int32, pause int, change func(*sdk.Job)) sdk.Job {
 		return changeJob(makeElastic(sdktest.RunOn(waitingJob(id, sdk.Basic, 8, pause), 0, 8, node), 1), change)

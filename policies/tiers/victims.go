@@ -30,8 +30,8 @@ func (v *victim) preemptionCost() float64 {
 	return float64(max(v.gpus, 1)) * max(v.pause.Seconds(), 0.001)
 }
 
-// pauseText says for people for how long a job's GPUs stand still when the job is stopped and goes on later. Before the first
-// checkpoint that is not known, and pause is 0.
+// pauseText says for people for how long a job's GPUs stand still when the job is stopped and goes on later. Before
+// the first checkpoint that is not known, and pause is 0.
 func pauseText(pause time.Duration, gpus int) string {
 	held := sdk.CountOf(gpus, "GPU")
 	switch {
@@ -112,7 +112,8 @@ func newVictims(s *sdk.Snapshot, room *sdk.Room) *victims {
 	return vs
 }
 
-// sumUpJobs sets the fields of the victim from all of its jobs, and reports whether each of these jobs may be disturbed.
+// sumUpJobs sets the fields of the victim from all of its jobs, and reports whether each of these jobs may be
+// disturbed.
 func (v *victim) sumUpJobs(s *sdk.Snapshot, room *sdk.Room) bool {
 	v.mayReturn, v.keepsPromise = true, true
 	for _, j := range v.jobs {

@@ -383,8 +383,8 @@ func TestRunsOnWhenUndone(t *testing.T) {
 	}
 }
 
-// TestWaitsUntilRestored: an action that a person has asked for ends when the job is restored, or is held instead; a policy's
-// ends when the job has started.
+// TestWaitsUntilRestored: an action that a person has asked for ends when the job is restored, or is held instead; a
+// policy's ends when the job has started.
 func TestWaitsUntilRestored(t *testing.T) {
 	for name, c := range map[string]struct {
 		who   string

@@ -22,8 +22,8 @@ type step struct {
 	name string // for the journal
 	// words name the step's work, for people.
 	words string
-	// look says whether the step is done, from the job as it is now. look changes only the memo, which the journal keeps
-	// if the step is done.
+	// look says whether the step is done, from the present state of the job. look changes only the memo, which the
+	// journal keeps if the step is done.
 	look func(context.Context, *actionRun) finding
 	// do carries the step out; nil for a step that only waits.
 	do func(context.Context, *actionRun) error
@@ -186,7 +186,7 @@ func backOff(attempt int) time.Duration {
 	return min(time.Second<<min(attempt-1, 10), 30*time.Second)
 }
 
-// giveUpStep passes over an optional step or a step of undoing; for any other step it begins to undo the action.
+// giveUpStep passes over an optional step or a step of undoing; after any other step the action is undone.
 func (w *actionRun) giveUpStep(ctx context.Context, s step, err error) error {
 	text := strings.TrimPrefix(err.Error(), fmt.Sprintf("job %d: ", w.a.Job))
 	switch {
@@ -262,7 +262,7 @@ func (w *actionRun) currentSteps() []step {
 	return w.kind.steps(w.args)
 }
 
-// holdingSteps are the steps in which the job has, or may have, the nodes and GPUs that it ran on.
+// holdingSteps are the steps in which the job has, or may have, the nodes and GPUs of its run.
 var holdingSteps = []string{"", checkJob.name, announce.name, checkpoint.name, park.name, leaveNodes.name}
 
 // MakesRoom returns the job for which an action that has not ended makes room, and the nodes where; 0 if the action

@@ -110,7 +110,7 @@ func nodesText(args Args) string {
 }
 
 // TargetText returns the nodes and the size that a job gets by an action with these arguments, to follow the action's
-// kind: "to 1 node", "away from n1". It is "" if the arguments name neither.
+// kind: "to 1 node", "away from n1"; "" if the arguments name neither.
 func TargetText(encoded json.RawMessage) string {
 	var args Args
 	if json.Unmarshal(encoded, &args) != nil { // of another release
@@ -154,7 +154,7 @@ func doneText(w *actionRun) string {
 	return text
 }
 
-// undoneText stays in the job's comment until the next action on the job, so it has the time of its action.
+// undoneText stays in the job's comment until the next action on the job, and so names the time of its action.
 func undoneText(w *actionRun) string {
 	text := "not " + w.kind.past + ": "
 	if w.memo.EndsAs == journal.Dropped {

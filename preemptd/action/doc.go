@@ -21,9 +21,9 @@
 //
 // # Other users and programs
 //
-// A job that was cancelled, released, held or edited by another user or program in the middle of an
-// action is left alone (journal.Dropped): only a hold of ours is taken back. The journal says that
-// a hold is ours before the hold is made; a hold that is found without that stays. A release changes
-// the job's comment in the same request. So a release that slurmctld forgets, when killed before a
-// save, is told from a hold of another user: the comment is forgotten, too.
+// A job that was cancelled, released, held or edited by another user or program in the middle of an action is left
+// alone (journal.Dropped): only a hold of ours is taken back. The journal says that a hold is ours before the hold is
+// made; a hold that the journal does not have as ours stays. A release changes the job's comment in the same request.
+// So a release that slurmctld forgets, when killed before a save, is told from a hold of another user: the comment is
+// forgotten, too.
 package action

@@ -114,7 +114,7 @@ func Encode(name string, args Args) (json.RawMessage, error) {
 	return json.Marshal(args)
 }
 
-// HoldAfter says whose hold a job has, if any, when an action on it is done.
+// HoldAfter says which hold a job has, if any, when an action on the job is done.
 type HoldAfter int
 
 // The values of HoldAfter.

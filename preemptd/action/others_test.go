@@ -171,7 +171,8 @@ func TestReleaseForgotten(t *testing.T) {
 	}
 }
 
-// TestHeldByPerson: a person holds the job between the steps of an action. The job stays held when the action has ended.
+// TestHeldByPerson: a person holds the job between the steps of an action. The job stays held when the action has
+// ended.
 func TestHeldByPerson(t *testing.T) {
 	place := Args{Nodes: []string{"n3", "n4"}}
 	requeuehold := func(j *slurmrest.Job) {

@@ -53,9 +53,9 @@ func doRelease(ctx context.Context, w *actionRun) error {
 }
 
 // releaseForgotten reports whether the job is held by our hold again, though we released the job: slurmctld was
-// killed before it saved the release, and maybe our edits before. The comment is then that from before the release,
-// too; after another user's hold it is still that of the release. Where another user had released the job, the hold
-// is told from a user's by Slurm's reason for it, a requeue; this is done once.
+// killed before saving the release, and maybe our edits before. The comment is then that from before the release,
+// too; after another user's hold the comment is still that of the release. Where another user had released the job,
+// the hold is told from a user's by Slurm's reason, a requeue; this is done once.
 func (w *actionRun) releaseForgotten() bool {
 	if !isHeld(&w.job) || !w.memo.Parked {
 		return false

@@ -30,7 +30,8 @@ var resize = kind{
 	steps:  func(Args) []step { return resizingSteps },
 }
 
-// resizingSteps: a job that can be lent GPUs, or is, has another size without leaving its nodes. Otherwise the job moves.
+// resizingSteps: a job that can be lent GPUs, or is, has another size without leaving its nodes. Otherwise the job
+// moves.
 var resizingSteps = slices.Insert(slices.Clone(movingSteps), 2, lend)
 
 // lend asks the nodes of a running job to have other jobs of its user lend it GPUs, or fewer. An obstacle to that

@@ -16,8 +16,8 @@ import (
 // place already: a restore that fails is proxyd's to mend, or to hold the job for, and no step is undone for it.
 var restore = step{name: "restore", words: "waiting until it is restored", look: lookRestored, within: func(p Patience) time.Duration { return p.Start }, optional: true, ended: true}
 
-// byPolicy is before the name of a policy that asks for an action. Policies do not wait for the end of their actions, and see
-// with each snapshot how jobs are.
+// byPolicy begins the requester of an action that a policy asks for. Policies do not wait for the end of their
+// actions, and see with each snapshot how jobs are.
 const byPolicy = "policy "
 
 // showWithin is how long the job's node may take to say how the job is.

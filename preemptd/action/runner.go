@@ -178,7 +178,7 @@ type memo struct {
 
 	Touched  bool `json:"touched,omitempty"`  // from here on the job may differ from its first state
 	Released bool `json:"released,omitempty"` // no hold is ours any more
-	// ReleaseMarked: the job's comment said so after the release.
+	// ReleaseMarked: after the release, the job's comment said that it was released.
 	ReleaseMarked bool `json:"releaseMarked,omitempty"`
 
 	Found        jobrequest.Request `json:"found"`            // the job's request when it was parked

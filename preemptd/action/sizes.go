@@ -15,8 +15,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Sizes says which sizes a job can have, before anything is done to the job. All fields but WhySwapped must be set. Sizes is
-// safe for concurrent use.
+// Sizes says which sizes a job can have, before anything is done to the job. All fields but WhySwapped must be set.
+// Sizes is safe for concurrent use.
 type Sizes struct {
 	Slurm interface {
 		Nodes(ctx context.Context) ([]slurmrest.Node, error)
@@ -123,8 +123,8 @@ func (s *Sizes) askedFor(ctx context.Context, job int64, now jobrequest.Request)
 	return now.TakeBack(record.Asked, record.Ours), nil
 }
 
-// beganWith returns how the job's programs began, and by node the GPUs that other jobs lend to the job. The result is nil
-// for a job that has not begun.
+// beganWith returns how the job's programs began, and by node the GPUs that other jobs lend to the job. The result is
+// nil for a job that has not begun.
 func (s *Sizes) beganWith(ctx context.Context, job *slurmrest.Job, nodes []slurmrest.Node, now, asked jobrequest.Request) (*jobrequest.Began, map[string]int64, error) {
 	lent := map[string]int64{}
 	if !isRunning(job) && job.Restarts == 0 {

@@ -52,8 +52,8 @@ func TestSizeOfWaitingJob(t *testing.T) {
 	}
 }
 
-// TestSizesRefused: a size that a job cannot have is refused at the action's first step, or before its checkpoint if the
-// GPUs are not idle any more then. The job runs on, and has not been touched.
+// TestSizesRefused: a size that a job cannot have is refused at the action's first step, or before its checkpoint if
+// the GPUs are not idle any more then. The job runs on, and has not been touched.
 func TestSizesRefused(t *testing.T) {
 	up := slurmrest.NodeState{Base: "IDLE"}
 	for name, c := range map[string]struct {

@@ -25,8 +25,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
 )
 
-// world is a cluster with a single job: a slurmrestd, a scheduler, which slurmrestd lacks, and a proxyd whose
-// checkpoints are files in a folder.
+// world is a cluster with a single job: a slurmrestd, a scheduler, which slurmrestd lacks, and a proxyd that makes
+// its checkpoints as files in a folder.
 type world struct {
 	srv   *slurmresttest.Server
 	id    int64

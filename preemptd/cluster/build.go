@@ -319,8 +319,8 @@ func (b *builder) fullestGPUs(label string) []float64 {
 	return nil
 }
 
-// leastWithoutSwapping is the smallest size of a job, from its least up to wanted, at which the memory of the ranks that share
-// a GPU fits there. A job without a checkpoint is not judged.
+// leastWithoutSwapping is the smallest size of a job, from its least up to wanted, at which the memory of the ranks
+// that share a GPU fits there. A job without a checkpoint is not judged.
 func leastWithoutSwapping(j *sdk.Job, wanted int) int {
 	return sdk.LeastSize(j.MinGPUs, wanted, j.Capsules, func(each int) bool { return !j.Swaps(each * j.Capsules) })
 }

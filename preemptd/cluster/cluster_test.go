@@ -380,7 +380,8 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// TestLeaseIsKnownByProxyd: a job that lends its GPUs is asked about until the lending has begun, and cannot be captured.
+// TestLeaseIsKnownByProxyd: a job that lends its GPUs is asked about until the lending has begun, and cannot be
+// captured.
 func TestLeaseIsKnownByProxyd(t *testing.T) {
 	srv, p, w := newSite(t, "26.05.3")
 	srv.EditJob(2, func(j *slurmrest.Job) { j.StartTime = at.Add(-time.Second) })
@@ -430,8 +431,8 @@ func TestSizedByPerson(t *testing.T) {
 	}
 }
 
-// TestSizedInPlace: no policy changes the size that a person gave a running job by leases, or by their end, as long as that is the
-// job's size in that run.
+// TestSizedInPlace: no policy changes the size that a person gave a running job by leases, or by their end, as long
+// as that is the job's size in that run.
 func TestSizedInPlace(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -526,8 +527,9 @@ func TestJustBegun(t *testing.T) {
 	}
 }
 
-// TestCapsulesLater: of a run that resumes, its node knows the checkpoints before the capsules are there. How few GPUs the
-// user allows is known with the capsules, so the job is asked about until then: for a minute, and when a node leads the run.
+// TestCapsulesLater: of a run that resumes, its node knows the checkpoints before the capsules are there. How few
+// GPUs the user allows is known with the capsules, so the job is asked about until then: for a minute, and when a
+// node leads the run.
 func TestCapsulesLater(t *testing.T) {
 	srv, p, w := newSite(t, "26.05.3")
 	p.gpus = "2-4"

@@ -24,9 +24,9 @@ func (sound) Ping(context.Context, *rpc.PingRequest) (*rpc.PingReply, error) {
 	return &rpc.PingReply{Version: "1.2.3", Health: &rpc.Health{Shared: rpc.Health_RIGHT, SharedId: "a", Store: &rpc.Space{Size: 100, Free: 40}, Devices: "cuda"}}, nil
 }
 
-// BenchmarkThousandNodes asks 1000 nodes once: a connection and a call each, 32 at a time. cpu-ms/node is of both sides
-// together: with a coder within the process, and with the programs munge and unmunge, which each side runs once for each
-// question, but without the daemon munged.
+// BenchmarkThousandNodes asks 1000 nodes once: a connection and a call each, 32 at a time. cpu-ms/node is of both
+// sides together: with a coder within the process, and with the programs munge and unmunge, which each side runs once
+// for each question, but without the daemon munged.
 func BenchmarkThousandNodes(b *testing.B) {
 	b.Run("without munge", func(b *testing.B) { askThousand(b, mungetest.NewRealm().As(0, 0)) })
 	b.Run("munge", func(b *testing.B) { askThousand(b, mungetest.Start(b).As(0, 0)) })

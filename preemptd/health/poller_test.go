@@ -160,7 +160,8 @@ func TestThousandNodes(t *testing.T) {
 	}
 }
 
-// TestBackOff: a node that does not answer is asked less and less often, and once Slurm finds the node up again, at once.
+// TestBackOff: a node that does not answer is asked less and less often, and once Slurm finds the node up again, at
+// once.
 func TestBackOff(t *testing.T) {
 	f := newFake(3)
 	f.runPoller(t, func(p *Poller) {

@@ -59,8 +59,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestNodeCount: fewer nodes have Slurm raise the CPUs that each node needs for its tasks. More nodes lower that again, unless the user
-// has asked for so many.
+// TestNodeCount: fewer nodes have Slurm raise the CPUs that each node needs for its tasks. More nodes lower that
+// again, unless the user has asked for so many.
 func TestNodeCount(t *testing.T) {
 	for name, c := range map[string]struct {
 		asked Request

@@ -47,8 +47,8 @@ func (b Began) UsableGPUs(nodes int64) int64 {
 	return most
 }
 
-// CheckUse says why the programs of a job, whose request is now, could not use the nodes and GPUs of wanted. A part
-// that does not grow is not looked at.
+// CheckUse says why the programs of a job, with the present request now, could not use the nodes and GPUs of wanted.
+// A part that does not grow is not looked at.
 func (b Began) CheckUse(now, wanted Request) error {
 	if began := int64(len(b.GPUs)); wanted.Nodes > now.Nodes && wanted.Nodes > began {
 		return refuseSize("%s: its programs began on %s and can be on no more: 1 to %d nodes are possible",
@@ -95,8 +95,8 @@ func CountOf(n int64, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// countGPUs counts the GPUs in "gres/gpu:a100:2,gres/nic:1" and in "gpu:a100:4(S:0-1),gpu:2", and returns their type if a
-// single one is named.
+// countGPUs counts the GPUs in "gres/gpu:a100:2,gres/nic:1" and in "gpu:a100:4(S:0-1),gpu:2", and returns their type
+// if a single one is named.
 func countGPUs(text string) (n int64, kind string) {
 	depth := 0
 	for item := range strings.FieldsFuncSeq(text, func(r rune) bool {

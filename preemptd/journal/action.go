@@ -164,7 +164,7 @@ func (j *Journal) Unfinished(ctx context.Context) ([]Action, error) {
 	return j.queryActions(ctx, "WHERE ended = 0 ORDER BY id")
 }
 
-// Action returns an action; the error is ErrNoAction if the journal does not have it.
+// Action returns an action; the error is ErrNoAction if the journal does not have the action.
 func (j *Journal) Action(ctx context.Context, id int64) (Action, error) {
 	all, err := j.queryActions(ctx, "WHERE id = ?", id)
 	if err == nil && len(all) == 0 {

@@ -51,7 +51,7 @@ func (j *Journal) Events(ctx context.Context, job int64, most int) ([]Event, err
 	return all, translateError(rows.Err())
 }
 
-// SetOrigin records a job's request before preemptd edited the job, and the request that preemptd made of it.
+// SetOrigin records a job's request before preemptd edited the job, and the request after the edit.
 func (j *Journal) SetOrigin(ctx context.Context, job int64, shape json.RawMessage) error {
 	return j.writeLeased(ctx, fmt.Sprintf("job %d: origin", job), func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO origin (job, shape, at) VALUES (?, ?, ?) ON CONFLICT (job) DO UPDATE SET shape = excluded.shape, at = excluded.at",

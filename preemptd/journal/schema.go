@@ -82,7 +82,7 @@ CREATE INDEX event_at ON event (at);
 `,
 }
 
-// migrateSchema brings the schema to this program's version, or leaves it as it was.
+// migrateSchema brings the schema to this program's version, or leaves the schema unchanged.
 func (j *Journal) migrateSchema(ctx context.Context, cluster string) error {
 	return j.transact(ctx, func(tx *sql.Tx) error {
 		var version int

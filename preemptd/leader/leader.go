@@ -42,8 +42,8 @@ func (f *Finder) RunOn(ctx context.Context, job *slurmrest.Job) error {
 	return f.withLeader(ctx, job, func(c *rpc.Client) error { return c.RunOn(ctx, job.Label()) })
 }
 
-// Lend has a running job have so many GPUs on each of its nodes, by jobs of its user that lend it theirs. If a node cannot,
-// the other nodes have as many as before.
+// Lend has a running job have so many GPUs on each of its nodes, by jobs of its user that lend it theirs. If a node
+// cannot, the other nodes have as many as before.
 func (f *Finder) Lend(ctx context.Context, job *slurmrest.Job, gpus int64, qos string) ([]uint32, error) {
 	nodes, err := slurmrest.Hosts(job.Nodes)
 	if err != nil {

@@ -372,7 +372,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// slowToMake is a slurmctld that makes a reservation a second after the request, whether the caller is still there or not.
+// slowToMake is a slurmctld that makes a reservation a second after the request, whether the caller is still there or
+// not.
 type slowToMake struct {
 	*slurmctld
 	begun chan struct{}

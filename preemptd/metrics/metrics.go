@@ -122,7 +122,7 @@ func (m *Metrics) showZeros(o Options) {
 // prefix begins every name.
 const prefix = "preemptd_"
 
-// Buckets, in seconds: of durations of a moment, and of those of a job.
+// Buckets, in seconds: quick for requests, answers and ticks, slow for actions.
 var (
 	quick = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
 	slow  = []float64{1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600}

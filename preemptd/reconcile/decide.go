@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
 
-// byPolicy is before the name of a policy that asks for an action. No user is named so.
+// byPolicy begins the requester of an action that a policy asks for. No user has such a name.
 const byPolicy = "policy "
 
 // acceptedStep is an accepted step, with its policy.

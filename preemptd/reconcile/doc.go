@@ -12,6 +12,6 @@
 // run there. A resume that fails three times is left, and reported.
 //
 // Recovery is the same loop: unfinished actions of the journal are done first, including actions of earlier
-// processes. A decision whose action was not begun is not remembered: the next tick decides again, on the cluster as
-// it is then.
+// processes. A decision without an action that has begun is not remembered: the next tick decides again, on the
+// cluster of that time.
 package reconcile

@@ -73,8 +73,8 @@ func foreignEvent(j *slurmrest.Job, was jobHistory, seen cluster.Seen) journal.E
 	return e
 }
 
-// restartNoticed bounds the time from the restart of a node until Slurm requeues the node's jobs, if Slurm has not missed the
-// node.
+// restartNoticed bounds the time from the restart of a node until Slurm requeues the node's jobs, if Slurm has not
+// missed the node.
 const restartNoticed = 5 * time.Minute
 
 // restartedNode returns the node that a requeued job has lost though Slurm names no failed node: Slurm names none if
@@ -100,8 +100,8 @@ func restartedNode(j *slurmrest.Job, was jobHistory, seen cluster.Seen) string {
 	return ""
 }
 
-// downNode returns a node on which a requeued job ran and that is down now. Slurm keeps only the name of the node that failed
-// last, which does not change when the same node fails again. "": there is no such node.
+// downNode returns a node on which a requeued job ran and that is down now. Slurm keeps only the name of the node
+// that failed last, which does not change when the same node fails again. "": there is no such node.
 func downNode(was jobHistory, seen cluster.Seen) string {
 	nodes := jobrequest.HostNames(was.nodes)
 	for i := range seen.Nodes {

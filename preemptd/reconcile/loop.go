@@ -95,8 +95,8 @@ type Refusal struct {
 	plan.Rejection
 }
 
-// Loop observes the cluster at each tick, has policies decide, and starts the actions that they want. Its fields are set
-// before Run and not changed.
+// Loop observes the cluster at each tick, has policies decide, and starts the actions that they want. Its fields are
+// set before Run and not changed.
 type Loop struct {
 	Observer Observer
 	Executor Executor

@@ -39,9 +39,9 @@ func freeBeside(changes []holding, t sdk.Tier, gpus int) []freeTime {
 	return all
 }
 
-// boundBeside returns for each tier a GPU fraction that no schedule of the tier's jobs can pass beside the jobs of higher
-// tiers as they have held GPUs in a run: not with foresight, without the time of dumps and restores, with the GPUs of all
-// nodes on a single node, and with each job of the tier alone.
+// boundBeside returns for each tier a GPU fraction that no schedule of the tier's jobs can pass beside the jobs of
+// higher tiers as they have held GPUs in a run: not with foresight, without the time of dumps and restores, with the
+// GPUs of all nodes on a single node, and with each job of the tier alone.
 func boundBeside(jobs []job, gpus int, changes []holding) [sdk.Tiers]float64 {
 	var bounds [sdk.Tiers]float64
 	for t := range sdk.Tier(sdk.Tiers) {

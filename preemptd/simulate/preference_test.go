@@ -10,8 +10,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// TestShrinksWhatLosesLeast: of two jobs that could give the same GPUs to a premium job, the job is shrunk whose ranks still
-// come out even, so that less work is lost, and the job that would wait for its fullest GPU goes on undisturbed.
+// TestShrinksWhatLosesLeast: of two jobs that could give the same GPUs to a premium job, the job is shrunk whose
+// ranks still come out even, so that less work is lost, and the job that would wait for its fullest GPU goes on
+// undisturbed.
 func TestShrinksWhatLosesLeast(t *testing.T) {
 	program := buildPolicy(t, "tiers")
 	jobs, err := ReadCSV(strings.NewReader(`id,submit,duration,gpus,min_gpus,max_gpus,qos

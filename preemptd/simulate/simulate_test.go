@@ -115,9 +115,9 @@ func TestShrinkAndGrow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 600 s on 8; dump; restore to 630; 4 GPUs while premium runs from 610 to 1210 and until the next
-	// question, which grows the job: 1230 + 10 + 20; then the rest on 8. Two ranks on a GPU switch twice in a mini-batch of
-	// 420 ms, 1.5 ms each.
+	// 600 s on 8; dump; restore to 630; 4 GPUs while premium runs from 610 to 1210 and until the next question, which
+	// grows the job: 1230 + 10 + 20; then the rest on 8. Two ranks on a GPU switch twice in a mini-batch of 420 ms, 1.5
+	// ms each.
 	half := int64(600_000*4) * 9929 / 10000
 	rest := (4000_000*8 - 600_000*8 - half) / 8
 	if want := time.Duration(1260_000+rest) * time.Millisecond; res.Makespan != want || res.Stops() != 2 {

@@ -91,8 +91,8 @@ func (a drainCommand) waitUntilEmpty(ctx context.Context, nodes string) error {
 // uploadsAgain is how soon the list of checkpoints, which all nodes share, is asked for again.
 const uploadsAgain = 2 * time.Second
 
-// waitForUploads waits until no checkpoint is on its way from the nodes to the store. The jobs have left by then, and the
-// only copy of such a checkpoint is on the nodes.
+// waitForUploads waits until no checkpoint is on its way from the nodes to the store. The jobs have left by then, and
+// the only copy of such a checkpoint is on the nodes.
 func (a drainCommand) waitForUploads(ctx context.Context, nodes string) error {
 	all, err := a.slurm.nodeStates(ctx, nodes)
 	if err != nil {

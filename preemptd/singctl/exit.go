@@ -32,8 +32,8 @@ type outcome struct {
 	hint string
 }
 
-// refusals are the outcomes of the errors with which proxyd or preemptd refuses a request. If an error is of several kinds,
-// the first row counts. An error that no row has is internal.
+// refusals are the outcomes of the errors with which proxyd or preemptd refuses a request. If an error is of several
+// kinds, the first row counts. An error that no row has is internal.
 var refusals = []struct {
 	error
 	outcome
@@ -89,8 +89,8 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error) int {
 	return o.code
 }
 
-// refusalOutcome returns the outcome of an error that says why a command was refused: a command line that makes no sense, or
-// a row of refusals.
+// refusalOutcome returns the outcome of an error that says why a command was refused: a command line that makes no
+// sense, or a row of refusals.
 func refusalOutcome(cmd *cobra.Command, err error) outcome {
 	if errors.Is(err, kind.ErrInvalid) {
 		return outcome{2, "invalid", cmd.CommandPath() + " --help"}
@@ -103,8 +103,8 @@ func refusalOutcome(cmd *cobra.Command, err error) outcome {
 	return outcome{code: 1, kind: "internal"}
 }
 
-// makeReport makes the report of an error. A hint of the daemon that refused, or of an action that goes on, replaces that of
-// the outcome.
+// makeReport makes the report of an error. A hint of the daemon that refused, or of an action that goes on, replaces
+// that of the outcome.
 func makeReport(err error, o outcome) errorReport {
 	report := errorReport{Kind: o.kind, Text: err.Error(), Hint: o.hint}
 	var e *rpc.Error
@@ -139,8 +139,8 @@ func (a *app) printError(err error, report errorReport) {
 	}
 }
 
-// textForPeople is an error's text without the obstacles that proxyd names in it: they stand below the text, each on a line
-// of its own.
+// textForPeople is an error's text without the obstacles that proxyd names in it: they stand below the text, each on
+// a line of its own.
 func textForPeople(err error) string {
 	var e *rpc.Error
 	if !errors.As(err, &e) || len(e.Obstacles) == 0 {

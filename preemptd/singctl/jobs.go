@@ -100,7 +100,8 @@ func (a jobsCommand) jobState(j *control.Job) string {
 // notRunYet begins preemptd's text on a job that no node has seen yet.
 const notRunYet = "it has not run yet"
 
-// gpusText says how many GPUs a job has, beside how many its user asked for, and how many of them leases lend to the job.
+// gpusText says how many GPUs a job has, beside how many its user asked for, and how many of them leases lend to the
+// job.
 func gpusText(gpus, requested, leased int32) string {
 	text := fmt.Sprint(gpus - leased)
 	switch own := gpus - leased; {

@@ -51,8 +51,8 @@ func movesCursor(f *os.File) bool {
 	return isTerminal(f) && kind != "dumb"
 }
 
-// wantsColours tells whether colours may be written to a file: as movesCursor, unless the variable NO_COLOR is not empty
-// (no-color.org).
+// wantsColours tells whether colours may be written to a file: as movesCursor, unless the variable NO_COLOR is not
+// empty (no-color.org).
 func wantsColours(f *os.File) bool {
 	no, _ := os.LookupEnv("NO_COLOR")
 	return movesCursor(f) && no == ""

@@ -155,8 +155,8 @@ func (a showCommand) printTimeline(events []*rpc.Event) {
 	printTable(a.stdout, rows)
 }
 
-// printReachable prints where clients outside reach programs of the job. While the job waits to run again, no node says that,
-// and the addresses are those of the newest event: they are the same in each run.
+// printReachable prints where clients outside reach programs of the job. While the job waits to run again, no node
+// says that, and the addresses are those of the newest event: they are the same in each run.
 func (a showCommand) printReachable(j *rpc.Job) {
 	told := false
 	for _, c := range j.GetCapsules() {

@@ -91,8 +91,9 @@ var launchers = []string{"srun", "mpirun", "mpiexec"}
 // valueJoined is an option that has its value in the same word.
 var valueJoined = regexp.MustCompile(`=|^-[A-Za-z][0-9]`)
 
-// launchedProgram returns the words of the program that a launcher starts, if the program has one of these names; else nil. Which
-// options of launchers have a value is not known: a word behind an option that may be its value may be the program as well.
+// launchedProgram returns the words of the program that a launcher starts, if the program has one of these names;
+// else nil. Which options of launchers have a value is not known: a word behind an option that may be its value may
+// be the program as well.
 func launchedProgram(words, names []string) []string {
 	if !slices.Contains(launchers, path.Base(words[0])) {
 		return nil

@@ -52,8 +52,8 @@ type Work struct {
 	Saved     time.Duration // work of earlier runs that the newest run did not have to do again
 	Lost      time.Duration // work after the checkpoints from which the next runs went on: done again
 	Anew      time.Duration // work of runs after which the job began anew: done again
-	// LateEnd: a run that was done again ended without an event, as with its node, and is counted until Slurm noticed: Lost
-	// and Anew are the most that it can be.
+	// LateEnd: a run that was done again ended without an event, as with its node, and is counted until Slurm noticed:
+	// Lost and Anew are the most that it can be.
 	LateEnd bool
 }
 
@@ -65,8 +65,8 @@ func (w Work) UsefulShare(ran time.Duration) float64 {
 	return min(1, (w.Worked-w.Lost-w.Anew).Seconds()/ran.Seconds())
 }
 
-// CountWork adds up a time line, which is in order. A run that ended without an event, as with its node, ends when Slurm
-// says; a run that goes on ends for the sum after the time that Slurm has counted so far.
+// CountWork adds up a time line, which is in order. A run that ended without an event, as with its node, ends when
+// Slurm says; a run that goes on ends for the sum after the time that Slurm has counted so far.
 func CountWork(events []Event, runs []Run) Work {
 	c := workCounter{kept: map[int]time.Duration{}, runs: runs}
 	for _, e := range events {
