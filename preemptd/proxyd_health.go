@@ -72,7 +72,7 @@ func (h *nodeHealth) knownStates() []health.State {
 	return p.Report()
 }
 
-// startPolling polls in the background; the result waits until ctx has ended that.
+// startPolling polls in the background; wait returns when the polling has ended, after ctx.
 func (c *controller) startPolling(ctx context.Context) (wait func()) {
 	var all sync.WaitGroup
 	all.Go(func() { c.pollProxyds(ctx, c.newProxyds(c.cfg.Load())) })

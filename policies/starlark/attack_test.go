@@ -52,7 +52,7 @@ func startPolicy(t *testing.T) (p *policy.Policy, write func(text string), limit
 }
 
 // A file that is saved is in force at the next question, if the file is right; else the file before stays in force,
-// and the fault of the new file is reported with its line and column.
+// and the mistake in the new file is reported with its line and column.
 func TestSavedFiles(t *testing.T) {
 	p, write, _ := startPolicy(t)
 	ask := func() (int, sdk.Verb) {
@@ -137,7 +137,7 @@ def decide(c):
 		limit(patience)
 		problem := p.Status().Problem
 		switch {
-		case err == nil && strings.Contains(problem, "does not start"): // the fault was seen before
+		case err == nil && strings.Contains(problem, "does not start"): // the mistake was seen before
 		case errors.As(err, &failure):
 		default:
 			t.Errorf("%s: it decided, or %v", name, err)

@@ -20,7 +20,7 @@ type kept struct {
 	until time.Duration // until then that job cannot start; 0: not known
 }
 
-// delay is how long a node is not ready for a job, and for lack of how many GPUs, once all jobs that the job may
+// delay is for how long, and for lack of how many GPUs, a job cannot have a node, once all jobs that the job may
 // disturb have left that node.
 type delay struct {
 	left    time.Duration // until enough jobs have ended

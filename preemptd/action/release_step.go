@@ -46,7 +46,7 @@ func doRelease(ctx context.Context, w *actionRun) error {
 	}
 	no, said := false, withOurComment(w.job.Comment, releasedText(w))
 	err := w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{Hold: &no, BeginTime: &time.Time{}, Comment: &said})
-	if errors.Is(err, slurmrest.ErrJobNotPending) { // the job's begin time was over meanwhile
+	if errors.Is(err, slurmrest.ErrJobNotPending) { // Slurm does not change the begin time of such a job
 		return w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{Hold: &no, Comment: &said})
 	}
 	return err

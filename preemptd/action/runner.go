@@ -15,14 +15,15 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Slurm has the requests of actions to Slurm. *slurmrest.Client is a Slurm.
+// Slurm is the part of a client of Slurm that actions use. *slurmrest.Client is a Slurm.
 type Slurm interface {
 	Job(ctx context.Context, ref slurmrest.Ref) (slurmrest.Job, error)
 	Update(ctx context.Context, ref slurmrest.Ref, edit slurmrest.JobUpdate) error
 	Requeue(ctx context.Context, ref slurmrest.Ref, opt slurmrest.RequeueOptions) (slurmrest.Requeued, error)
 }
 
-// Proxyd has the requests of actions to the proxyd that leads a job. Errors are errors of package rpc.
+// Proxyd is the part of a client of proxyd that actions use; it asks the node that leads the job. Errors are errors
+// of package rpc.
 type Proxyd interface {
 	// Checkpoint makes a checkpoint of a running job.
 	Checkpoint(ctx context.Context, job *slurmrest.Job, reason string) (*rpc.Checkpoint, error)
@@ -37,7 +38,7 @@ type Proxyd interface {
 	Checkpoints(ctx context.Context, job *slurmrest.Job) ([]*rpc.Checkpoint, error)
 }
 
-// Journal has the requests of actions to the journal. *journal.Journal is a Journal.
+// Journal is the part of the journal that actions use. *journal.Journal is a Journal.
 type Journal interface {
 	Save(ctx context.Context, a *journal.Action, text string) error
 	Origin(ctx context.Context, job int64) (json.RawMessage, error)

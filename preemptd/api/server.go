@@ -18,7 +18,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Journal has the server's requests to the journal. *journal.Journal is a Journal.
+// Journal is the part of the journal that the server uses. *journal.Journal is a Journal.
 type Journal interface {
 	Begin(ctx context.Context, r journal.Request) (journal.Action, error)
 	Action(ctx context.Context, id int64) (journal.Action, error)
@@ -30,7 +30,7 @@ type Journal interface {
 	Lease(ctx context.Context) (journal.Lease, error)
 }
 
-// Slurm has the server's requests to Slurm. *slurmrest.Client is a Slurm.
+// Slurm is the part of a client of Slurm that the server uses. *slurmrest.Client is a Slurm.
 type Slurm interface {
 	Job(ctx context.Context, ref slurmrest.Ref) (slurmrest.Job, error)
 	Node(ctx context.Context, name string) (slurmrest.Node, error)

@@ -14,7 +14,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Slurm has a Watch's requests to Slurm. *slurmrest.Client implements it.
+// Slurm is the part of a client of Slurm that a Watch uses. *slurmrest.Client implements it.
 type Slurm interface {
 	Cluster(ctx context.Context) (slurmrest.ClusterInfo, error)
 	EachJob(ctx context.Context, since time.Time, yield func(*slurmrest.Job) error) (slurmrest.ListInfo, error)
@@ -24,7 +24,7 @@ type Slurm interface {
 	Reservations(ctx context.Context) ([]slurmrest.Reservation, error)
 }
 
-// Proxyd has the requests to the nodes' proxyds.
+// Proxyd is the part of a client of proxyd that a Watch uses.
 type Proxyd interface {
 	// Show tells of a running job. The error is rpc.ErrNotProtected if the job has no capsule.
 	Show(ctx context.Context, job *slurmrest.Job) (*rpc.Job, error)

@@ -36,7 +36,7 @@ type Controller struct {
 	Journal    func(context.Context) error
 	Policies   func() []*rpc.Policy
 	Nodes      func(context.Context) ([]string, error) // that are up
-	// Knock asks a node's proxyd; problem is the node's fault although its proxyd answers.
+	// Knock asks a node's proxyd; problem is a fault of the node, though its proxyd answers.
 	Knock func(ctx context.Context, node string) (problem string, err error)
 }
 

@@ -18,7 +18,7 @@ type State struct {
 	Heard   time.Time      // the last answer; zero: no answer yet
 	Reply   *rpc.PingReply // the last answer, which does not change any more; nil: no answer yet
 	Err     error          // of the last question
-	Problem string         // the node's fault although the proxyd answers; "": no known fault
+	Problem string         // a fault of the node, though the proxyd answers; "": no known fault
 }
 
 // Counts sums up a report.
@@ -69,8 +69,8 @@ func usualFolder(all []State) string {
 	return usual
 }
 
-// FolderProblem returns the fault of a node's shared folder or store; "": no fault, or the node does not tell. The
-// text names no path: all users see it.
+// FolderProblem returns a fault of a node's shared folder or store; "": no fault, or the node does not tell. The text
+// names no path: all users see it.
 func FolderProblem(h *rpc.Health) string {
 	switch h.GetShared() {
 	case rpc.Health_UNMARKED:

@@ -80,7 +80,7 @@ func (j *Journal) Take(ctx context.Context) (Lease, error) {
 }
 
 // Await waits until this process has the lease. told is called when another process has the lease, once for each;
-// told may be nil. Await returns ctx's error, or the error by which the journal cannot be written.
+// told may be nil. Await returns ctx's error, or an error of a journal that cannot be written.
 func (j *Journal) Await(ctx context.Context, told func(Lease)) error {
 	tick := time.NewTicker(leaseLook)
 	defer tick.Stop()

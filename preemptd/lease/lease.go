@@ -30,7 +30,7 @@ const (
 // ErrLost says that this process does not have the lease, or not any more.
 var ErrLost = errors.New("another preemptd has the lease that Slurm shows")
 
-// Slurm has the lease's requests to Slurm. *slurmrest.Client is a Slurm.
+// Slurm is the part of a client of Slurm that the lease uses. *slurmrest.Client is a Slurm.
 type Slurm interface {
 	Nodes(ctx context.Context) ([]slurmrest.Node, error)
 	Reservations(ctx context.Context) ([]slurmrest.Reservation, error)
@@ -136,7 +136,7 @@ func (l *Lease) applyMove(ctx context.Context, v view, at time.Duration) (bool, 
 		return false, l.deleteReservation(ctx, "works", l.me)
 	case ask:
 		err := l.createReservation(ctx, "waits")
-		l.memory.asked = l.clock() // a time before the question was there
+		l.memory.asked = l.clock() // before the request the question was not there
 		return false, err
 	case seize:
 		return l.takeOver(ctx, v)

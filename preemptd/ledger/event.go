@@ -13,7 +13,7 @@ import (
 // Event is the start of a part of a job's life; the part lasts until the job's next event.
 type Event struct {
 	Job     sdk.JobID
-	At      time.Time // in whole milliseconds
+	At      time.Time // cut to whole milliseconds
 	Run     int       // how often the job was requeued before: orders events of the same moment
 	State   State
 	GPUs    int // that the job holds

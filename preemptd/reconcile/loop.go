@@ -30,7 +30,7 @@ type Executor interface {
 	Run(ctx context.Context, a journal.Action) (journal.Action, error)
 }
 
-// Journal has the loop's requests to the journal. *journal.Journal is a Journal.
+// Journal is the part of the journal that the loop uses. *journal.Journal is a Journal.
 type Journal interface {
 	Begin(ctx context.Context, r journal.Request) (journal.Action, error)
 	Unfinished(ctx context.Context) ([]journal.Action, error)

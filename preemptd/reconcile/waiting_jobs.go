@@ -17,7 +17,7 @@ type Wait struct {
 	Why  string
 }
 
-// loggedWait is the memory of a wait for the log.
+// loggedWait is the reason of a wait, and whether the log has it.
 type loggedWait struct {
 	why  string
 	told bool

@@ -15,7 +15,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Slurm has a Keeper's requests to Slurm, as an operator. *slurmrest.Client is a Slurm.
+// Slurm is the part of a client of Slurm that a Keeper uses, as an operator. *slurmrest.Client is a Slurm.
 type Slurm interface {
 	Reservations(ctx context.Context) ([]slurmrest.Reservation, error)
 	KeepsReservationsApart(ctx context.Context) (bool, error)

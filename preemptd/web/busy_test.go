@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
-// slow has requests of a single user wait until they are let go.
+// slow makes the requests of a single user wait until they are let go.
 type slow struct {
 	web.Requests
 	uid     uint32

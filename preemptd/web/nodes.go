@@ -18,7 +18,7 @@ type Proxyd struct {
 	Since    time.Time // since when it answers, or does not
 	Heard    time.Time // the last answer; zero: no answer yet
 	Version  string    // as in the last answer, like all below
-	Problem  string    // the node's fault although the proxyd answers
+	Problem  string    // a fault of the node, though the proxyd answers
 	Says     bool      // false: an older release, which does not tell the fields below
 	Store    Space     // Size 0: not known
 	Stage    Space     // Size 0: not known, or no stage
@@ -40,7 +40,7 @@ type proxydJSON struct {
 	Proxyd   string     `json:"proxyd"`            // answers, silent, or unasked: not asked yet
 	Since    int64      `json:"since"`             // since when it answers, or does not
 	Heard    int64      `json:"heard,omitempty"`   // of a silent proxyd: the last answer; absent: no answer yet
-	Problem  string     `json:"problem,omitempty"` // the node's fault although its proxyd answers
+	Problem  string     `json:"problem,omitempty"` // a fault of the node, though its proxyd answers
 	Version  string     `json:"version,omitempty"`
 	Says     bool       `json:"says"` // false: the proxyd is of a release without the fields below, or never answered
 	Store    *spaceJSON `json:"store,omitempty"`

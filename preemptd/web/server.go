@@ -21,7 +21,7 @@ import (
 //go:embed page
 var embedded embed.FS
 
-// Journal has the page's requests to the journal. *journal.Journal is a Journal.
+// Journal is the part of the journal that the page uses. *journal.Journal is a Journal.
 type Journal interface {
 	Unfinished(ctx context.Context) ([]journal.Action, error)
 	History(ctx context.Context, job int64, most int) ([]journal.Action, error)
@@ -39,7 +39,7 @@ type Requests interface {
 	History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.HistoryReply, error)
 }
 
-// Role is the work of this preemptd.
+// Role says whether this preemptd works.
 type Role string
 
 // The roles.

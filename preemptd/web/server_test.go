@@ -382,7 +382,7 @@ func TestObstacles(t *testing.T) {
 	}
 }
 
-// TestRefused: the fault of a request is named, and no action is begun.
+// TestRefused: the answer names the mistake in a request, and no action is begun.
 func TestRefused(t *testing.T) {
 	s := newSite(t)
 	s.addJob(nobody)

@@ -23,7 +23,7 @@ const (
 	Unprotected Level = "unprotected"
 	// Uncaptured commands make checkpoints fail while they run.
 	Uncaptured Level = "not captured"
-	// Changed findings go on differently after a restore.
+	// Changed parts go on differently after a restore.
 	Changed Level = "changed"
 )
 
