@@ -31,7 +31,7 @@ type Context struct {
 	peers     map[*Space]bool
 }
 
-// Current is the context that is current where the call comes from: INVALID_CONTEXT if there is none.
+// Current is the context that is current for the calling thread: INVALID_CONTEXT without such a context.
 func (p *Process) Current(c *dispatch.Call) (*Context, dispatch.Result) {
 	return p.Context(c.Context)
 }
@@ -83,7 +83,7 @@ func (p *Process) nextID() uint64 {
 	return p.lasts
 }
 
-// destroyContext ends a context and what belongs to it. destroyContext waits for the context's work.
+// destroyContext ends a context with its streams, events and modules, and waits for the context's work.
 func (p *Process) destroyContext(c *dispatch.Call, x *Context) dispatch.Result {
 	if x.Gone.Swap(true) {
 		return dispatch.ResultContextIsDestroyed
@@ -113,7 +113,7 @@ func (x *Context) ThreadCount() int {
 	return len(x.perThread)
 }
 
-// NewDestroyedContext is what stands for a context that was destroyed before a save.
+// NewDestroyedContext makes the entry of a context that was destroyed before a save.
 func NewDestroyedContext(h dispatch.Context) *Context {
 	x := &Context{Handle: h}
 	x.Gone.Store(true)

@@ -142,7 +142,7 @@ func (p *ContextCalls) CtxGetCacheConfig(c *dispatch.Call) (int32, dispatch.Resu
 	return x.cache, 0
 }
 
-// CtxSetCacheConfig remembers the preference, which changes nothing.
+// CtxSetCacheConfig remembers the preference, which has no effect.
 func (p *ContextCalls) CtxSetCacheConfig(c *dispatch.Call, config int32) dispatch.Result {
 	x, r := p.Current(c)
 	if r != 0 {

@@ -18,10 +18,10 @@ type Place struct {
 	TimeSlices *TimeSlices
 }
 
-// Device is a device of the job: what processes see. Several may be on a device of the backend; their spaces take
-// turns. Which device of the backend that is can change while the job runs.
+// Device is a device of the job, as processes see it. Several may be on a device of the backend; their spaces take
+// turns. A Device can change to another device of the backend while the job runs.
 type Device struct {
-	ShownInfo *backend.Info // what programs are told: of the device that they began with
+	ShownInfo *backend.Info // as programs see it: of the device that they began with
 	Base      backend.Addr  // of a range of addresses, as many as there are devices: see chooseAddresses
 	Size      uint64        // of that range
 
@@ -32,7 +32,7 @@ type Device struct {
 // NewDevice makes a device that is at a place, and looks like the device there.
 func NewDevice(at Place) *Device { return &Device{at: at, ShownInfo: at.Info()} }
 
-// Info is what programs are told of the device.
+// Info describes the device to programs.
 func (d *Device) Info() *backend.Info { return d.ShownInfo }
 
 // Place is where the device is now.

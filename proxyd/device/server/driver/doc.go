@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package driver is what CUDA's driver has of a process: its contexts, streams and events, its spaces on devices, and
-// how results and faults reach the program. Every area of calls embeds a Process. The calls about devices, contexts,
-// streams and events are here.
+// Package driver holds the state of a process in terms of CUDA's driver: its contexts, streams and events, its spaces
+// on devices, and how results and faults reach the program. Every area of calls embeds a Process. The calls about
+// devices, contexts, streams and events are here.
 //
 //	Process          device → Space, made at first use
 //	├─ Context       its default streams, its peers

@@ -16,7 +16,7 @@ type Event struct {
 	process      *Process
 	interprocess bool     // other processes may open the event
 	opened       bool     // the event is another process's
-	share        RandomID // what processes that share the event call it, or zero; the mu of Sharing guards share
+	share        RandomID // the event's name among the processes that share it, or zero; guarded by the mu of Sharing
 }
 
 // Interprocess tells whether other processes may have the event.

@@ -11,11 +11,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// HeldWork remembers each call that has queued work, as its message, until the work is done: a cut does not wait until
-// all work that a program has queued is done. At a cut the spaces are paused, and what is left is a part of the saved
-// state; a restored process carries the same messages out again, in the same order. That is right as long as the work
-// would still find the same things as when queued. Other work, and work that is not remembered here, is done before the
-// cut: see Blocked.
+// HeldWork remembers each call that has queued work, as its message, until the work is done, because a cut does not
+// wait for all work that a program has queued. At a cut the spaces are paused, and the unfinished calls become a part
+// of the saved state; a restored process carries the same messages out again, in the same order. That is right as long
+// as the work would still find the same things as when queued. Other work, and work that is not remembered here, is
+// done before the cut: see Blocked.
 type HeldWork struct {
 	mu     sync.Mutex
 	calls  []*QueuedCall // in the order in which they were made
@@ -36,16 +36,16 @@ type QueuedCall struct {
 	Event        dispatch.Event
 	EventContext dispatch.Context
 	Gone         bool
-	// Share is what processes that share the event call it, and Order the place of the call among all calls of the server's
-	// processes that name such an event; 0: the event was not shared.
+	// Share is the name of the event among the processes that share it, and Order the place of the call among all calls
+	// of the server's processes that name such an event; 0: the event was not shared.
 	Share RandomID
 	Order uint64
 	Exec  dispatch.Graphexec // the instantiated graph that the call launches, or 0
-	Done  backend.Partial    // of a kernel: what was done before
+	Done  backend.Partial    // of a kernel: the part that was done before
 
 	spans []workSpan
-	skip  bool // the call has queued nothing that is to be done: the program makes the call again
-	stale bool // what the call names has changed
+	skip  bool // the work that the call has queued is not to be done: the program makes the call again
+	stale bool // a thing that the call names has changed
 }
 
 // workSpan is the work of a call on a stream: pieces of backend.Progress.
@@ -54,16 +54,16 @@ type workSpan struct {
 	from, to uint64
 }
 
-// end is the span up to what was given to its stream by now.
+// end is the span up to the last work that its stream was given by now.
 func (w workSpan) end() workSpan {
 	w.to = w.stream.Backend.Progress().Given
 	return w
 }
 
-// Queued finds out what a call queues. A Queued is in dispatch.Call.Queued.
+// Queued collects the work that a call queues. A Queued is in dispatch.Call.Queued.
 type Queued struct {
 	Call    *QueuedCall
-	Several bool // the call may work on several streams: on all of them, or on none
+	Several bool // the call may work on several streams: on all of them, or on no stream
 	spans   []workSpan
 	effects bool // the call does more than queue work
 }
@@ -75,7 +75,7 @@ func (q *Queued) Unrepeatable() {
 	}
 }
 
-// QueuedBy is what finds out about a call, or nil.
+// QueuedBy returns the Queued of a call, or nil.
 func QueuedBy(c *dispatch.Call) *Queued {
 	q, _ := c.Queued.(*Queued)
 	return q
@@ -118,7 +118,7 @@ const (
 	leastBytes = 1 << 26
 )
 
-// Skip notes that what a call has queued is not to be done again, for the program makes the call again.
+// Skip notes that the work queued by a call is not to be done again, for the program makes the call again.
 func (h *HeldWork) Skip(q *Queued) {
 	if q == nil || len(q.spans) == 0 {
 		return
@@ -128,7 +128,7 @@ func (h *HeldWork) Skip(q *Queued) {
 	h.calls = append(h.calls, &QueuedCall{spans: []workSpan{q.spans[0].end()}, skip: true})
 }
 
-// forgetDoneCalls forgets what is done. The caller holds mu.
+// forgetDoneCalls forgets the calls whose work is done. The caller holds mu.
 func (h *HeldWork) forgetDoneCalls() {
 	h.calls = slices.DeleteFunc(h.calls, func(c *QueuedCall) bool { return c.isDone() })
 	h.ended = slices.DeleteFunc(h.ended, func(st *Stream) bool { p := st.Backend.Progress(); return p.Done == p.Given })
@@ -164,7 +164,7 @@ func (h *HeldWork) markCalls(match func(*QueuedCall) bool, do func(*QueuedCall))
 	}
 }
 
-// StreamEnds notes that a stream was destroyed: what is in the stream is done before a cut.
+// StreamEnds notes that a stream was destroyed: its remaining work is done before a cut.
 func (h *HeldWork) StreamEnds(st *Stream) {
 	if p := st.Backend.Progress(); p.Done == p.Given {
 		return
@@ -215,7 +215,7 @@ func (h *HeldWork) Blocked(streams []*Stream) bool {
 	return false
 }
 
-// Left are the calls with work left. The spaces are unmapped, and nothing is blocked.
+// Left are the calls with unfinished work. The spaces are unmapped, and no call is blocked.
 func (h *HeldWork) Left() []QueuedCall {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -257,7 +257,7 @@ func (p *Process) PauseWork() bool {
 	return allPaused && !slices.ContainsFunc(p.allStreams(), func(st *Stream) bool { return st.Backend.Progress().Begun })
 }
 
-// UnlimitWork lets the process's streams take what is in its ring, however much is queued, or no longer.
+// UnlimitWork lets the process's streams take all calls that are in its ring, however much is queued, or no longer.
 func (p *Process) UnlimitWork(on bool) {
 	for _, s := range p.Spaces() {
 		s.Unlimit(on)
@@ -271,7 +271,7 @@ func (p *Process) ResumeWork() {
 	}
 }
 
-// WorkIsHeld tells whether what is left of the process's work can be saved in its present state. PauseWork has returned
+// WorkIsHeld tells whether the unfinished work of the process can be saved in its present state. PauseWork has returned
 // true.
 func (p *Process) WorkIsHeld() bool {
 	for _, s := range p.Spaces() {

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Interrupt ends the waits of calls that a thread of the shim makes for nothing but to hear what to do next: they have no answer
-// as long as there is nothing, and a cut needs all answers.
+// Interrupt ends the waits of calls by which a thread of the shim only asks for its next task: these calls have no
+// answer as long as there is no task, and a cut needs all answers.
 type Interrupt struct {
 	mu     sync.Mutex
 	on     bool
@@ -17,8 +17,8 @@ type Interrupt struct {
 	cancel context.CancelFunc
 }
 
-// interruptible is done from the moment when such calls are to return with nothing, and with its parent, which is
-// always the same.
+// interruptible returns a context that is done when such calls are to return without a task, and when its parent is
+// done. The parent is the same in all calls.
 func (i *Interrupt) interruptible(parent context.Context) context.Context {
 	i.mu.Lock()
 	defer i.mu.Unlock()

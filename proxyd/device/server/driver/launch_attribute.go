@@ -10,7 +10,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// SetLaunchAttribute sets an attribute of a launch, in the place of an earlier value. What is only a hint changes nothing.
+// SetLaunchAttribute sets an attribute of a launch, in the place of an earlier value. An attribute that is only a hint
+// is ignored.
 func SetLaunchAttribute(l *backend.Launch, id int32, value dispatch.Launchvalue) {
 	of := backend.LaunchAttributeID(id)
 	switch {

@@ -16,7 +16,7 @@ import (
 //	move     the backend has the space be on the other device
 //	join     the space takes part in the turns there
 //
-// Its addresses, contexts and streams stay, and what is queued stays queued. The program sees nothing but time.
+// Its addresses, contexts and streams stay, and queued work stays queued. The program sees a delay at most.
 
 // MoveSpaces moves the process's spaces that are not where their devices are (see Device.SetPlace), as far as their work
 // can be interrupted now: true when all are there. Of all servers of a machine, one goroutine may be in MoveSpaces, and of a

@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// maxOutput is how much of what kernels print is kept for a program that does not read; CUDA's buffer has as much.
+// maxOutput is the limit of the kernels' output kept for a program that does not read; CUDA's buffer has the same size.
 const maxOutput = 1 << 20
 
-// output brings what kernels print to their program. A program with unread output stops the printing, not the kernels:
-// what no longer fits is lost, as with CUDA.
+// output brings the text that kernels print to their program. Unread output does not stop the kernels: text for which
+// there is no room is lost, as with CUDA.
 type output struct {
 	to Peer
 
@@ -20,7 +20,7 @@ type output struct {
 	lines []line
 	held  int
 	busy  bool
-	idle  chan struct{} // closed when nothing is left; nil when no goroutine waits
+	idle  chan struct{} // closed when all output is written; nil when no goroutine waits
 }
 
 type line struct {
@@ -43,7 +43,7 @@ func (o *output) printText(fd int, text []byte) {
 	}
 }
 
-// writeOut writes what is there.
+// writeOut writes the pending output.
 func (o *output) writeOut() {
 	for {
 		o.mu.Lock()
@@ -71,7 +71,7 @@ func (o *output) IsIdle() bool {
 	return !o.busy
 }
 
-// Flush waits until what was printed so far is written.
+// Flush waits until all output printed so far is written.
 func (o *output) Flush(ctx context.Context) {
 	o.mu.Lock()
 	if !o.busy {

@@ -26,25 +26,25 @@ type Peer interface {
 	Print(fd int, text []byte)
 	// Watch returns when the process is gone, with the reason, or with "" after Close.
 	Watch() string
-	// Close gives up what the server holds of the process.
+	// Close releases the server's resources of the process.
 	Close()
 }
 
-// Restorer is what a process that is being restored had before: what is made again is made like that.
+// Restorer has the former state of a process that is being restored: its objects are made again with that state.
 type Restorer interface {
-	// SpaceState is what a new space of a device begins with; nil: nothing.
+	// SpaceState is the state with which a new space of a device begins; nil: an empty space.
 	SpaceState(ordinal int32) *backend.State
 	// ContextID is the number of a new context in its space; 0: the next number.
 	ContextID(h dispatch.Context) backend.ContextID
 	// WrapContext lets a new context take over the memory that is there.
 	WrapContext(x *Context)
-	// EventShare is what processes that share a new event call it; zero: the event is not shared.
+	// EventShare is a new event's name among the processes that share it; zero: the event is not shared.
 	EventShare(h dispatch.Event) RandomID
 	// RecordedAt is when a new event was recorded; nil: never.
 	RecordedAt(h dispatch.Event) *time.Duration
 }
 
-// Config is what a core is made of.
+// Config is the configuration of a Process.
 type Config struct {
 	ID      uint64
 	Ring    *wire.Ring // nil: the process has not come back
@@ -54,12 +54,12 @@ type Config struct {
 	View    []int     // the devices that the process sees, by ordinal
 	Sharing *Sharing  // with the other processes of the server
 	OnFault func(error)
-	// OnMissed is called with what the program wanted and does not get, because it is not covered; nil: nothing notes that.
+	// OnMissed is called with each feature that the program asked for and that is not covered; nil: not recorded.
 	OnMissed func(what string)
 }
 
-// Process is what every area of calls needs of its process: its contexts, streams and events, its spaces on devices, and how
-// results and faults reach the program.
+// Process is the part of a process that every area of calls needs: its contexts, streams and events, its spaces on
+// devices, and how results and faults reach the program.
 type Process struct {
 	ID   uint64
 	Ring *wire.Ring
@@ -82,7 +82,7 @@ type Process struct {
 	Work      HeldWork
 	Sharing   *Sharing
 
-	OnContextEnd []func(*Context) // drop what belongs to a context that is being destroyed; they do not wait
+	OnContextEnd []func(*Context) // drop the objects of a context that is being destroyed; they do not wait
 	OnNewSpace   func(*Space)     // maps the program's pinned memory into a new space
 
 	JobDevices []*Device
@@ -97,7 +97,7 @@ type Process struct {
 	said    map[string]bool
 }
 
-// deviceState is what a process has of a device. The process's mu guards a deviceState.
+// deviceState is the state of a process on a device. The process's mu guards a deviceState.
 type deviceState struct {
 	space    *Space
 	primary  *Context
@@ -132,7 +132,7 @@ func (p *Process) MarkEnded() bool {
 	return !was
 }
 
-// NoteMissed notes what the program wanted and does not get, because it is not covered.
+// NoteMissed notes a feature that the program asked for and that is not covered.
 func (p *Process) NoteMissed(what string) {
 	if p.onMissed != nil {
 		p.onMissed(what)
@@ -161,7 +161,7 @@ func (p *Process) SpaceIfUsed(ordinal int32) *Space {
 	return p.devices[ordinal].space
 }
 
-// Space is what the process sees as a device, made at its first use: INVALID_DEVICE if there is no such.
+// Space is the space of a device of the process, made at its first use: INVALID_DEVICE if the number is of no device.
 func (p *Process) Space(ordinal int32) (*Space, dispatch.Result) {
 	s, isNew, r := p.spaceOf(ordinal)
 	if isNew && p.OnNewSpace != nil {
@@ -209,7 +209,7 @@ func (p *Process) Result(err error) dispatch.Result {
 		return 0
 	}
 	if errors.Is(err, context.Canceled) {
-		return dispatch.ResultDeinitialized // the process is gone, nothing reads the result
+		return dispatch.ResultDeinitialized // the process is gone, and nobody reads the result
 	}
 	r := backend.ResultOf(err)
 	switch {
@@ -249,7 +249,8 @@ func (p *Process) FailLater(x *Context, symbol string, r dispatch.Result) {
 	}
 }
 
-// FinishWait is what a call of a context that waited for work returns: what the wait brought, else what came late.
+// FinishWait is the result of a call that waited for work in a context: the error of the wait, else a late error of the
+// context.
 func (p *Process) FinishWait(x *Context, err error) dispatch.Result {
 	if err != nil {
 		return p.Result(err)
@@ -264,7 +265,7 @@ func (p *Process) FinishWait(x *Context, err error) dispatch.Result {
 	return r
 }
 
-// CheckFault has the ring say what fault there is, if the context of a call has a fault by now.
+// CheckFault has the ring announce the fault of a call's context, if the context has one by now.
 func (p *Process) CheckFault(h dispatch.Context) {
 	x, ok := p.Contexts.Get(h)
 	if !ok || p.Fault.Load() != 0 {
@@ -288,7 +289,8 @@ func (p *Process) Spaces() []*Space {
 	return all
 }
 
-// BeginWait lets the ring go on while the call waits. The caller holds no lock. What was posted must not wait: see dispatch.Call.
+// BeginWait lets the ring go on while the call waits. The caller holds no lock. A posted call must not wait: see
+// dispatch.Call.
 func (p *Process) BeginWait(c *dispatch.Call) {
 	if c.Waits != nil {
 		c.Waits()
@@ -301,11 +303,12 @@ func (p *Process) PID() int { return int(p.Peer.Memory()) }
 // IsGone tells whether the process has ended, or is ending.
 func (p *Process) IsGone() bool { return p.Lifetime.Err() != nil }
 
-// Again is the result of a call that a cut has interrupted: nothing was done, and the shim makes the call again. See
-// WaitContext.
+// Again is the result of a call that a cut has interrupted: the call had no effect, and the shim makes the call again.
+// See WaitContext.
 const Again dispatch.Result = wire.StatusAgain
 
-// WaitContext is what ends the wait of a call for work: a cut, if the call can be made again then, and the process's end.
+// WaitContext returns the context that ends a call's wait for work: at a cut, if the call can be made again then, and
+// at the process's end.
 func (p *Process) WaitContext() context.Context {
 	if p.Ring != nil && p.Ring.AsksAgain() {
 		return p.Interrupt.interruptible(p.Lifetime)
@@ -330,13 +333,14 @@ func (p *Process) Wait(c *dispatch.Call, x *Context, wait func(context.Context) 
 	return p.FinishWait(x, err)
 }
 
-// UntilCut is a context for calls that have no answer as long as there is nothing to say: see interrupt. stop must be called. When
-// that context is done and the process's own is not, the calls answer that there is nothing, and are made again.
+// UntilCut returns a context for calls that have no answer as long as there is no task: see interrupt. stop must be
+// called. When that context is done and the process's own is not, the calls answer that there is no task, and are made
+// again.
 func (p *Process) UntilCut() (ctx context.Context, stop func()) {
 	return context.WithCancel(p.Interrupt.interruptible(p.Lifetime))
 }
 
-// deviceAt is what the process calls by that number.
+// deviceAt is the device that has this number in the process.
 func (p *Process) deviceAt(ordinal int32) *Device { return p.JobDevices[p.View[ordinal]] }
 
 // UsedBytes is how much of a device its spaces have allocated: the program sees its own, as in cuMemGetInfo.
@@ -360,7 +364,7 @@ func (p *Process) Uses(dev int32) bool {
 	return p.SpaceIfUsed(int32(slices.Index(p.View, int(dev)))) != nil
 }
 
-// Info describes a device: INVALID_DEVICE if there is none of that number.
+// Info describes a device: INVALID_DEVICE if no device has this number.
 func (p *Process) Info(dev int32) (*backend.Info, dispatch.Result) {
 	if dev < 0 || int(dev) >= len(p.View) {
 		return nil, dispatch.ResultInvalidDevice

@@ -27,7 +27,7 @@ func TestFaultIsInRing(t *testing.T) {
 	}()
 	<-found
 	if r := p.Result(backend.IllegalAddress); r != 700 {
-		t.Error(r)
+		t.Errorf("Result(IllegalAddress) = %v, want 700", r)
 	}
 	word := make([]byte, 4)
 	if _, err := ring.File().ReadAt(word, 388); err != nil { // docs/formats.md: freed is at 384, fault behind it

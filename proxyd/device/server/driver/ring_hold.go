@@ -9,7 +9,7 @@ import "sync"
 type ringHold struct {
 	mu    sync.Mutex
 	holds int
-	open  chan struct{} // closed when the last hold ends; nil when there is none
+	open  chan struct{} // closed when the last hold ends; nil while there is no hold
 }
 
 // holdRing has the ring wait before its next message.

@@ -17,7 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// What a save has of contexts, streams and events. Calls that are made again make them; the rest stands here.
+// The state of contexts, streams and events in a save. Restored calls make the objects; the state that no call sets
+// stands here.
 
 // ErrRestore is why a saved state cannot be built here.
 var ErrRestore = errors.New("the devices cannot be restored")
@@ -50,7 +51,7 @@ func (st *Stream) describeStream(h dispatch.Stream) StreamState {
 	return StreamState{h, st.ID, maps.Clone(st.attributes)}
 }
 
-// restoreStream sets what no call has set.
+// restoreStream sets the state of a stream that no call has set.
 func (st *Stream) restoreStream(s *StreamState) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -98,14 +99,14 @@ func (s *Space) ReachedDevices() []int32 {
 	return out
 }
 
-// Counters are how many contexts and streams were made, and what a posted call without a context has failed with.
+// Counters are the number of contexts and streams made so far, and the error of a posted call without a context.
 func (p *Process) Counters() (lasts uint64, late int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lasts, int32(p.late)
 }
 
-// RestoreCounters sets what counters has returned.
+// RestoreCounters sets the values that Counters has returned.
 func (p *Process) RestoreCounters(lasts uint64, late int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +123,7 @@ func (p *Process) DescribeStreams() []StreamState {
 	return handles.Each(&p.streams, func(h dispatch.Stream, s *Stream) StreamState { return s.describeStream(h) })
 }
 
-// DescribeEvents writes events down. shift is what the clock of saves is ahead of the backend's.
+// DescribeEvents writes events down. shift is the lead of the clock of saves over the backend's.
 func (p *Process) DescribeEvents(shift time.Duration) []EventState {
 	var out []EventState
 	hs, es := handles.Sorted(&p.events)
@@ -147,7 +148,7 @@ func (p *Process) RestoreSpace(ordinal int32) error {
 // RestoreFlags sets the flags of a device's primary context.
 func (p *Process) RestoreFlags(ordinal int32, flags uint32) { p.devices[ordinal].flags = flags }
 
-// RestorePrimary sets what calls may have changed of a device's primary context.
+// RestorePrimary sets the state of a device's primary context that calls may have changed.
 func (p *Process) RestorePrimary(ordinal int32, retained int, flags uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,8 +159,8 @@ func (p *Process) RestorePrimary(ordinal int32, retained int, flags uint32) {
 	d.flags = flags
 }
 
-// RestoreContexts sets what no call has set of contexts, and makes their threads' streams. Missing contexts are left
-// out.
+// RestoreContexts sets the state of contexts that no call has set, and makes their threads' streams. Missing contexts
+// are left out.
 func (p *Process) RestoreContexts(all []ContextState) error {
 	for _, st := range all {
 		x, ok := p.Contexts.Get(st.Handle)
@@ -179,7 +180,7 @@ func (p *Process) RestoreContexts(all []ContextState) error {
 	return nil
 }
 
-// RestoreStreams sets what no call has set of streams.
+// RestoreStreams sets the state of streams that no call has set.
 func (p *Process) RestoreStreams(all []StreamState) {
 	for _, st := range all {
 		if s, ok := p.streams.Get(st.Handle); ok {
@@ -188,7 +189,7 @@ func (p *Process) RestoreStreams(all []StreamState) {
 	}
 }
 
-// Tables are the tables of handles, by what the calls' table calls their classes.
+// Tables are the tables of handles, by the names that their classes have in the table of calls.
 func (p *Process) Tables() map[replay.Class]handles.Any {
 	return map[replay.Class]handles.Any{"context": &p.Contexts, "stream": &p.streams, "event": &p.events}
 }

@@ -36,11 +36,12 @@ func (id *RandomID) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Sharing is what the processes of a server have in common of CUDA's IPC. A handle that a process hands to another process
-// has the name of the server in it, so that a handle of a process which another server serves is told from nonsense.
+// Sharing is the state of CUDA's IPC that the processes of a server have in common. A handle that a process hands to
+// another process has the name of the server in it, so that a handle of a process which another server serves is told
+// from nonsense.
 //
-// What work of a process waits for may be work of another process. So a process that records or waits for a shared event
-// gets a number of the order of all such calls, by which a restore queues the work again that was held at a cut.
+// Work of a process may wait for work of another process. So a process that records or waits for a shared event gets a
+// number in the order of all such calls, by which a restore queues again the work that was held at a cut.
 type Sharing struct {
 	ID    RandomID // of the server; a restored server has the saved server's
 	Group uint64   // of the processes' spaces
@@ -115,7 +116,7 @@ func (s *Sharing) ForgetEvents(gone func(*Event) bool) {
 	}
 }
 
-// ForgetProcess forgets what a process has exported, which is gone.
+// ForgetProcess forgets the events and pools that an ended process has exported.
 func (s *Sharing) ForgetProcess(p *Process) {
 	s.ForgetEvents(func(e *Event) bool { return e.process == p })
 	s.mu.Lock()
@@ -162,7 +163,7 @@ func (s *Sharing) EndRestore() {
 	clear(s.restored)
 }
 
-// restoreEvent makes an event of a context that stands for what all events of the name stand for.
+// restoreEvent makes an event of a context that refers to the same event of the backend as all events of that name.
 func (s *Sharing) restoreEvent(x *Context, share RandomID, cfg backend.EventConfig) (backend.Event, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +202,7 @@ func (x *Context) SetsConditions() bool {
 	return ok && with.SetsConditions()
 }
 
-// What handles that processes hand to each other begin with.
+// The first bytes of handles that processes hand to each other.
 const (
 	MemoryHandle  = "SINGMEM1"
 	EventHandle   = "SINGEVT1"

@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Space is what a process sees as a device.
+// Space is a device as a process sees it.
 type Space struct {
 	backend.Space
 	process *Process
@@ -94,7 +94,8 @@ func hasSpaceAt(p *Process, base backend.Addr) bool {
 	return slices.ContainsFunc(p.devices, func(d deviceState) bool { return d.space != nil && d.space.base == base })
 }
 
-// JoinTimeSlices has the spaces of a restored process take part in the turns: nothing that is made from here on may name what is not there.
+// JoinTimeSlices has the spaces of a restored process take part in the turns: no call from here on may name a missing
+// object.
 func (p *Process) JoinTimeSlices() {
 	for i := range p.devices {
 		if s := p.devices[i].space; s != nil {
@@ -149,7 +150,7 @@ func (s *Space) CanReach(peer *Space) bool {
 	return s.peers[peer] > 0
 }
 
-// denyPeer takes back what allowPeer gave.
+// denyPeer undoes allowPeer.
 func (s *Space) denyPeer(peer *Space) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

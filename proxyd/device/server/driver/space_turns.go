@@ -26,7 +26,7 @@ func (s *Space) joinTurns() {
 	t.addSpace(s)
 }
 
-// leaveTurns ends what joinTurns began; end closes the space.
+// leaveTurns undoes joinTurns; end closes the space.
 func (s *Space) leaveTurns(end func()) {
 	t := s.lockTurns()
 	t.removeSpace(s) // and so the space does not move any more
@@ -55,7 +55,8 @@ func (s *Space) EnterMeeting(communicator string) {
 	t.meetings[s][communicator]++
 }
 
-// LeaveMeeting notes that a rank of a communicator is gone. What was not noted, or is gone with the space, is ignored.
+// LeaveMeeting notes that a rank of a communicator is gone. A rank that was not noted, or is gone with the space, is
+// ignored.
 func (s *Space) LeaveMeeting(communicator string) {
 	t := s.lockTurns()
 	defer t.mu.Unlock()

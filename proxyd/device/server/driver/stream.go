@@ -36,7 +36,7 @@ const maxThreads = 1 << 14
 // for: the end of a thread is not told.
 const SweepAt = 256
 
-// streamSource is what a recorded call finds its streams in: dispatch.Call.Into.
+// streamSource finds the streams of a recorded call: dispatch.Call.Into.
 type streamSource interface {
 	StreamOf(c *dispatch.Call, h dispatch.Stream) (*Stream, dispatch.Result)
 }
@@ -94,8 +94,8 @@ func (p *Process) threadStream(x *Context, thread uint32) (*Stream, dispatch.Res
 	return st, 0
 }
 
-// sweepStreams ends the default streams that have nothing to do, and that were not asked for since the last time. A
-// thread that asks again gets a new stream, which is the same to the thread. The caller holds mu.
+// sweepStreams ends the default streams that are idle and that no thread has asked for since the last sweep. A thread
+// that asks again gets a new stream, which is the same to the thread. The caller holds mu.
 func (x *Context) sweepStreams() {
 	for thread, st := range x.perThread {
 		if st.used < x.sweeps && st.Backend.Query() == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// StreamCalls implements what dispatch.StreamCalls has of streams and events.
+// StreamCalls implements the calls about streams and events of dispatch.StreamCalls.
 type StreamCalls struct{ *Process }
 
 // StreamWaits are the calls of this file, and of event.go, that may wait.
@@ -135,7 +135,7 @@ func (p *StreamCalls) StreamGetAttribute(c *dispatch.Call, stream dispatch.Strea
 	return v, 0
 }
 
-// StreamSetAttribute remembers the value, which changes nothing.
+// StreamSetAttribute remembers the value, which has no effect.
 func (p *StreamCalls) StreamSetAttribute(c *dispatch.Call, stream dispatch.Stream, id int32, value dispatch.Launchvalue) dispatch.Result {
 	st, r := p.Stream(c, stream)
 	if r != 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// tensorMapper is the device that makes tensor maps: any of them, for the calls name none.
+// tensorMapper is the device that makes tensor maps: any device will do, for the calls name no device.
 func (p *DeviceCalls) tensorMapper() (backend.TensorMapper, dispatch.Result) {
 	if len(p.View) == 0 {
 		return nil, dispatch.ResultNoDevice

@@ -21,27 +21,27 @@ const (
 	// A space has no work, and its program may be about to queue some. To wait for as long as a switch takes, or would on a real device,
 	// is never twice as bad as the best choice.
 	leastGap, mostGap = 2 * time.Millisecond, 20 * time.Millisecond
-	// Among programs that have nothing to do with each other a turn is this long, or longer where a switch takes its time.
+	// The turn of a program among independent programs; longer where a switch takes its time.
 	turn = 10 * time.Millisecond
 	// Ranks that meet in collectives wait for the last of them in any case. A turn ends where they meet; this time ends
 	// a turn if a rank works for long in between, so that programs which are more than their collectives go on.
 	meetingTurn = time.Second
 	// A turn takes at least so many times as long as a switch does, and at most meetingTurn.
 	turnPerSwitch = 20
-	// When a turn is over, nothing new begins. What is under way may wait for what is held, so after this time all goes on for
-	// another turn.
+	// When a turn is over, no new work begins. Work under way may wait for work that is held, so after this time all
+	// work goes on for another turn.
 	longest = 100 * time.Millisecond
-	// What holds a space in its place is looked at again after this time, where no event tells of the change.
+	// The obstacle to a switch is looked at again after this time, where no event tells of the change.
 	retry = time.Millisecond
 )
 
 // never is when to look again if an event will tell of all that can happen.
 const never time.Duration = -1
 
-// TimeSlices says which space of a device of the backend is mapped, of the spaces of all processes and of all of the
-// job's devices on that device. While there is only one space it stays mapped. Else a space has its turn until it has
-// nothing to do: its program has queued nothing, or all of its queued work waits for other spaces, in a collective as a
-// rule. Then the next space that has work has its turn.
+// TimeSlices decides which space of a device of the backend is mapped, of the spaces of all processes and of all of the
+// job's devices on that device. While there is only one space it stays mapped. Else a space keeps its turn until it is
+// idle: its program has queued no work, or all of its queued work waits for other spaces, in a collective as a rule.
+// Then the next space that has work has its turn.
 type TimeSlices struct {
 	news chan struct{} // something may have to be done
 
@@ -62,14 +62,14 @@ func NewTimeSlices() *TimeSlices {
 	return &TimeSlices{news: make(chan struct{}, 1), meetings: map[*Space]map[string]int{}}
 }
 
-// TurnCounts is what the turns on a device have cost so far.
+// TurnCounts counts the switches on a device so far, and their time.
 type TurnCounts struct {
 	Switches    uint64        // between spaces
 	Took        time.Duration // for that, with the bytes that were moved
 	Interrupted uint64        // the switches away from a space that had more work to do
 }
 
-// Counts is what the turns have cost so far, and how many spaces take turns now.
+// Counts returns the counts so far, and how many spaces take turns now.
 func (t *TimeSlices) Counts() (TurnCounts, int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,7 +167,7 @@ func (t *TimeSlices) runTurns() {
 	}
 }
 
-// stepTurns does what is due and returns when to look again. The caller holds mu.
+// stepTurns takes the steps that are due and returns when to look again. The caller holds mu.
 func (t *TimeSlices) stepTurns(now time.Time) time.Duration {
 	if t.holder == nil {
 		return t.beginTurn()
@@ -213,11 +213,11 @@ func (t *TimeSlices) stepTurns(now time.Time) time.Duration {
 	if t.changeHolder(next, true) {
 		return 0
 	}
-	return longest - now.Sub(t.heldSince) // or when what is under way has come to its end
+	return longest - now.Sub(t.heldSince) // or when the work under way has come to its end
 }
 
-// beginTurn gives the device to a space that may have it, while none has. beginTurn returns when to look again. The caller
-// holds mu.
+// beginTurn gives the device to a space that may have it, while no space has it. beginTurn returns when to look again.
+// The caller holds mu.
 func (t *TimeSlices) beginTurn() time.Duration {
 	wait := never // resume tells
 	for _, s := range t.spaces {

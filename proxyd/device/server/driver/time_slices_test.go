@@ -78,7 +78,8 @@ func (r *turnRig) setStates(states ...backend.WorkState) {
 	}
 }
 
-// TestTurnEnds: a space keeps the device while there is work, and a moment longer; the turns look at nothing while no event can change anything.
+// TestTurnEnds: a space keeps the device while there is work, and a moment longer; the turns do not look while no event
+// can change anything.
 func TestTurnEnds(t *testing.T) {
 	r := newTurnRig(t, 3)
 	r.setStates(backend.Idle, backend.Idle, backend.Waiting)
@@ -93,7 +94,7 @@ func TestTurnEnds(t *testing.T) {
 	}
 	r.setStates(backend.Waiting)
 	if wait := r.moveClock(0, 0); wait != meetingGap {
-		t.Errorf("%v", wait)
+		t.Errorf("after the holder's work has met, the turns look again in %v, want meetingGap", wait)
 	}
 	r.setStates(backend.Runnable) // the collective was over just then
 	r.moveClock(meetingGap, 0)
@@ -106,12 +107,12 @@ func TestTurnEnds(t *testing.T) {
 	}
 	r.moveClock(leastGap, 0)
 	if n, _ := r.turns.Counts(); n.Switches != 2 || n.Interrupted != 0 {
-		t.Errorf("%+v", n)
+		t.Errorf("after leastGap, the counts of the turns are %+v, want 2 switches and no interrupted turn", n)
 	}
 }
 
-// TestTurnIsTaken: programs that have nothing to do with each other interrupt each other, also a program that had the
-// device for long before; the program that waits first is not passed over by programs that meet the holder.
+// TestTurnIsTaken: independent programs interrupt each other, also a program that had the device for a long time
+// before; the program that waits first is not passed over by programs that meet the holder.
 func TestTurnIsTaken(t *testing.T) {
 	r := newTurnRig(t, 3)
 	r.spaces[0].EnterMeeting("pair")
@@ -122,7 +123,7 @@ func TestTurnIsTaken(t *testing.T) {
 		t.Fatalf("held %t, looks again after %v", r.script[0].held, wait)
 	}
 	r.moveClock(longest/2, 0)
-	r.moveClock(longest/2, 0) // the space's work may wait for what is held
+	r.moveClock(longest/2, 0) // the space's work may wait for work that is held
 	if r.script[0].held {
 		t.Error("a space is held for ever")
 	}
@@ -135,7 +136,7 @@ func TestTurnIsTaken(t *testing.T) {
 	r.script[0].busy = false
 	r.moveClock(0, 2)
 	if n, _ := r.turns.Counts(); n.Switches != 1 || n.Interrupted != 1 {
-		t.Errorf("%+v", n)
+		t.Errorf("counts of the turns are %+v, want 1 switch and 1 interrupted turn", n)
 	}
 	r.spaces[0].LeaveMeeting("pair")
 	r.spaces[0].LeaveMeeting("pair")

@@ -19,13 +19,13 @@ const (
 	nodeClass
 )
 
-// Graphs is what a process has of graphs and what belongs to them.
+// Graphs holds a process's graphs, nodes and executable graphs, and their memory.
 type Graphs struct {
 	*driver.Process
 	served        dispatch.Backend // carries out the calls that nodes are recorded from
 	HostFunctions HostFunctions
 
-	// mu guards all graphs, nodes and executable graphs. Nothing that waits is done with it held.
+	// mu guards all graphs, nodes and executable graphs. No operation that waits runs with mu held.
 	mu     sync.Mutex
 	graphs handles.Table[dispatch.Graph, *graph]
 	nodes  handles.Table[dispatch.Node, *graphNode]
@@ -46,7 +46,7 @@ type NodeCalls struct{ *Graphs }
 // ExecCalls implements the calls about executable graphs.
 type ExecCalls struct{ *Graphs }
 
-// New makes the graphs of a process, none yet. served carries out the calls that nodes are recorded from.
+// New makes the graphs of a process, empty. served carries out the calls that nodes are recorded from.
 func New(p *driver.Process, served dispatch.Backend) *Graphs {
 	s := &Graphs{Process: p, served: served, memory: map[backend.Addr]*graphMemory{}, footprints: map[int32]Footprint{}}
 	s.graphs.Class, s.nodes.Class, s.execs.Class = graphClass, nodeClass, handles.GraphExecClass
@@ -66,8 +66,8 @@ func (s *Graphs) unlockGraphs() { s.mu.Unlock() }
 // Waits are the calls that may wait.
 var Waits = []string{"host_func_next", "captured", "graph_add_alloc"}
 
-// ContextEnded drops what belongs to a context that is being destroyed. ContextEnded does not wait. Graphs stay: they
-// are data, and cannot be instantiated any more.
+// ContextEnded drops the executable graphs and the memory of a context that is being destroyed, and does not wait.
+// Graphs stay: they are data, and cannot be instantiated any more.
 func (s *Graphs) ContextEnded(x *driver.Context) {
 	s.lockGraphs()
 	defer s.unlockGraphs()
@@ -81,23 +81,24 @@ func (s *Graphs) ContextEnded(x *driver.Context) {
 
 // graph is a graph. A graph inside of a node, or of an executable graph, is a copy.
 type graph struct {
-	handle   dispatch.Graph // 0: the program has none
+	handle   dispatch.Graph // 0: without a handle
 	original *graph         // of a clone
 	within   bool           // a node's: only the node ends it
 	data     backend.Graph
 	nodes    map[backend.NodeID]*graphNode
 }
 
-// graphNode is a node; data has its work. What the program can ask for and the backend does not know stands here.
+// graphNode is a node; data has its work. The fields hold facts that the program can ask for and that the backend does
+// not know.
 type graphNode struct {
-	handle   dispatch.Node // 0: the program has none
+	handle   dispatch.Node // 0: without a handle
 	original dispatch.Node // of a clone's
 	id       backend.NodeID
 	in       *graph
 	graphWork
 }
 
-// graphWork is what a node does, beside data.
+// graphWork is the work of a node, beside data.
 type graphWork struct {
 	kind       int32           // the driver's type of node
 	context    *driver.Context // nil: work of no context
@@ -129,5 +130,5 @@ const (
 	freeNode       = 11
 	BatchNode      = 12
 	conditionNode  = 13
-	collectiveNode = KernelNode // that is what NCCL's are
+	collectiveNode = KernelNode // NCCL's nodes are kernel nodes
 )

@@ -22,7 +22,7 @@ type condition struct {
 	used    bool                  // there is a node
 }
 
-// nodeWith is what the condition's node does.
+// nodeWith is the backend's node of the condition.
 func (c *condition) nodeWith(bodies []*backend.Graph) backend.ConditionalNode {
 	return backend.ConditionalNode{Condition: uint64(c.handle), Assign: c.assign, Initial: c.initial, Kind: c.kind, Bodies: bodies}
 }

@@ -52,7 +52,7 @@ func (g *graph) writeDot(w *bytes.Buffer, name string) {
 	w.WriteString("}\n")
 }
 
-// describeWork says what the node works on.
+// describeWork describes the node's kernel launch, copy or fill; "" for other nodes.
 func (n *graphNode) describeWork() string {
 	does, err := n.in.data.Node(n.id)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// eventNode is what a node does with an event of the program's: of kind recordNode or waitNode.
+// eventNode makes the work of a node that records an event of the program's or waits for it: of kind recordNode or
+// waitNode.
 func (p *Graphs) eventNode(kind int32, event dispatch.Event) (backend.Node, graphWork, dispatch.Result) {
 	e, r := p.Event(event)
 	if r != 0 {

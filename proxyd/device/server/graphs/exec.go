@@ -9,8 +9,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// graphExec is an executable graph: what the backend runs, and a copy of the graph, as its description. The program
-// names its nodes by the nodes of the original graph.
+// graphExec is an executable graph: the form that the backend runs, and a copy of the graph, as its description. The
+// program names its nodes by the nodes of the original graph.
 type graphExec struct {
 	b       backend.Exec
 	context *driver.Context
@@ -40,7 +40,7 @@ func (g *graph) collectContexts(into map[*driver.Context]bool) {
 	}
 }
 
-// tallyLaunch adds up what a launch of the graph is counted for.
+// tallyLaunch adds a launch of the graph to the counts.
 func (g *graph) tallyLaunch(into map[uint64]uint32) {
 	for _, n := range g.nodes {
 		for _, c := range n.counts {
@@ -52,7 +52,7 @@ func (g *graph) tallyLaunch(into map[uint64]uint32) {
 	}
 }
 
-// What instantiating came to, in the driver's numbers.
+// Results of instantiating, in the driver's numbers.
 const (
 	instantiated         = 0
 	instantiateError     = 1
@@ -217,7 +217,7 @@ func (p *ExecCalls) GraphExecDestroy(_ *dispatch.Call, h dispatch.Graphexec) dis
 	return p.Result(e.b.Destroy())
 }
 
-// GraphUpload has nothing to do: what is instantiated is where it runs.
+// GraphUpload has no work to do: an instantiated graph is where it runs.
 func (p *ExecCalls) GraphUpload(c *dispatch.Call, h dispatch.Graphexec, stream dispatch.Stream) dispatch.Result {
 	if _, r := p.Stream(c, stream); r != 0 {
 		return r
@@ -263,7 +263,7 @@ func (p *ExecCalls) GraphLaunch(c *dispatch.Call, h dispatch.Graphexec, stream d
 }
 
 // issueCollectives gives the graph's collectives to their communicators, in the order in which they were captured.
-// issueCollectives returns what is to be called when the launch is over. The caller holds the lock.
+// issueCollectives returns the functions that are to be called when the launch is over. The caller holds the lock.
 func (g *graph) issueCollectives(afters []func()) []func() {
 	for _, id := range g.data.Nodes() {
 		switch n := g.nodes[id]; {
@@ -287,7 +287,7 @@ func (p *Graphs) addLaunch(h dispatch.Node, in dispatch.Graph, deps []dispatch.N
 	return p.addChild(h, in, deps, e.graph)
 }
 
-// What updating came to, in the driver's numbers.
+// Results of updating, in the driver's numbers.
 const (
 	updateError      = 1
 	UpdateTopology   = 2
@@ -348,7 +348,7 @@ func (e *graphExec) differsFrom(g *graph) (result int32, at dispatch.Node) {
 	return 0, 0
 }
 
-// takeOver takes over what the nodes of a graph of the same shape do.
+// takeOver takes over the nodes' work from a graph of the same shape.
 func (e *graphExec) takeOver(p *Graphs, g *graph) dispatch.Result {
 	mine := e.graph.data.Nodes()
 	for i, id := range g.data.Nodes() {

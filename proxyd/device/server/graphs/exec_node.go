@@ -43,7 +43,7 @@ func (p *Graphs) setExec(exec dispatch.Graphexec, h dispatch.Node, does backend.
 	return p.Result(e.graph.data.Set(n.id, does))
 }
 
-// setExecTo is setExec with what a call would do.
+// setExecTo is setExec with the work of a call, which is recorded.
 func (p *Graphs) setExecTo(c *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) dispatch.Result {
 	if ctx == 0 {
 		ctx = p.contextOf(h)

@@ -19,8 +19,8 @@ const (
 	reservedHigh
 )
 
-// Footprint is the memory of graphs on a device, in bytes: what launched graphs have allocated and is not freed, and
-// what is there for graphs. Both have a highest value since that was reset.
+// Footprint is the memory of graphs on a device, in bytes: the memory that launched graphs have allocated and that is
+// not freed, and the memory reserved for graphs. Both have a highest value since that was reset.
 type Footprint struct {
 	Device       int32  `json:"device"`
 	UsedHigh     uint64 `json:"used_high"`
@@ -59,7 +59,7 @@ func (p *Graphs) GraphMemory(dev, attribute int32) uint64 {
 	}[attribute]
 }
 
-// ResetGraphMemory sets a highest value to what there is now.
+// ResetGraphMemory sets a highest value to the present value.
 func (p *Graphs) ResetGraphMemory(dev, attribute int32) {
 	p.lockGraphs()
 	defer p.unlockGraphs()

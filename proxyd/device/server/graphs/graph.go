@@ -137,7 +137,7 @@ func (p *Graphs) endNode(n *graphNode) {
 	}
 }
 
-// wholeGraph is what the backend is to run: with the graphs in nodes as they are now.
+// wholeGraph is the graph for the backend to run: with the graphs in nodes as they are now.
 func (g *graph) wholeGraph() (*backend.Graph, error) {
 	out := g.data.Clone()
 	for id, n := range g.nodes {
@@ -226,7 +226,8 @@ func (p *Calls) GraphNodeFindInClone(_ *dispatch.Call, original dispatch.Node, c
 	return 0, dispatch.ResultInvalidValue
 }
 
-// listUpTo is how lists are handed out: how many there are if none is wanted, else up to n of them and NULL behind.
+// listUpTo follows CUDA's convention for lists: the length alone unless the list is wanted, else up to n items and NULL
+// behind.
 func listUpTo[T any](all []T, wanted bool, n uint64) ([]T, uint64) {
 	const most = 1 << 16
 	if !wanted {

@@ -14,7 +14,7 @@ import (
 // graphMemory is memory that a node allocates. The program knows its address when the node is made, and the address is
 // the same at each launch. Here the memory exists all the time, from the node's making to the end of the last graph,
 // executable or not, that has the node: allocations of a graph that are not in use at the same time do not share
-// memory, as they might. live is what the program sees: from a launch until a node or the program frees the memory.
+// memory, as they might. live is the program's view: from a launch until a node or the program frees the memory.
 type graphMemory struct {
 	node    dispatch.Node // that has made the memory, alive or not: each memory has another node
 	context *driver.Context
@@ -62,7 +62,7 @@ func (p *Graphs) unuseMemory(m *graphMemory) {
 	}
 }
 
-// FreeGraphMemory takes the freeing of what a graph has allocated: done tells whether a is such memory.
+// FreeGraphMemory frees memory that a graph has allocated: done tells whether a is such memory.
 func (p *Graphs) FreeGraphMemory(a backend.Addr) (r dispatch.Result, done bool) {
 	p.lockGraphs()
 	defer p.unlockGraphs()
@@ -77,8 +77,8 @@ func (p *Graphs) FreeGraphMemory(a backend.Addr) (r dispatch.Result, done bool) 
 	return 0, true
 }
 
-// noteAllocating notes that a graph is launched: what the launch leaves allocated must not be allocated already. The
-// caller holds the lock.
+// noteAllocating notes that a graph is launched: memory that stays allocated after the launch must not be allocated
+// already. The caller holds the lock.
 func (p *Graphs) noteAllocating(e *graphExec) dispatch.Result {
 	const autoFree = 1
 	var leaves []*graphMemory
@@ -98,7 +98,7 @@ func (p *Graphs) noteAllocating(e *graphExec) dispatch.Result {
 	return 0
 }
 
-// freesOthers notes that the launch frees what other graphs have left. The caller holds the lock.
+// freesOthers notes that the launch frees memory that other graphs have left allocated. The caller holds the lock.
 func (p *Graphs) freesOthers(e *graphExec) {
 	for _, n := range e.graph.nodes {
 		if m := p.memory[n.frees]; n.kind == freeNode && m != nil {

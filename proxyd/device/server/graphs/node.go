@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/memory"
 )
 
-// addRecorded makes a node of what was recorded. addRecorded takes the lock.
+// addRecorded makes a node of a recorded call. addRecorded takes the lock.
 func (p *Graphs) addRecorded(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, rec *recorder) dispatch.Result {
 	n, err := rec.recordedNode()
 	if err != nil {
@@ -224,7 +224,7 @@ func (p *NodeCalls) GraphMemsetNodeSetParams(c *dispatch.Call, h dispatch.Node, 
 	return r
 }
 
-// hostNode is what a node for a function of the program does.
+// hostNode is the work of a node that calls a function of the program.
 func (p *Graphs) hostNode(ticket uint64) backend.HostNode {
 	return backend.HostNode{Func: func() { p.HostFunctions.callProgram(p.Lifetime, nil, ticket, false) }}
 }

@@ -13,19 +13,19 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// recorder is what a call finds in the place of its stream when the call is not to be carried out but to become a node:
-// dispatch.Call.Into. So a node is made by the method that would do the work at once. That a stream captures, and what
-// its nodes depend on, the shim alone knows.
+// recorder takes the place of a call's stream when the call is not to be carried out but to become a node:
+// dispatch.Call.Into. So a node is made by the method that would do the work at once. Only the shim knows that a stream
+// captures, and on which nodes the new node depends.
 type recorder struct {
 	p    *Graphs
-	used *driver.Stream // what the call found for its stream, nil if none was asked for
+	used *driver.Stream // the stream that the call asked for, nil if the call asked for no stream
 	made []backend.Node
 	graphWork
 }
 
 var _ backend.Stream = (*recorder)(nil)
 
-// Progress implements backend.Stream: a capture runs nothing.
+// Progress implements backend.Stream: a capture runs no work.
 func (rec *recorder) Progress() backend.Progress { return backend.Progress{} }
 
 // StreamOf is the stream that a recorded call finds: of the same context as the real stream. A call that asks
@@ -66,7 +66,7 @@ func (p *Graphs) recordCall(c *dispatch.Call, ctx dispatch.Context, call func(*d
 // recordedNode is all that was recorded, as a single node.
 func (rec *recorder) recordedNode() (backend.Node, error) {
 	switch len(rec.made) {
-	case 0: // nothing to do: a copy of no bytes
+	case 0: // a copy of no bytes has no work
 		return backend.EmptyNode{}, nil
 	case 1:
 		return rec.made[0], nil
@@ -158,7 +158,7 @@ func (rec *recorder) AllocAsync(_ backend.PoolID, n uint64) (backend.Addr, error
 	return a, rec.addOperation(allocNode, backend.EmptyNode{})
 }
 
-// FreeAsync takes what a node has allocated.
+// FreeAsync frees memory that a node has allocated.
 func (rec *recorder) FreeAsync(a backend.Addr) error {
 	rec.p.lockGraphs()
 	defer rec.p.unlockGraphs()

@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// Tables are the tables of handles, by what the calls' table calls their classes.
+// Tables are the tables of handles, by the names that their classes have in the table of calls.
 func (s *Graphs) Tables() map[replay.Class]handles.Any {
 	s.lockGraphs()
 	defer s.unlockGraphs()
@@ -43,7 +43,7 @@ func (s *Graphs) SavedMemory() []MemoryOfNode {
 	return out
 }
 
-// RestoreMemory sets what the program has of the memory of graphs, which must be there.
+// RestoreMemory sets the program's view of the memory of graphs. The memory must exist.
 func (s *Graphs) RestoreMemory(all []MemoryOfNode) error {
 	s.lockGraphs()
 	defer s.unlockGraphs()

@@ -20,7 +20,7 @@ const (
 // Class is a kind of handle that the server makes up.
 type Class uint64
 
-// What programs have handles of.
+// Classes of objects that programs have handles of.
 const (
 	ModuleClass Class = iota + 1
 	FunctionClass
@@ -41,19 +41,19 @@ func (k Class) Handle(n uint64) uint64 { return FirstServer | uint64(k)<<ClassSh
 // cannot use up the server's memory with them.
 const Max = 1 << 20
 
-// Table is what the handles of a class stand for, in a process. Handles come from the process: Get returns false for
-// handles that are unknown, were dropped, or are of another class or process. The zero table is empty; the shim makes
-// up its handles unless class is set. Any goroutine may use a Table.
+// Table maps the handles of a class to their objects, in a process. Handles come from the process: Get returns false
+// for handles that are unknown, were dropped, or are of another class or process. The zero table is empty; the shim
+// makes up its handles unless class is set. Any goroutine may use a Table.
 type Table[H ~uint64, T any] struct {
 	Class Class
 
 	mu     sync.RWMutex
 	last   uint64
-	forced []H // what make gives out first: of a restore
+	forced []H // handles of a restored process, which make gives out first
 	all    map[H]T
 }
 
-// Get finds what a handle stands for.
+// Get finds the object of a handle.
 func (t *Table[H, T]) Get(h H) (T, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -101,8 +101,7 @@ func (t *Table[H, T]) enterHandle(h H, v T) (H, dispatch.Result) {
 	return h, 0
 }
 
-// Drop takes a handle away and returns what the handle stood for. Of several callers that drop the same handle, one
-// gets true.
+// Drop removes a handle and returns its object. Of several callers that drop the same handle, one gets true.
 func (t *Table[H, T]) Drop(h H) (T, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -165,7 +164,7 @@ func Sorted[H ~uint64, T any](t *Table[H, T]) ([]H, []T) {
 	return hs, vs
 }
 
-// Each calls f for what is in a table, by handle, and collects the results.
+// Each calls f for each object of a table, in the order of the handles, and collects the results.
 func Each[H ~uint64, T, S any](t *Table[H, T], f func(H, T) S) []S {
 	hs, vs := Sorted(t)
 	var out []S

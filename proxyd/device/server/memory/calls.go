@@ -35,7 +35,8 @@ type Calls struct {
 
 // graphMemories is the memory of graphs, which a program may free like its own.
 type graphMemories interface {
-	// FreeGraphMemory frees what a graph has allocated at an address; done is false if no graph has.
+	// FreeGraphMemory frees memory that a graph has allocated at an address; done is false if no graph has memory
+	// there.
 	FreeGraphMemory(a backend.Addr) (r dispatch.Result, done bool)
 	// GraphMemory is an attribute of a device's memory for graphs, 0 to 3; ResetGraphMemory resets an attribute that is
 	// a highest value.
@@ -43,7 +44,7 @@ type graphMemories interface {
 	ResetGraphMemory(dev, attribute int32)
 }
 
-// New makes the memory of a process, none yet.
+// New makes the memory of a process, empty.
 func New(p *driver.Process, graphs graphMemories, processes func() []*driver.Process) *Calls {
 	m := &Calls{Process: p, graphs: graphs, processes: processes, devicePools: make([]devicePools, len(p.View))}
 	m.pools.Class, m.memories.Class = handles.PoolClass, handles.MemoryClass
@@ -63,7 +64,7 @@ type pinnedMemory struct {
 	registered bool
 }
 
-// anyContext is a context of a space; memory is freed by any of them. Nil if there is none.
+// anyContext is a context of a space, by which memory is freed: any context will do. Nil for a space without contexts.
 func (p *Calls) anyContext(s *driver.Space) *driver.Context {
 	for _, x := range p.Contexts.Values() {
 		if x.Space == s {
@@ -203,8 +204,8 @@ func (p *Calls) isPinned(a uint64) bool {
 	return i >= 0 && a-uint64(handles[i]) < all[i].n
 }
 
-// PointerSet knows the only attribute that can be set. Its effect is that no copy is asynchronous: nothing to do here,
-// because copies that a program waits for are over when they return.
+// PointerSet knows the only attribute that can be set. Its effect is that no copy is asynchronous: this needs no work
+// here, because copies that a program waits for are over when they return.
 func (p *Calls) PointerSet(c *dispatch.Call, ptr dispatch.Devptr, attribute int32, value uint64) dispatch.Result {
 	const syncMemops = 6
 	if _, r := p.Current(c); r != 0 {

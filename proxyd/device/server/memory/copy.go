@@ -208,8 +208,8 @@ func (p *CopyCalls) MemcpyPeer(c *dispatch.Call, dst dispatch.Devptr, to dispatc
 	})
 }
 
-// inOrder queues something on the default stream that comes after what the contexts were given before, and before what they are
-// given later.
+// inOrder queues a copy on the default stream behind all work that the contexts were given before, and before all later
+// work.
 func (p *CopyCalls) inOrder(c *dispatch.Call, to, from dispatch.Context, do func() dispatch.Result) dispatch.Result {
 	st, r := p.Stream(c, driver.DefaultStream)
 	if r != 0 {
@@ -241,7 +241,7 @@ func (p *CopyCalls) inOrder(c *dispatch.Call, to, from dispatch.Context, do func
 	return 0
 }
 
-// followStream has later work of a stream wait for what another stream was given so far.
+// followStream has later work of a stream wait for all work that another stream was given so far.
 func followStream(st, other *driver.Stream) error {
 	e, err := other.Context.Backend.NewEvent(backend.EventConfig{NoTiming: true})
 	if err != nil {
@@ -349,7 +349,7 @@ func (p *CopyCalls) copy3D(c *dispatch.Call, w *dispatch.Memcpy3d, stream dispat
 	return k.queueCopy(what)
 }
 
-// shapeOf is what a struct of the driver's means: rows that do not fit into their pitch are INVALID_VALUE.
+// shapeOf translates a struct of the driver's into a copy: rows that do not fit into their pitch are INVALID_VALUE.
 func (k *copier) shapeOf(w *dispatch.Memcpy3d) (backend.Copy, dispatch.Result) {
 	src, r := k.sideOf(w.SrcType, w.SrcHost, w.SrcDevice)
 	if r != 0 {

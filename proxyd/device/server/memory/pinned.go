@@ -37,7 +37,7 @@ type PinnedShare struct {
 	File *os.File // the memory, for a server that takes over; nil until the process has come back with the file
 }
 
-// errShareEnded is what a copy gets that comes after the memory was freed.
+// errShareEnded is the error of a copy that comes after the memory was freed.
 var errShareEnded = errors.New("the pinned memory was freed")
 
 // findShare is the share that holds n bytes at an address, or nil.
@@ -170,7 +170,7 @@ func (p *Calls) unmapShare(a backend.Addr) {
 	s.unmapShare()
 }
 
-// ShareWith maps what there is into a space that is new.
+// ShareWith maps all pinned memory of the process into a new space.
 func (p *Calls) ShareWith(x *driver.Space) {
 	p.Shares.mu.RLock()
 	defer p.Shares.mu.RUnlock()
@@ -212,8 +212,8 @@ func (p *Calls) AwaitShare(at backend.Addr, n uint64) error {
 	return nil
 }
 
-// Bring replaces what AwaitShare made by the memory that the process has come back with. Bring may be called again.
-// Nothing runs.
+// Bring replaces the place that AwaitShare has made by the memory that the process has come back with. Bring may be
+// called again. No work runs.
 func (p *Calls) Bring(at backend.Addr, from *os.File) error {
 	p.Shares.mu.Lock()
 	defer p.Shares.mu.Unlock()

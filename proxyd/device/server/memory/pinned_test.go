@@ -30,7 +30,7 @@ func makeMemfd(t *testing.T, size int64, seals int) *os.File {
 	return f
 }
 
-// TestMapSealed: nothing is mapped that the program could take away, or that is shorter than claimed.
+// TestMapSealed: a file that the program could still shrink, or that is shorter than claimed, is not mapped.
 func TestMapSealed(t *testing.T) {
 	plain, err := os.Create(filepath.Join(t.TempDir(), "plain"))
 	if err != nil {
@@ -80,11 +80,11 @@ func TestHostShare(t *testing.T) {
 	}
 	var b [2]byte
 	if err := s.Read(0x10ffe, b[:]); err != nil || b != [2]byte{1, 2} {
-		t.Error(b, err)
+		t.Errorf("last two bytes of the share = %v, %v, want [1 2]", b, err)
 	}
 	for _, at := range []uint64{0, 0xffff, 0x10fff, 0x11000, math.MaxUint64} {
 		if err := s.Read(at, b[:]); !errors.Is(err, errShareEnded) {
-			t.Errorf("%#x: %v", at, err)
+			t.Errorf("Read at %#x outside of the share: %v, want errShareEnded", at, err)
 		}
 	}
 	s.unmapShare()

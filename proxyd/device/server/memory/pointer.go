@@ -44,7 +44,7 @@ func (b *bufferIDs) idOf(a backend.Allocation) uint64 {
 	return b.last
 }
 
-// forgetFreed forgets what begins at an address.
+// forgetFreed forgets the buffer that begins at an address.
 func (b *bufferIDs) forgetFreed(a backend.Addr) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +77,7 @@ func (p *Calls) PointerFacts(_ *dispatch.Call, ptr dispatch.Devptr) (kind uint32
 	return kind, ctx, s.Ordinal, uint64(a.Base), a.Size, p.Buffers.idOf(a), pool, 0
 }
 
-// poolOf is the handle of a space's pool, 0 if the program has none.
+// poolOf is the handle of a space's pool, 0 if the program has no handle of the pool.
 func (p *Calls) poolOf(s *driver.Space, id backend.PoolID) dispatch.Mempool {
 	hs, pools := handles.Sorted(&p.pools)
 	for i, m := range pools {

@@ -14,8 +14,8 @@ type memoryPool struct {
 	space    *driver.Space
 	id       backend.PoolID
 	props    dispatch.Poolprops
-	share    driver.RandomID // the name among processes, zero: not exported. sharing.go has what is exported
-	imported bool            // nothing can be allocated from the pool
+	share    driver.RandomID // the name among processes, zero: not exported. sharing.go lists the exported pools
+	imported bool            // no allocation can be made from the pool
 }
 
 // fileDescriptor is the type of handle by which pools are exported, as CUmemAllocationHandleType has it.
@@ -95,7 +95,7 @@ func (p *PoolCalls) MemPoolDestroy(_ *dispatch.Call, pool dispatch.Mempool) disp
 		return r
 	}
 	if m.imported {
-		p.pools.Drop(pool) // what was imported from the pool stays
+		p.pools.Drop(pool) // memory imported from the pool stays
 		return 0
 	}
 	if err := m.space.DestroyPool(m.id); err != nil {
@@ -302,7 +302,7 @@ func (p *PoolCalls) DeviceGetGraphMemAttribute(_ *dispatch.Call, dev, attribute 
 	return p.graphs.GraphMemory(dev, attribute), 0
 }
 
-// DeviceSetGraphMemAttribute can reset what is highest, and nothing else.
+// DeviceSetGraphMemAttribute can reset the highest values, and set no other attribute.
 func (p *PoolCalls) DeviceSetGraphMemAttribute(_ *dispatch.Call, dev, attribute int32, value []uint64) dispatch.Result {
 	const usedHigh, reservedHigh = 1, 3
 	if r := p.graphMemory(dev, attribute); r != 0 {

@@ -12,10 +12,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// A process that exports a pool gives the pool a name. The handle has the name; the shim writes the handle into a file in
-// memory: the program hands its descriptor to other processes. A process that imports the pool gets a pool of its own
-// from which nothing can be allocated, and by which it opens allocations: they are imported like other shared memory
-// (share.go). Pools are saved with their names, and allocations with theirs.
+// A process that exports a pool gives the pool a name. The handle has the name; the shim writes the handle into a file
+// in memory: the program hands its descriptor to other processes. A process that imports the pool gets a pool of its
+// own, which makes no allocations and only opens allocations of the original pool: they are imported like other shared
+// memory (share.go). Pools are saved with their names, and allocations with theirs.
 
 // sharePool lets other processes find a pool, if the pool has a name.
 func (p *Calls) sharePool(m *memoryPool) {
@@ -117,8 +117,8 @@ func (p *PoolCalls) PoolOpenPointer(c *dispatch.Call, pool dispatch.Mempool, han
 	return p.openShare(c, x, shareIn(content), true)
 }
 
-// closePooled closes an allocation of an imported pool; done is false if there is none at the address. The memory goes
-// when all work is done that was given so far, also on other streams.
+// closePooled closes an allocation of an imported pool; done is false if no such allocation is at the address. The
+// memory is released when all work is done that was given so far, also on other streams.
 func (p *Calls) closePooled(at backend.Addr) (r dispatch.Result, done bool) {
 	p.imports.mu.Lock()
 	defer p.imports.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// What a save has of memory, beside its bytes.
+// The state of memory in a save, beside its bytes.
 
 // PoolState is a pool.
 type PoolState struct {

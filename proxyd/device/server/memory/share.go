@@ -29,7 +29,7 @@ type importedMemory struct {
 	pooled  bool // from a pool: freed like the process's own memory
 }
 
-// ImportState is what a save has of imported memory, beside the state of its space.
+// ImportState is imported memory in a save, beside the state of its space.
 type ImportState struct {
 	Address backend.Addr     `json:"address"`
 	Context dispatch.Context `json:"context"`
@@ -195,7 +195,7 @@ func (p *Calls) closeImport(at backend.Addr, m *importedMemory) dispatch.Result 
 	return p.Result(m.context.Sharer().CloseImport(at))
 }
 
-// ContextEnded forgets what a context has imported, which goes with the context.
+// ContextEnded forgets the imports of a context, which end with the context.
 func (p *Calls) ContextEnded(x *driver.Context) {
 	p.imports.mu.Lock()
 	defer p.imports.mu.Unlock()
@@ -207,7 +207,7 @@ func (p *Calls) ContextEnded(x *driver.Context) {
 	}
 }
 
-// DescribeImports writes down what was imported.
+// DescribeImports writes down the imported memory.
 func (p *Calls) DescribeImports() (out []ImportState) {
 	p.imports.mu.Lock()
 	defer p.imports.mu.Unlock()
@@ -218,7 +218,7 @@ func (p *Calls) DescribeImports() (out []ImportState) {
 	return out
 }
 
-// RestoreImports notes what is imported, in contexts that are there again.
+// RestoreImports notes the imported memory, in contexts that were made again.
 func (p *Calls) RestoreImports(all []ImportState) error {
 	p.imports.mu.Lock()
 	defer p.imports.mu.Unlock()

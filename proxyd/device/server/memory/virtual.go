@@ -71,8 +71,8 @@ func (p *Calls) MemAddressFree(_ *dispatch.Call, ptr dispatch.Range, n uint64) d
 	return p.Result(s.Unreserve(backend.Addr(ptr), n))
 }
 
-// checkProp is what the properties of memory must be: of a device and pinned. checkProp returns
-// the device's space.
+// checkProp checks the properties of memory, which must be pinned memory of a device. checkProp returns the device's
+// space.
 func (p *Calls) checkProp(prop *dispatch.Allocprop) (*driver.Space, dispatch.Result) {
 	switch {
 	case prop.Type != typePinned:
@@ -107,7 +107,7 @@ func (p *Calls) MemCreate(_ *dispatch.Call, n uint64, prop dispatch.Allocprop, f
 	if err != nil {
 		return 0, p.Result(err)
 	}
-	// The properties of the memory tell what was asked for and is missing.
+	// Requested features that the memory does not have are cleared in its properties.
 	prop.CompressionType, prop.GpuDirectRDMACapable, prop.Usage, prop.Reserved = 0, 0, 0, [4]uint8{}
 	return p.nameMemory(&physicalMemory{space: s, id: id, size: n, prop: prop})
 }
@@ -151,7 +151,8 @@ func (p *Calls) MemUnmap(_ *dispatch.Call, ptr dispatch.Range, n uint64) dispatc
 	return p.Result(s.UnmapMemory(backend.Addr(ptr), n))
 }
 
-// MemSetAccess says which devices may use memory. What another device may read is also writable for that device.
+// MemSetAccess sets the devices that may use memory. Memory that another device may read is also writable for that
+// device.
 func (p *Calls) MemSetAccess(_ *dispatch.Call, ptr dispatch.Range, n uint64, desc []dispatch.Access, count uint64) dispatch.Result {
 	s, r := p.reservedSpace(ptr)
 	if r != 0 || count == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// Calls implements dispatch.ModuleCalls. Calls has a process's modules and what belongs to them.
+// Calls implements dispatch.ModuleCalls. Calls holds a process's modules, libraries, kernels and functions.
 type Calls struct {
 	*driver.Process
 	modules   handles.Table[dispatch.Module, *module]
@@ -24,7 +24,7 @@ type Calls struct {
 	linkers   handles.Table[dispatch.Linkstate, *linker]
 
 	complaintsMu sync.Mutex
-	complaints   map[string]bool // what was logged
+	complaints   map[string]bool // the complaints logged so far
 }
 
 // Waits are the calls that may wait: for a compiler.
@@ -62,7 +62,7 @@ func (p *Calls) ComplaintCount() int {
 	return len(p.complaints)
 }
 
-// New makes the modules of a process, none yet.
+// New makes the modules of a process, empty.
 func New(p *driver.Process) *Calls {
 	s := &Calls{Process: p, complaints: map[string]bool{}}
 	s.modules.Class, s.functions.Class = handles.ModuleClass, handles.FunctionClass
@@ -71,7 +71,7 @@ func New(p *driver.Process) *Calls {
 	return s
 }
 
-// ContextEnded drops what belongs to a context that is being destroyed. ContextEnded does not wait.
+// ContextEnded drops the modules and functions of a context that is being destroyed. ContextEnded does not wait.
 func (s *Calls) ContextEnded(x *driver.Context) {
 	s.modules.DropIf(func(m *module) bool { return m.context == x })
 	s.functions.DropIf(func(f *function) bool { return f.module.context == x })
@@ -96,7 +96,7 @@ const (
 	jitLogVerbose   = 12
 )
 
-// loadConfig reads options. Options of machine code change nothing where none is made.
+// loadConfig reads options. Options of machine code have no effect where no machine code is made.
 func loadConfig(names []int32, values []uint64) backend.LoadConfig {
 	var cfg backend.LoadConfig
 	for i, name := range names {

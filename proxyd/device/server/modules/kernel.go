@@ -139,7 +139,7 @@ func (p *Calls) KernelSetAttribute(_ *dispatch.Call, attribute, value int32, h d
 	return 0
 }
 
-// KernelSetCacheConfig is a preference, which changes nothing.
+// KernelSetCacheConfig takes a preference, which has no effect.
 func (p *Calls) KernelSetCacheConfig(_ *dispatch.Call, h dispatch.Kernel, config, dev int32) dispatch.Result {
 	if _, _, r := p.kernelOn(h, dev); r != 0 {
 		return r

@@ -44,7 +44,8 @@ func (p *LaunchCalls) Launch(c *dispatch.Call, h dispatch.Function, gridX, gridY
 	return p.LaunchEx(c, h, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, stream, params, n, nil, 0)
 }
 
-// LaunchEx launches with attributes. The shim has refused impossible attributes; what Launch does not keep are hints.
+// LaunchEx launches with attributes. The shim has refused impossible attributes; attributes that Launch does not keep
+// are hints.
 func (p *LaunchCalls) LaunchEx(c *dispatch.Call, h dispatch.Function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, stream dispatch.Stream, params []uint8, _ uint32, attributes []dispatch.Launchattr, _ uint32) dispatch.Result {
 	st, r := p.Stream(c, stream)
 	if r != 0 {
@@ -119,7 +120,7 @@ func (p *LaunchCalls) FuncSetAttribute(c *dispatch.Call, h dispatch.Function, at
 	if r != 0 {
 		return r
 	}
-	// What is known of a kernel is its code's: it is read before one of its functions is set otherwise.
+	// The facts of a kernel are its code's: they are read before an attribute of one of its functions is changed.
 	if l := f.module.library; l != nil {
 		if _, r := p.factsOf(l.byName[f.b.Name()]); r != 0 {
 			return r
@@ -128,7 +129,7 @@ func (p *LaunchCalls) FuncSetAttribute(c *dispatch.Call, h dispatch.Function, at
 	return p.Result(f.b.SetAttribute(backend.FunctionAttribute(attribute), value))
 }
 
-// FuncSetCacheConfig is a preference, which changes nothing.
+// FuncSetCacheConfig takes a preference, which has no effect.
 func (p *LaunchCalls) FuncSetCacheConfig(c *dispatch.Call, h dispatch.Function, config int32) dispatch.Result {
 	if _, r := p.findFunction(c, h); r != 0 {
 		return r

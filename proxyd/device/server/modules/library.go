@@ -37,7 +37,8 @@ type kernel struct {
 	set    map[int32]map[backend.FunctionAttribute]int32 // by device
 }
 
-// kernelFacts is what is the same of a kernel in all contexts, whatever was set of its functions.
+// kernelFacts are the facts of a kernel that are the same in all contexts, whatever attributes its functions were
+// given.
 type kernelFacts struct {
 	attributes [backend.FunctionAttributes]int32
 	params     []backend.Param
@@ -60,7 +61,7 @@ func (l *library) listKernels(m backend.Module) {
 	}
 }
 
-// factsOf compiles a kernel, once, and returns what is known then.
+// factsOf compiles a kernel, once, and returns the facts known then.
 func (p *Calls) factsOf(k *kernel) (*kernelFacts, dispatch.Result) {
 	k.mu.Lock()
 	facts := k.facts
@@ -97,7 +98,7 @@ func (p *Calls) factsOf(k *kernel) (*kernelFacts, dispatch.Result) {
 	return facts, 0
 }
 
-// readFacts reads what is known of a kernel of a module. A kernel that cannot run has facts too.
+// readFacts reads the facts of a kernel of a module. A kernel that cannot run has facts too.
 func (p *Calls) readFacts(m backend.Module, name string) (*kernelFacts, dispatch.Result) {
 	for _, b := range m.Functions() {
 		if b.Name() != name {
@@ -116,8 +117,8 @@ func (p *Calls) readFacts(m backend.Module, name string) (*kernelFacts, dispatch
 	return nil, dispatch.ResultNotFound
 }
 
-// withContext calls f with a context for the moment, on the first device: for calls that need a context where the
-// program has none.
+// withContext calls f with a temporary context on the first device: for calls that need a context where the program has
+// no context.
 func (p *Calls) withContext(f func(backend.Context) dispatch.Result) dispatch.Result {
 	s, r := p.Space(0)
 	if r != 0 {
@@ -127,7 +128,7 @@ func (p *Calls) withContext(f func(backend.Context) dispatch.Result) dispatch.Re
 	if err != nil {
 		return p.Result(err)
 	}
-	defer func() { _ = x.Destroy() }() // nothing was launched in x
+	defer func() { _ = x.Destroy() }() // no kernel was launched in x
 	return f(x)
 }
 

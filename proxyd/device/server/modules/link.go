@@ -25,7 +25,7 @@ type linker struct {
 	done  []byte // the result
 }
 
-// Kinds of what is linked, in the driver's numbers: up to these, the input is code for a device.
+// Kinds of linker inputs, in the driver's numbers: up to these, the input is code for a device.
 const (
 	inputCubin = iota
 	inputPTX
@@ -77,7 +77,7 @@ func (p *Calls) LinkAdd(_ *dispatch.Call, h dispatch.Linkstate, kind int32, data
 	return "", "", 0
 }
 
-// imageResult is the driver's number of what is wrong with an image.
+// imageResult is the driver's number for an error of an image.
 func imageResult(err error) dispatch.Result {
 	if errors.Is(err, image.ErrNoPTX) {
 		return dispatch.ResultNoBinaryForGpu

@@ -187,7 +187,7 @@ func (p *Calls) ModuleGetGlobalV2(_ *dispatch.Call, _, _ bool, h dispatch.Module
 	}
 	at, n, r := p.findGlobal(m, name)
 	if r == dispatch.ResultNotFound && slices.ContainsFunc(m.b.Functions(), func(f backend.Function) bool { return f.Name() == name }) {
-		r = dispatch.ResultInvalidValue // drivers tell a kernel from what is not there
+		r = dispatch.ResultInvalidValue // drivers tell the name of a kernel from an unknown name
 	}
 	return at, n, r
 }

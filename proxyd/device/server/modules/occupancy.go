@@ -9,7 +9,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// fit is what a function's blocks need, beside their dynamic shared memory.
+// fit is the need of a function's blocks, beside their dynamic shared memory.
 type fit struct {
 	info              *backend.Info
 	registers, static uint32
@@ -78,7 +78,7 @@ func (p *LaunchCalls) OccupancyAvailableDynamicSMemPerBlock(c *dispatch.Call, h 
 	return low, 0
 }
 
-// clusterLaunch is a launch that may have clusters, as the program describes it to ask what fits.
+// clusterLaunch is a launch that may have clusters, as described by a program that asks how many clusters fit.
 func (p *LaunchCalls) clusterLaunch(c *dispatch.Call, h dispatch.Function, grid, block backend.Dim, shared uint32, attributes []dispatch.Launchattr) (*backend.Launch, dispatch.Result) {
 	f, r := p.findFunction(c, h)
 	if r != 0 {

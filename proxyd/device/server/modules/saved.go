@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// ModuleState is a module, or what a library has loaded into a context. Its functions are the functions with a handle:
-// a launch gives them a handle that the program has never asked for.
+// ModuleState is a module, or the module that a library has loaded into a context. Its functions are the functions with
+// a handle: a launch gives them a handle that the program has never asked for.
 type ModuleState struct {
 	Handle    dispatch.Module              `json:"handle"`
 	Context   dispatch.Context             `json:"context"`
@@ -59,8 +59,8 @@ func (p *Calls) LibraryOf(refs []replay.Ref) dispatch.Library {
 	return 0
 }
 
-// LoadLibraries loads what libraries had loaded, where no call has done so, and names functions that no call has named.
-// before is called with each library before that is loaded.
+// LoadLibraries loads the modules that libraries had loaded, where no call has done so, and names functions that no
+// call has named. before is called with each library before that is loaded.
 func (p *Calls) LoadLibraries(all []ModuleState, before func(dispatch.Library)) error {
 	for i := range all {
 		st := &all[i]

@@ -18,7 +18,7 @@ import (
 // NCCLVersion is the version of NCCL that programs are told: 2.28.3.
 const NCCLVersion = 22803
 
-// ncclResult is NCCL's number of what became of a communicator.
+// ncclResult is NCCL's number for the error of a communicator.
 func ncclResult(err error) dispatch.Result {
 	var before *failedBefore
 	switch {
@@ -98,8 +98,8 @@ func (p *Calls) CommInit(c *dispatch.Call, comm dispatch.Comm, ranks, rank int32
 	return 0
 }
 
-// CommSplit begins a split, in its turn among what the rank has issued. For a rank that is in none of the parts the
-// split is done then.
+// CommSplit begins a split, in its turn among the operations that the rank has issued. For a rank that is in no part of
+// the split, the split is done then.
 func (p *Calls) CommSplit(_ *dispatch.Call, comm dispatch.Comm, color, key int32, h dispatch.Comm, _ []int32, _ []uint64, _ uint32) dispatch.Result {
 	if p.Restoring != nil {
 		return p.restorePart(comm, h, color)
@@ -204,8 +204,8 @@ func (p *Calls) NcclCommAbort(_ *dispatch.Call, comm dispatch.Comm) dispatch.Res
 }
 
 // NcclGroup issues a group. The streams of a failed communicator are held like the streams that were waiting at the
-// failure. If an operation cannot be issued, then none is, and the communicators of the group fail: the program was
-// told that the group is issued.
+// failure. If one operation cannot be issued, then no operation is, and the communicators of the group fail: the
+// program was told that the group is issued.
 func (p *Calls) NcclGroup(c *dispatch.Call, _ []dispatch.Ncclcount, _ uint32, ops []dispatch.Ncclop, _ uint32, _ dispatch.Stream) dispatch.Result {
 	g := NewGroup(p, c)
 	var bad error
@@ -291,7 +291,7 @@ func (p *Calls) NcclRedOpDestroy(_ *dispatch.Call, op dispatch.Redop, comm dispa
 	return 0
 }
 
-// NcclCommRegister takes note of a buffer. Nothing is faster with a registered buffer: collectives reach all memory.
+// NcclCommRegister takes note of a buffer. A registered buffer is not faster: collectives reach all memory.
 func (p *Calls) NcclCommRegister(_ *dispatch.Call, comm dispatch.Comm, ptr dispatch.Devptr, n uint64) (dispatch.Commreg, dispatch.Result) {
 	m, r := p.Comm(comm)
 	if r != 0 {

@@ -13,9 +13,10 @@ import (
 
 // collectiveRecorder is a stream that records its work as nodes of a graph.
 type collectiveRecorder interface {
-	// RecordCollective makes a node. Before a launch of a graph with it is queued, launch is to be called, once for each
-	// time that the node will run, for nodes in the order in which they were made: that is the order in which the rank
-	// issues its collectives. What launch returns is to be called in the stream's order after the launch, whatever became of it.
+	// RecordCollective makes a node. Before a launch of a graph with it is queued, launch is to be called, once for
+	// each time that the node will run, for nodes in the order in which they were made: that is the order in which the
+	// rank issues its collectives. The function that launch returns is to be called in the stream's order after the
+	// launch, also after a failed launch.
 	RecordCollective(n backend.ExchangeNode, launch func() (after func())) error
 }
 

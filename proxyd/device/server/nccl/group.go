@@ -16,14 +16,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// part is what a group does in a communicator.
+// part is the operations of a group in one communicator.
 type part struct {
 	m       *Member
 	ops     []collective.Op
-	spans   [][scales]backend.Span // of each operation: what is sent, and received
+	spans   [][scales]backend.Span // of each operation: the bytes sent, and received
 	missing int                    // streams that wait for their turn
 	visits  []*visit               // a visit for each stream that the part uses
-	split   func()                 // instead of ops: what begins a split
+	split   func()                 // instead of ops: begins a split
 	group   []*part                // all parts of the group, this part too
 	fixed   bool                   // the part is given as soon as its turn has come, also while parts are kept back
 	given   bool                   // to the communicator; of Calls.pace.mu
@@ -33,11 +33,11 @@ type part struct {
 	halves atomic.Int32 // that are not over: the team's, and the communicator's
 }
 
-// visit is what a group does on a stream: the visit has the stream's turn until all of its parts are over.
+// visit is the operations of a group on one stream: the visit has the stream's turn until all of its parts are over.
 type visit struct {
 	st      *driver.Stream
 	buffers []backend.Buffer
-	slots   []slot // what each buffer is for
+	slots   []slot // the use of each buffer
 	parts   []*part
 	turn    sync.Mutex  // held while the turn comes, or is put back
 	begun   atomic.Bool // its turn has come, or will not
@@ -128,8 +128,8 @@ func (g *group) Add(m *Member, o *dispatch.Ncclop) error {
 	return nil
 }
 
-// fillReduction fills in what o reduces by. fillReduction returns the reduction that has the factor, if any. again: the operation was issued before the
-// process was restored, so the factor may have been destroyed since.
+// fillReduction fills in the operator by which o reduces. fillReduction returns the reduction that has the factor, if
+// any. again: the operation was issued before the process was restored, so the factor may have been destroyed since.
 func (m *Member) fillReduction(o dispatch.Redop, op *collective.Op, recorded, again bool) (*redop, error) {
 	if o >= 0 && o < firstRedop {
 		op.Reduction = collective.Reduction(o)
@@ -190,8 +190,8 @@ func (v *visit) useBuffer(s slot, at backend.Addr, n int, write bool) {
 	}
 }
 
-// issueGroup gives the group to its members and streams. What a stream refuses is an illegal address, as if a kernel
-// had found it, and the end of the communicators that wait there.
+// issueGroup gives the group to its members and streams. If a stream refuses its visit, that is an illegal address, as
+// if a kernel had found it, and the end of the communicators that wait there.
 func (g *group) issueGroup() {
 	for _, q := range g.order {
 		q.group = g.order
@@ -295,8 +295,8 @@ func (v *visit) arriveAtParts() {
 	}
 }
 
-// issueReady gives the communicator what has its turn on all streams, in order. Issue may wait for a connection, and so
-// the stream's goroutine does not call issueReady.
+// issueReady gives the communicator, in order, the parts that have their turn on all streams. Issue may wait for a
+// connection, and so the stream's goroutine does not call issueReady.
 func (m *Member) issueReady() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -325,8 +325,8 @@ func (m *Member) hasTurn() bool {
 	return len(m.queue) > 0 && m.queue[0].missing == 0 && m.Calls.pace.admitPart(m.queue[0])
 }
 
-// beginPart gives the part to the communicator, and to its team. beginPart returns when the team is done: as with NCCL, what is
-// issued later waits.
+// beginPart gives the part to the communicator, and to its team. beginPart returns when the team is done: as with NCCL,
+// operations that are issued later wait.
 func (q *part) beginPart() {
 	if q.split != nil {
 		q.split()
@@ -356,7 +356,7 @@ func (q *part) beginPart() {
 	q.finishHalf(err)
 }
 
-// finishHalf is called when the communicator or the team is done. The first error is what became of the part.
+// finishHalf is called when the communicator or the team is done. The part's result is the first error.
 func (q *part) finishHalf(err error) {
 	if err != nil {
 		q.wrong.CompareAndSwap(nil, &err)

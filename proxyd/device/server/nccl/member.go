@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// Member is a rank of a communicator: what a handle of NCCL's stands for.
+// Member is a rank of a communicator: a handle of NCCL's stands for a Member.
 //
 // Its groups are carried out in the order in which they were issued. An issued group waits in queue until its turn has
 // come on each of its streams; then the group is the communicator's. When the communicator has carried out the group,
@@ -30,8 +30,8 @@ type Member struct {
 	MakingCtx context.Context // of its making
 	cancel    context.CancelCauseFunc
 	made      chan struct{} // closed when comm is there, or err
-	unwatch   func() bool   // the process's end is its affair no more
-	asks      *asks         // what the member brings to a rendezvous, nil: the member comes of a split
+	unwatch   func() bool   // stops the watch for the process's end
+	asks      *asks         // the member's contribution to a rendezvous, nil: the member comes of a split
 	Arrived   bool          // the member has arrived; of cutKeeper.mu, like Known
 	Known     bool          // the leader was told that the communicator is made, or will not be
 	Held      atomic.Bool   // the member is not let in
@@ -43,7 +43,7 @@ type Member struct {
 	waits     *waitState // during the rendezvous, or before
 	name      string     // of a restored member: the communicator to get back
 	comm      *collective.Comm
-	team      backend.Team // that carries out what the team can, or nil
+	team      backend.Team // carries out the operations that the team can, or nil
 	err       error
 	queue     []*part
 	moving    bool // a goroutine takes parts from queue
@@ -52,15 +52,15 @@ type Member struct {
 	calm      chan struct{}
 	finalized bool
 	meets     bool // the turns on its device know of the communicator
-	leaving   bool // destroyed: the member leaves when nothing is left
-	released  bool // aborted, or gone: nothing is held any more
+	leaving   bool // destroyed: the member leaves when its last operation is over
+	released  bool // aborted, or gone: no stream is held any more
 	held      []func(error)
 	redops    map[dispatch.Redop]*redop
-	oldOps    map[dispatch.Redop]*redop // destroyed, and needed by what was captured or is queued
+	oldOps    map[dispatch.Redop]*redop // destroyed, and needed by captured or queued operations
 	lastOp    dispatch.Redop
 }
 
-// asks is what a member asks to be made.
+// asks are the parameters by which a member asks for a communicator.
 type asks struct {
 	id         string
 	size, rank int
@@ -247,7 +247,7 @@ func (m *Member) failCommunicator(reason error) {
 	}
 }
 
-// releaseStreams lets all streams go on that are held, and holds none any more.
+// releaseStreams lets all held streams go on, and holds no stream any more.
 func (m *Member) releaseStreams() {
 	m.mu.Lock()
 	m.released = true
@@ -267,8 +267,8 @@ func (m *Member) abortCommunicator() {
 }
 
 // departAfterProgram is the end of a member after the end of its program. If all issued operations are complete, the
-// member only leaves: other ranks may be reading what the member sent; a rank that needs the member for more
-// gets an error.
+// member only leaves: other ranks may be reading bytes that the member sent; a rank that needs the member for more gets
+// an error.
 func (m *Member) departAfterProgram() {
 	if m.Calls.Restoring != nil {
 		return // the result is known then

@@ -21,7 +21,7 @@ import (
 type Network struct {
 	Rendezvous meeting.Rendezvous
 	Node       *collective.Node
-	Close      func() // both; nil if there is nothing to do
+	Close      func() // closes both; nil if nothing is open
 }
 
 // Alone is the network of a server that is alone in its job. Alone opens no socket.
@@ -77,20 +77,20 @@ func ownAddress() string {
 const (
 	// meetingTime bounds the time from the first rank of a communicator to the last.
 	meetingTime = 10 * time.Minute
-	// abortGrace is how long work is held on the streams of a failed communicator, for the program to find out and abort the
-	// communicator, as it must with NCCL. Then the work is a fault of its context: what it should have received is not
-	// there.
+	// abortGrace is how long work is held on the streams of a failed communicator, for the program to find out and
+	// abort the communicator, as it must with NCCL. Then the work is a fault of its context: the data that it should
+	// have received is missing.
 	abortGrace = 10 * time.Second
 )
 
-// Collectives is what all processes of a server make communicators with.
+// Collectives is the state by which all processes of a server make communicators.
 type Collectives struct {
 	ctx         context.Context
 	Open        func(context.Context) (*Network, error)
 	Self        int // the server's number
 	MeetingTime time.Duration
 	AbortTime   time.Duration
-	Teams       bool        // the devices can be in teams, or could with what a team needs
+	Teams       bool        // the devices implement backend.Teams; one may still be unable to join a team
 	Exact       bool        // sums do not depend on where ranks are
 	Rounded     atomic.Bool // a team has rounded a reduction
 	// SumsNews has an item when members may have added up twice as often as when there was one before.
@@ -118,7 +118,7 @@ func NewCollectives(ctx context.Context, self int, open func(context.Context) (*
 	return &Collectives{ctx: ctx, Open: open, Self: self, MeetingTime: meetingTime, AbortTime: abortGrace, shared: map[string]*sharedComm{}, SumsNews: make(chan struct{}, 1)}
 }
 
-// openNetwork opens the network at its first use: programs without collectives have none.
+// openNetwork opens the network at its first use: a server of programs without collectives opens no network.
 func (f *Collectives) openNetwork() (*Network, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -30,7 +30,7 @@ type pace struct {
 	changed func() // called when a part is given or over, or limits have changed
 }
 
-// PartsLeft is what a process has issued, and not given to its communicators.
+// PartsLeft are the operations that a process has issued and not given to its communicators.
 type PartsLeft struct {
 	Counts []barrier.Count // operations that were not given
 	Needs  bool            // parts have to be given before the process can be saved
@@ -223,7 +223,7 @@ func (v *visit) putBack(p *pace) {
 	done(backend.ErrPutBack)
 }
 
-// PartsLeft tells what is kept back. What GiveParts has allowed is taken back.
+// PartsLeft returns the parts that are kept back, and withdraws the permission that GiveParts has given.
 func (s *Calls) PartsLeft() PartsLeft {
 	s.pace.mu.Lock()
 	s.pace.grants = 0

@@ -20,7 +20,8 @@ func CommName(id string) barrier.Comm {
 }
 
 // Place is a member as the leader knows it: a member with an existing communicator, or that asks for a communicator.
-// Place is nil while a split makes the communicator, and if nothing is left.
+// Place is nil while a split makes the communicator, and for a member without a communicator that asks for no
+// communicator.
 func (m *Member) Place() *cut.Place {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -37,8 +38,8 @@ func (m *Member) Place() *cut.Place {
 	return p
 }
 
-// Counts gives a ring's counts the barrier's keys. What is counted for a communicator that does not exist is left out:
-// nothing was issued there.
+// Counts gives a ring's counts the barrier's keys. The counts of a communicator that does not exist are left out: no
+// operation was issued there.
 func (p *Calls) Counts(of map[uint64]uint64) map[barrier.Key]uint64 {
 	handles, members := handles.Sorted(&p.Members)
 	places := map[uint64]*cut.Place{}

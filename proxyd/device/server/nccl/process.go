@@ -12,14 +12,15 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// cutObserver is told what a cut of the job must know of communicators' members. cutKeeper has the methods' contracts.
+// cutObserver is told of the events of communicators' members that a cut of the job depends on. cutKeeper has the
+// methods' contracts.
 type cutObserver interface {
 	AwaitCreation(m *Member)
 	NoteMade(m *Member, err error)
 	GiveUp(p *Calls, h dispatch.Comm, broken bool) (*Member, bool)
 }
 
-// Calls implements dispatch.NcclCalls. Calls has a process's communicators and what belongs to them.
+// Calls implements dispatch.NcclCalls. Calls holds a process's members of communicators.
 type Calls struct {
 	*driver.Process
 	collectives *Collectives
@@ -40,7 +41,7 @@ func (s *Calls) Tables() map[replay.Class]handles.Any {
 // Waits are the calls that may wait.
 var Waits = []string{"comm_state"}
 
-// ContextEnded drops what belongs to a context that is being destroyed. ContextEnded does not wait: work of its streams
+// ContextEnded drops the members of a context that is being destroyed. ContextEnded does not wait: work of its streams
 // that waits for other ranks would hold up the end.
 func (s *Calls) ContextEnded(x *driver.Context) {
 	for _, m := range s.Members.Values() {
@@ -50,7 +51,7 @@ func (s *Calls) ContextEnded(x *driver.Context) {
 	}
 }
 
-// New makes the communicators of a process, none yet.
+// New makes the communicators of a process, empty.
 func New(p *driver.Process, c *Collectives, cuts cutObserver) *Calls {
 	s := &Calls{Process: p, collectives: c, cuts: cuts}
 	s.buffers.Class = handles.BufferClass

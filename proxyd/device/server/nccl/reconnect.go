@@ -28,7 +28,7 @@ import (
 // farewellTime is how long a server stands by to say that no ranks of a communicator are left here.
 const farewellTime = 10 * time.Minute
 
-// Address is where the other servers reach this server, "" if none of them needs to.
+// Address is where the other servers reach this server, "" if no other server has to.
 func (f *Collectives) Address() (string, error) {
 	f.mu.Lock()
 	needed := f.net != nil || f.identity != nil
@@ -43,7 +43,7 @@ func (f *Collectives) Address() (string, error) {
 	return n.Rendezvous.Address(), nil
 }
 
-// Reconnect makes all communicators again. After a failure there is none, and Reconnect may be called again.
+// Reconnect makes all communicators again. After a failure no communicator is left, and Reconnect may be called again.
 func (f *Collectives) Reconnect(ctx context.Context, peers map[int]string) error {
 	reached := map[int]string{}
 	for n, at := range peers {
@@ -171,8 +171,8 @@ func (f *Collectives) remakeCommunicator(ctx context.Context, n *Network, st *co
 	return c, nil
 }
 
-// giveBack gives a communicator to its members. Missing members have left the communicator; if there is none, the other
-// servers are told why, whenever they ask.
+// giveBack gives a communicator to its members. Missing members have left the communicator; if no member is left, the
+// other servers are told why, whenever they ask.
 func (f *Collectives) giveBack(n *Network, b *returning, r remadeComm) {
 	c := r.comm
 	if c == nil {

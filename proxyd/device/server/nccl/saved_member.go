@@ -21,7 +21,7 @@ import (
 // ncclCalls.restoreMember. Its configuration stands in these calls.
 type MemberState struct {
 	Handle     dispatch.Comm      `json:"handle"`
-	Comm       string             `json:"comm,omitempty"` // its communicator's name; "": none, or a failed communicator
+	Comm       string             `json:"comm,omitempty"` // its communicator's name; "": no communicator, or a failed communicator
 	Rank       int                `json:"rank"`
 	Size       int                `json:"size"`
 	Waits      *waitState         `json:"waits,omitempty"`
@@ -37,14 +37,14 @@ type MemberState struct {
 	Sums       Sums               `json:"sums,omitzero"`
 }
 
-// waitState is what a member waits for: the other members.
+// waitState is the state of a member that waits for the other members.
 type waitState struct {
 	ID   []byte `json:"id"`
 	Size int    `json:"size"`
 	Rank int    `json:"rank"`
 }
 
-// describeWait is what an attempt at a cut is told of the wait.
+// describeWait describes the wait for an attempt at a cut.
 func (w *waitState) describeWait() *asks {
 	id := meeting.ID(w.ID)
 	return &asks{id.Name(), w.Size, w.Rank}
@@ -56,12 +56,12 @@ type redopState struct {
 	Type  collective.Type `json:"type"`
 	Value []byte          `json:"value,omitempty"`
 	At    backend.Addr    `json:"at,omitempty"`
-	Old   bool            `json:"old,omitempty"` // destroyed: graphs use the operation, or what is queued
-	// Queued is set if only what is queued uses the operation.
+	Old   bool            `json:"old,omitempty"` // destroyed: graphs or queued operations use the reduction
+	// Queued is set if only queued operations use the reduction.
 	Queued bool `json:"queued,omitempty"`
 }
 
-// failedBefore is what became of a communicator before its server was replaced.
+// failedBefore is the error of a communicator that failed before its server was replaced.
 type failedBefore struct {
 	result dispatch.Result
 	why    string
@@ -107,8 +107,8 @@ func (m *Member) describeMember(h dispatch.Comm) MemberState {
 	return st
 }
 
-// Settled tells why the members cannot be described yet: something is under way. Nothing new is issued. Parts that are
-// kept back are not under way.
+// Settled tells why the members cannot be described yet: an operation is under way. No operation is issued meanwhile.
+// Parts that are kept back are not under way.
 func (s *Calls) Settled() error {
 	for _, m := range s.Members.Values() {
 		made := m.stateError()
@@ -219,7 +219,8 @@ func (m *Member) restoreMember(st *MemberState) error {
 	return nil
 }
 
-// noteReconnected gives a restored member its communicator, and its team, or the reason why there is none.
+// noteReconnected gives a restored member its communicator and its team, or the error for which there is no
+// communicator.
 func (m *Member) noteReconnected(comm *collective.Comm, team backend.Team, err error) {
 	m.mu.Lock()
 	m.comm, m.team, m.name = comm, team, ""

@@ -20,7 +20,7 @@ const maxPast = 1024
 // MaxCommSize is the size of the largest communicator.
 const MaxCommSize = 1 << 16
 
-// kept is what collectives has for saves. Its mu guards a kept.
+// kept is the part of Collectives that saves need. The mu of Collectives guards a kept.
 type kept struct {
 	live     map[*collective.Comm]struct{}
 	past     []commState // ended here, and not everywhere
@@ -44,8 +44,8 @@ type commState struct {
 	Name    string             `json:"name"`
 	Key     []byte             `json:"key"`
 	Size    int                `json:"size"`
-	Ranks   []int              `json:"ranks"`             // that are here
-	Servers []int              `json:"servers,omitempty"` // where each is; none if all are here
+	Ranks   []int              `json:"ranks"`             // the ranks on this server
+	Servers []int              `json:"servers,omitempty"` // the server of each rank; empty if all ranks are here
 	Splits  int                `json:"splits,omitempty"`
 	Is      meeting.Attendance `json:"is,omitempty"`
 }
@@ -100,7 +100,7 @@ func commStateOf(c *collective.Comm) commState {
 	return st
 }
 
-// Describe writes down what a later life of this server needs, nil: nothing. Nothing is under way.
+// Describe writes down the state that a later life of this server needs; nil: no state. No operation is under way.
 func (f *Collectives) Describe() *NetworkState {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,7 +125,7 @@ func (f *Collectives) Describe() *NetworkState {
 	return st
 }
 
-// Restore takes what describe has written.
+// Restore takes the state that Describe has written.
 func (f *Collectives) Restore(st *NetworkState) error {
 	if st == nil {
 		return nil

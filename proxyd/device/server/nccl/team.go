@@ -13,18 +13,19 @@ import (
 )
 
 // A communicator has a team beside it if each of its ranks is on a device of its own, and the devices can: NCCL's
-// communicator on real GPUs. Package collective still brings its ranks together, tells every process of a failure, and
-// is what is saved; a team is made anew wherever the communicator is made:
+// communicator on real GPUs. Package collective still brings its ranks together, and tells every process of a failure.
+// Its state is saved; a team is made anew wherever the communicator is made:
 //
 //	connected      each rank tells all other ranks its device and whether that can be in a team; the first also the team's id.
-//	               Every rank draws the same conclusion, and either all ranks join or none does
+//	               Every rank draws the same conclusion, and either all ranks join or no rank does
 //	issued         carries says of each operation, on all ranks the same, whether the team does it or package collective
 //	failed         here or elsewhere, the team or the connections: each ends the other
 //
-// Where ranks share a device they have no team: their bytes go through the host's memory, and each server merges what its ranks give along
-// whole subtrees of the tree. So they do where Config.Exact asks for sums that do not depend on where ranks are.
+// Where ranks share a device they have no team: their bytes go through the host's memory, and each server merges the
+// data of its ranks along whole subtrees of the tree. So they do where Config.Exact asks for sums that do not depend on
+// where ranks are.
 
-// card is what a rank tells of itself.
+// Fields of a card, by which a rank tells the other ranks of its device.
 const (
 	cardAble = 0  // 1 if its device can be in a team
 	cardUUID = 8  // of its device
@@ -32,8 +33,8 @@ const (
 	cardSize = cardID + len(backend.TeamID{})
 )
 
-// joinTeam lets a rank of a communicator that was just connected join its team, or returns nil if there is none.
-// d is nil for a rank when its process has left the communicator. All ranks do so at the same time.
+// joinTeam lets a rank of a communicator that was just connected join its team, or returns nil if the communicator has
+// no team. d is nil for a rank when its process has left the communicator. All ranks do so at the same time.
 func (f *Collectives) joinTeam(ctx context.Context, comm *collective.Comm, rank int, d backend.Device) (backend.Team, error) {
 	if !f.Teams || comm.Size() == 1 {
 		return nil, nil
@@ -152,7 +153,7 @@ func (m *Member) teamOrNil() backend.Team {
 	return m.team
 }
 
-// lendTurn is beginTurn on memory in place. What no team does is copied.
+// lendTurn is beginTurn on memory in place. Operations that no team can carry out are copied.
 func (v *visit) lendTurn(spans []backend.Span, done func(error)) {
 	if v.begun.Swap(true) {
 		done(nil)
@@ -214,7 +215,7 @@ func (q *part) lentOp(i int) backend.TeamOp {
 	return t
 }
 
-// divideOps returns what the member's team does, and what package collective does.
+// divideOps returns the operations that the member's team carries out, and the operations for package collective.
 func (q *part) divideOps() (lent []backend.TeamOp, rest []collective.Op) {
 	for i := range q.ops {
 		op := &q.ops[i]

@@ -12,11 +12,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// ErrUneven means that ranks have not issued the same: what some ranks have issued waits for the other ranks, behind
-// their gates.
+// ErrUneven means that ranks have issued different operations: an operation that only some ranks have issued waits for
+// the other ranks, behind their gates.
 var ErrUneven = errors.New("its ranks have not issued the same")
 
-// issued is what the ranks of a communicator that are here have issued.
+// issued counts the operations that the ranks on this server have issued in a communicator.
 type issued struct {
 	collectives map[int]uint64
 	sends       map[[2]int]uint64 // from, to
@@ -59,7 +59,8 @@ func Uneven(all []*Calls) error {
 	return nil
 }
 
-// countsOf is the record of the member's communicator. The counts of a member that is not ready belong to none.
+// countsOf is the record of the member's communicator. The counts of a member that is not ready go into a record that
+// is not in lines.
 func (m *Member) countsOf(lines map[*collective.Comm]*issued) *issued {
 	none := &issued{map[int]uint64{}, map[[2]int]uint64{}, map[[2]int]uint64{}}
 	comm, err := m.Communicator()

@@ -5,7 +5,7 @@ package nccl
 
 import "testing"
 
-// TestEven: what counts say of the ranks that are here.
+// TestEven: whether the counts of the ranks on this server are even.
 func TestEven(t *testing.T) {
 	type pairs = map[[2]int]uint64
 	for _, tc := range []struct {
@@ -25,7 +25,7 @@ func TestEven(t *testing.T) {
 		{"from another server", issued{map[int]uint64{0: 0}, nil, pairs{{1, 0}: 2}}, true},
 	} {
 		if got := tc.l.isEven(); got != tc.want {
-			t.Errorf("%s: %v", tc.name, got)
+			t.Errorf("%s: isEven() = %v", tc.name, got)
 		}
 	}
 }

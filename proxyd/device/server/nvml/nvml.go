@@ -21,8 +21,8 @@ type Calls struct {
 	attached func() []*driver.Process // the job's processes, in no order
 }
 
-// What NVML says of the driver. Devices are as the program sees them: the devices of its job, with the memory that the
-// program may use.
+// Facts that NVML tells of the driver. Devices are as the program sees them: the devices of its job, with the memory
+// that the program may use.
 const (
 	driverName  = "580.00"
 	nvmlVersion = "13.580.00"
@@ -68,7 +68,7 @@ func UUIDText(u [16]byte) string {
 	return fmt.Sprintf("GPU-%s-%s-%s-%s-%s", t[:8], t[8:12], t[12:16], t[16:20], t[20:])
 }
 
-// NvmlInitV2 implements dispatch.Backend, as all below. Nothing is to be initialised.
+// NvmlInitV2 implements dispatch.Backend, as all below. Initialising needs no work.
 func (p *Calls) NvmlInitV2(*dispatch.Call) dispatch.Result                { return 0 }
 func (p *Calls) NvmlInitWithFlags(*dispatch.Call, uint32) dispatch.Result { return 0 }
 func (p *Calls) NvmlShutdown(*dispatch.Call) dispatch.Result              { return 0 }
@@ -241,7 +241,7 @@ func (p *Calls) NvmlDeviceGetComputeMode(_ *dispatch.Call, dev dispatch.Nvmldevi
 	return int32(v), r
 }
 
-// nvmlZero is what is off, or is not counted.
+// nvmlZero answers calls about features that are off and counters that are not kept.
 func (p *Calls) nvmlZero(dev dispatch.Nvmldevice) dispatch.Result {
 	_, _, r := p.nvmlDevice(dev)
 	return r
