@@ -27,7 +27,7 @@ func (s *Server) attachProgram(conn *net.UnixConn) error {
 	if err := conn.SetDeadline(time.Now().Add(attachTime)); err != nil {
 		return err
 	}
-	// A connection that sends nothing must not hold up the end of the server.
+	// A connection on which no byte comes must not hold up the end of the server.
 	stop := make(chan struct{})
 	defer close(stop)
 	go func() {
@@ -47,7 +47,7 @@ func (s *Server) attachProgram(conn *net.UnixConn) error {
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	_, _ = conn.Read(make([]byte, 1)) // the process has nothing more to say
+	_, _ = conn.Read(make([]byte, 1)) // the process has no more to say
 	return nil
 }
 

@@ -21,11 +21,11 @@ import (
 
 // The parent of a device server gives orders over a socket that it has made, SOCK_SEQPACKET, in a folder that only the
 // parent may enter, and that the server inherits, listening. Several connections are served at a time, so that an order
-// that waits holds up no other; what must not happen at the same time waits for the other. When a connection ends the
+// that waits holds up no other order; orders that exclude each other wait for each other. When a connection ends the
 // server goes on: the parent may be another process by then. A message is a line of JSON. An order, from the parent, is
 // answered before the next is given:
 //
-//	{"do":"status"}                        what there is                    Status
+//	{"do":"status"}                        the server's contents            Status
 //	{"do":"exchange","orders":{…}}         Exchange                         exchanged
 //	{"do":"save","upon":ID}                Save, to a Sink of the parent's  Report
 //	{"do":"restore"}                       Restore, from a Source of its
@@ -34,7 +34,7 @@ import (
 //	{"do":"resume"}                        Resume
 //	{"do":"leave"}                         Leave; the server ends
 //	{"do":"place","places":[I,…]}          Place; with "alike":true, Arrange
-//	{"do":"bring"}                         the file that comes along is for the next adopt, behind what came before
+//	{"do":"bring"}                         the file that comes along is for the next adopt, behind the earlier files
 //	{"do":"adopt","process":ID,"pid":PID}  Adopt
 //	{"do":"address"}                       where other servers reach it    a string
 //	{"do":"reconnect","peers":{N:A,…}}     Reconnect
@@ -45,8 +45,9 @@ import (
 //	{"do":"dismiss","tenant":NAME}         dismissTenant
 //	{"do":"tenants"}                       their names                     [string]
 //
-// The answer is {"done":true}, or {"done":true,"error":"…"}, with "temporary":true where the same order may succeed a moment
-// later. What the server has to tell, the right column, comes before the answer in as many {"part":"BASE64"} as needed.
+// The answer is {"done":true}, or {"done":true,"error":"…"}, with "temporary":true where the same order may succeed a
+// moment later. The result of an order, the right column, comes before the answer in as many {"part":"BASE64"} as
+// needed.
 //
 // Files of a save and of a restore go through pipes, which the parent makes; both ends have O_NONBLOCK. During such an
 // order the server asks, for any number of files at a time, and is answered by their names:
@@ -55,9 +56,9 @@ import (
 //	{"close":NAME,"length":N}   {"file":NAME} when the parent has all N bytes where they belong. It has closed its end before
 //	{"open":NAME}               {"file":NAME}, with the end that is read from, until its end of file
 //
-// A refusal is {"file":NAME,"error":"…"}. A parent that cannot take more of a file closes its end of the pipe. A server that ends
-// in the middle has not asked for the close: what it has written belongs to no file. A parent that ends the connection
-// ends the order: a save that is not done has failed then, and the job runs on.
+// A refusal is {"file":NAME,"error":"…"}. A parent that cannot take more of a file closes its end of the pipe. If a
+// server ends before it has asked for the close, the bytes that it has written belong to no file. A parent that ends
+// the connection ends the order: a save that is not done has failed then, and the job runs on.
 type order struct {
 	Do      string `json:"do,omitempty"`
 	Process uint64 `json:"process,omitempty"`
@@ -74,12 +75,12 @@ type order struct {
 	Admit  *Admission `json:"admit,omitempty"`
 	Tenant string     `json:"tenant,omitempty"` // of a dismissal
 
-	// The answer to what the server has asked, instead of an order.
+	// The answer to a request of the server, instead of an order.
 	File  string `json:"file,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// reply is what a server sends.
+// reply is a message of the server.
 type reply struct {
 	Done      bool   `json:"done,omitempty"`
 	Error     string `json:"error,omitempty"`
@@ -103,8 +104,7 @@ const (
 var ErrLeft = errors.New("the processes were left to another device server")
 
 // ServeControl carries out the orders of the processes that connect to l. They must be of the user that has made l.
-// ServeControl returns nil after Close, ErrLeft, or what is wrong with l, and closes l. ServeControl may be called
-// once.
+// ServeControl returns nil after Close, ErrLeft, or the error of l, and closes l. ServeControl may be called once.
 func (s *Server) ServeControl(l *net.UnixListener) error {
 	return (&orderSocket{s.ctx, s.cfg.Log, s.obeyOrder}).serveSocket(l)
 }
@@ -179,7 +179,7 @@ func (s *orderSocket) serveConnection(ctx context.Context, conn *net.UnixConn) e
 	defer func() { closeFiles(h.brought) }()
 	go func() {
 		read <- h.readMessages()
-		cancel() // ends what is being done for a parent that is gone
+		cancel() // ends the order of a parent that is gone
 	}()
 	for o := range h.orders {
 		answer, f, err := s.obey(ctx, h, &o)

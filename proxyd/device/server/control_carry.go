@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a server may ask of its parent in an order.
+// Limits of a server's requests to its parent in an order.
 const (
 	maxFiles = 1 << 14
 	maxOpen  = 64      // at a time
-	pipeSize = 1 << 20 // what a pipe is asked to hold: fewer turns between the two
+	pipeSize = 1 << 20 // the requested capacity of a pipe: fewer turns between the two
 )
 
 // plainName is how files of a save are called.
@@ -63,7 +63,7 @@ func newCarrier(conn *net.UnixConn, sink Sink, src Source) *carrier {
 	return &carrier{conn: conn, sink: sink, src: src, files: map[string]*carried{}}
 }
 
-// beginAsked begins what the server asks for. Its error ends the order.
+// beginAsked begins to carry out a request of the server. Its error ends the order.
 func (c *carrier) beginAsked(r *reply) error {
 	if r.Close != "" {
 		return c.askedClose(r.Close, r.Length)
@@ -123,12 +123,12 @@ func (c *carrier) sendAnswer(o *order, f *os.File) error {
 	err := sendMessage(c.conn, o, f)
 	if err != nil {
 		c.failFile(o.File, err)
-		_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // a closed connection needs none
+		_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // a closed connection needs no deadline
 	}
 	return err
 }
 
-// refuseFile tells the server that there will be nothing of a file. The reason is the parent's own.
+// refuseFile tells the server that a file will not come. The reason is the parent's own.
 func (c *carrier) refuseFile(name string, err error) {
 	c.failFile(name, err)
 	_ = c.sendAnswer(&order{File: name, Error: "its parent has refused it"}, nil) // the server handles the error
@@ -166,7 +166,7 @@ func (c *carrier) takeFile(name string, f *carried) {
 	}
 }
 
-// onlyReader hides what else a file can do: a copy goes through a buffer of ours.
+// onlyReader hides the other methods of a file: a copy goes through a buffer of ours.
 type onlyReader struct{ io.Reader }
 
 // askedClose begins the end of a file that the server has written.
@@ -247,8 +247,8 @@ func (c *carrier) isComplete(name string) bool {
 	return f != nil && f.complete
 }
 
-// endCarrying ends what is under way: the order is over. endCarrying returns what went wrong here, or that something is
-// missing.
+// endCarrying ends the requests under way: the order is over. endCarrying returns the first error on this side, or an
+// error for a file that is not complete.
 func (c *carrier) endCarrying(why error) error {
 	c.mu.Lock()
 	c.over = true

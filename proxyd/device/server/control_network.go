@@ -9,9 +9,9 @@ import (
 	"fmt"
 )
 
-// Address says where the job's other device servers reach this server, for collectives: what their Reconnect wants. The
-// address is a single word that only their Reconnect reads, and another word in each life of a server; "" if no other
-// server needs it, because no communicator was ever made here.
+// Address is where the job's other device servers reach this server, for collectives: the argument of their Reconnect.
+// The address is a single word that only their Reconnect reads, and another word in each life of a server; "" if no
+// other server needs it, because no communicator was ever made here.
 func (s *Server) Address(ctx context.Context) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err

@@ -61,7 +61,7 @@ func (h *controlSession) readMessages() error {
 	}
 }
 
-// endWaiting tells the waiting goroutines that nothing comes.
+// endWaiting tells the waiting goroutines that no message comes any more.
 func (h *controlSession) endWaiting() {
 	close(h.orders)
 	h.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Controller is a parent's end of a control connection. What the server says is not trusted: the server may be of
+// Controller is a parent's end of a control connection. The server's messages are not trusted: the server may be of
 // another user. Every order ends with its ctx; after an error that is no OrderError the Controller can only be closed.
 // Only one goroutine may use a Controller.
 type Controller struct{ conn *net.UnixConn }
@@ -22,7 +22,7 @@ type Controller struct{ conn *net.UnixConn }
 // NewController makes a Controller of a connection to a server's control socket. Close closes it.
 func NewController(conn *net.UnixConn) *Controller { return &Controller{conn} }
 
-// OrderError is what a device server has answered.
+// OrderError is an error in the answer of a device server.
 type OrderError struct {
 	Text      string
 	Temporary bool // the same order may succeed a moment later
@@ -53,9 +53,9 @@ func (c *Controller) giveOrder(ctx context.Context, o *order, f *os.File, files 
 	}
 	if files != nil {
 		if err != nil && said == nil {
-			_ = c.conn.SetDeadline(time.Unix(1, 0)) // nothing more is said here
+			_ = c.conn.SetDeadline(time.Unix(1, 0)) // no more messages come here
 		}
-		// What went wrong with a file is why the server has failed, unless that was the end of the time.
+		// The error of a file is why the server has failed, unless that was the end of the time.
 		if bad := files.endCarrying(err); bad != nil && (ctx.Err() == nil || !errors.Is(bad, os.ErrDeadlineExceeded)) {
 			err = bad
 		}
@@ -104,7 +104,7 @@ func (c *Controller) exchangeMessages(o *order, f *os.File, files *carrier) (*or
 	}
 }
 
-// parseInto reads what an answer tells.
+// parseInto decodes the result of an order.
 func (r *orderResult) parseInto(into any) error {
 	if r.f != nil {
 		r.f.Close()
@@ -115,7 +115,7 @@ func (r *orderResult) parseInto(into any) error {
 	return nil
 }
 
-// Status asks a server for its contents; see Server.Status. What the answer says is bounded and printable.
+// Status asks a server for its contents; see Server.Status. The texts of the answer are bounded and printable.
 func (c *Controller) Status(ctx context.Context) (*Status, error) {
 	result, err := c.giveOrder(ctx, &order{Do: "status"}, nil, nil)
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *Controller) Status(ctx context.Context) (*Status, error) {
 // Save has the server save to a sink; see Server.Save. When Save returns nil all files are complete, but for
 // Report.Kept: that the save that this save was made upon has these is the server's claim. If Save fails the job runs
 // on; only if the error is no OrderError, the server may have stopped the job before the server knew: then Resume is to
-// be tried. What was written is of no use then. What the report says of processes and numbers is the server's claim.
+// be tried. The files written are of no use then. Processes and numbers in the report are the server's claim.
 func (c *Controller) Save(ctx context.Context, sink Sink, o SaveOptions) (*Report, error) {
 	files := newCarrier(c.conn, sink, nil)
 	result, err := c.giveOrder(ctx, &order{Do: "save", Upon: o.Upon, Attempt: o.Attempt}, nil, files)
@@ -166,10 +166,10 @@ func (c *Controller) Save(ctx context.Context, sink Sink, o SaveOptions) (*Repor
 	return r, nil
 }
 
-// maxID bounds what a server calls a save.
+// maxID bounds the length of a save's ID from a server.
 const maxID = 64
 
-// Restore has the server build what was saved; see Server.Restore.
+// Restore has the server build a saved state; see Server.Restore.
 func (c *Controller) Restore(ctx context.Context, src Source) error {
 	return c.doOrder(ctx, &order{Do: "restore"}, nil, newCarrier(c.conn, nil, src))
 }
@@ -183,8 +183,8 @@ func (c *Controller) doOrder(ctx context.Context, o *order, f *os.File, files *c
 	return err
 }
 
-// FetchHostMappings fetches what the server has of a process's n host mappings, for a caller that may not fetch them from the
-// process. The files are the caller's to close, and outlive the server.
+// FetchHostMappings fetches the files of a process's n host mappings from the server, for a caller that may not fetch
+// them from the process. The files are the caller's to close, and outlive the server.
 func (c *Controller) FetchHostMappings(ctx context.Context, process uint64, n int) ([]*os.File, error) {
 	var all []*os.File
 	for i := range n {
@@ -264,7 +264,7 @@ func (c *Controller) Tenants(ctx context.Context) ([]string, error) {
 // Close closes the connection.
 func (c *Controller) Close() error { return c.conn.Close() }
 
-// interruptWith makes what f sets a deadline for end with ctx. The returned function puts an end to that.
+// interruptWith ends, with ctx, the operations for which f sets a deadline. The returned function stops this.
 func interruptWith(ctx context.Context, f func(time.Time) error) func() {
 	_ = f(time.Time{})
 	done := make(chan struct{})

@@ -45,8 +45,8 @@ type cutAttempt struct {
 	sealed  chan struct{}                  // closed when the calls' gates are shut for good
 }
 
-// Exchange is the server's side of cut.Member, the leader's poll: Exchange carries out the orders, and waits for what
-// the leader has not heard.
+// Exchange is the server's side of cut.Member, the leader's poll: Exchange carries out the orders, and waits for events
+// that the leader has not heard.
 func (s *Server) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
 	for i := range o.Do {
 		if o.Do[i].Forget {
@@ -90,8 +90,8 @@ func (s *Server) findAttempt(number uint64) (*cutAttempt, error) {
 // mostEvents is how many events go into an answer.
 const mostEvents = 256
 
-// unheardEvents are the events that the leader has not, and what is closed when there are more. unheardEvents renews
-// the lease.
+// unheardEvents are the events that the leader has not heard, and a channel that is closed when there are more.
+// unheardEvents renews the lease.
 func (s *Server) unheardEvents(o *cut.Orders) (*cut.Events, <-chan struct{}, error) {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
@@ -188,7 +188,7 @@ func (a *cutAttempt) expireLease() {
 }
 
 // abandonAttempt opens all gates and lets all held processes go on, if the attempt is still there; the attempt is not
-// taken up again in any case. abandonAttempt returns what the leader may not have heard.
+// taken up again in any case. abandonAttempt returns the events that the leader may not have heard.
 func (s *Server) abandonAttempt(number uint64) *cut.Events {
 	s.cuts.mu.Lock()
 	s.cuts.last = max(s.cuts.last, number)

@@ -59,7 +59,8 @@ func (a *cutAttempt) watchMember(m *nccl.Member) {
 	})
 }
 
-// creationChannel is what processes wait for that arrive to make a communicator.
+// creationChannel is closed when the leader orders the communicator to be made; processes that arrive to make it wait
+// for that.
 func (a *cutAttempt) creationChannel(c barrier.Comm) chan struct{} {
 	if a.created[c] == nil {
 		a.created[c] = make(chan struct{})
@@ -108,7 +109,7 @@ func (s *cutKeeper) NoteMade(m *nccl.Member, err error) {
 }
 
 // GiveUp drops a member from its process, which has destroyed the member or has ended, and takes note of that. broken:
-// no process is to wait for what the member has not issued, or not carried out.
+// no process is to wait for operations that the member has not issued, or not carried out.
 func (s *cutKeeper) GiveUp(p *ncclCalls, h dispatch.Comm, broken bool) (*nccl.Member, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +177,7 @@ func (s *cutKeeper) listDepartures() []cut.Place {
 	return all
 }
 
-// hasLeft takes the members of a save that have left. What their processes were is not known any more.
+// hasLeft takes the members of a save that have left. Their processes are not known any more.
 func (s *cutKeeper) hasLeft(all []cut.Place) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,8 +190,8 @@ func (s *cutKeeper) hasLeft(all []cut.Place) error {
 	return nil
 }
 
-// noteProcessEnded tells that a process has ended, when all that the process had is gone. killed: what it had posted
-// last was not carried out.
+// noteProcessEnded tells the attempt that a process has ended, when all objects of the process are gone. killed: the
+// last messages that it had posted were not carried out.
 func (s *cutKeeper) noteProcessEnded(p *process, killed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

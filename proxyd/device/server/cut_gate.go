@@ -66,7 +66,7 @@ func wakeReader(c chan struct{}) {
 	}
 }
 
-// watchCounts reports what a process issues.
+// watchCounts reports the counts of a process's operations.
 func (a *cutAttempt) watchCounts(g *gated) {
 	for {
 		var again <-chan time.Time
@@ -104,7 +104,7 @@ func (g *gated) readTally() (t wire.Tally, changed []barrier.Count, err error) {
 	return t, changed, nil
 }
 
-// lookAtCounts tells what was issued since, and hands out a permission where the gate gives one.
+// lookAtCounts reports the operations issued since the last look, and hands out a permission where the gate gives one.
 func (a *cutAttempt) lookAtCounts(g *gated) {
 	if a.ctx.Err() != nil || !g.shut {
 		return

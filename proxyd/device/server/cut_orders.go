@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 )
 
-// carryOut does what an order says, in the sequence of its fields.
+// carryOut carries out an order, in the sequence of its fields.
 func (s *Server) carryOut(number uint64, o *cut.Order) error {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
@@ -73,7 +73,8 @@ func (a *cutAttempt) doWithProcess(id uint64, do func(g *gated)) {
 // obstacleAfter is how long a process may take to become quiet before the leader is told why it does not.
 const obstacleAfter = time.Second
 
-// drainProcess waits until no counted message of a process is in flight. What the messages have queued is another matter: see settle.
+// drainProcess waits until no counted message of a process is in flight. For the work that the messages have queued see
+// settle.
 func (a *cutAttempt) drainProcess(g *gated) {
 	pause, said := 50*time.Microsecond, time.Now()
 	for {
@@ -99,7 +100,7 @@ func (a *cutAttempt) drainProcess(g *gated) {
 	a.tellAbout(g, cut.Event{Kind: cut.Drained})
 }
 
-// noteObstacle tells the leader what keeps a process from becoming quiet.
+// noteObstacle tells the leader the reason why a process does not become quiet.
 func (a *cutAttempt) noteObstacle(g *gated, why string) {
 	a.tellAbout(g, cut.Event{Kind: cut.Obstacle, Reason: why})
 }
@@ -114,8 +115,8 @@ func (a *cutAttempt) tellAbout(g *gated, e cut.Event) {
 	}
 }
 
-// stillProcesses shuts the gate of all calls, again and again until nothing is under way. keep: the leader says how many of the
-// collectives that were issued are carried out before the cut, else all of them are.
+// stillProcesses shuts the gate of all calls, again and again until no call is under way. keep: the leader says how
+// many of the issued collectives are carried out before the cut, else all of them are.
 func (a *cutAttempt) stillProcesses(keep bool) {
 	s := a.s
 	rest := (*process).waitUntilQuiet
@@ -196,7 +197,7 @@ func (a *cutAttempt) reportUnsavable() (found bool) {
 	return found
 }
 
-// explainFailure tells what an attempt to stop all processes has failed of.
+// explainFailure tells why an attempt to stop all processes has failed.
 func (a *cutAttempt) explainFailure(err error) {
 	all, is := err.(interface{ Unwrap() []error }) //nolint:errorlint // what tryCut joins, process by process
 	if !is {
@@ -214,7 +215,7 @@ func (a *cutAttempt) explainFailure(err error) {
 	}
 }
 
-// unquietError is why a process still has calls or work under way although it was to have none.
+// unquietError is the reason why a process that was to be quiet still has calls or work under way.
 type unquietError struct {
 	process uint64
 	pid     int

@@ -12,18 +12,18 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 )
 
-// How many collectives that were issued are carried out before a cut: a rank that has given a collective to its
-// communicator waits for all other ranks, so they have to give theirs, whatever work of theirs is before it. All others
-// are kept back. Each process tells the leader what it keeps back (cut.Pending), the leader tells each process how much
-// of that it may keep back, the least that any rank keeps back (cut.Order.Limit), and when every process is quiet with
-// that, the cut holds (cut.Order.Stay).
+// How many of the issued collectives are carried out before a cut: a rank that has given a collective to its
+// communicator waits for all other ranks, so they have to give theirs, whatever work of theirs is before it. All other
+// collectives are kept back. Each process tells the leader the number of collectives that it keeps back (cut.Pending),
+// the leader tells each process how many of them it may keep back, the least number over all ranks (cut.Order.Limit),
+// and when every process is quiet with that, the cut holds (cut.Order.Stay).
 
 // settling is a process that keeps its collectives back until the leader has found how far all go.
 type settling struct {
 	a     *cutAttempt
 	g     *gated
 	p     *process
-	held  bool // its spaces are paused, and what is left can be saved
+	held  bool // its spaces are paused, and their unfinished work can be saved
 	tries int  // to hold the spaces in vain, one after the other
 	since time.Time
 	told  *cut.Event // the last that the leader was told
@@ -62,7 +62,7 @@ func (a *cutAttempt) settleProcess(p *process) {
 	}
 }
 
-// stepTowardsQuiet does what can be done now so that the process becomes quiet.
+// stepTowardsQuiet takes the steps that are possible now to make the process quiet.
 func (st *settling) stepTowardsQuiet() {
 	left := st.p.PartsLeft()
 	switch {
@@ -84,7 +84,7 @@ func (st *settling) thawWork() {
 	st.p.ResumeWork()
 }
 
-// holdWork pauses the process's spaces if what is left of their work can be saved. If that fails again and again, then work
+// holdWork pauses the process's spaces if their unfinished work can be saved. If that fails again and again, then work
 // has to be done that seems to wait for a collective.
 func (st *settling) holdWork() {
 	p := st.p
@@ -121,7 +121,8 @@ func (st *settling) reportUnquiet() {
 	}
 }
 
-// reportParts tells the leader what processes keep back while their calls still pass: nothing on purpose.
+// reportParts tells the leader the parts that processes keep back while their calls still pass: no part is kept back on
+// purpose.
 func (a *cutAttempt) reportParts(all []*process) {
 	for _, p := range all {
 		a.s.cuts.mu.Lock()
@@ -134,7 +135,7 @@ func (a *cutAttempt) reportParts(all []*process) {
 	}
 }
 
-// reportLeft tells what a process keeps back, unless that was told last.
+// reportLeft tells the leader the counts that a process keeps back, unless the last report was the same.
 func (a *cutAttempt) reportLeft(g *gated, counts []barrier.Count, quiet bool, last **cut.Event) {
 	slices.SortFunc(counts, func(x, y barrier.Count) int {
 		return cmp.Or(cmp.Compare(x.Comm, y.Comm), cmp.Compare(x.Member, y.Member), cmp.Compare(x.Kind, y.Kind),

@@ -4,17 +4,17 @@
 // Package server is the device server: the only process of a job and node that holds devices. The package joins the
 // ring (libsingshim/wire), the calls that its messages mean (device/dispatch) and the devices (device/backend).
 //
-//	Server                 listens; the devices, and which space has its turn on each
+//	Server                 listens; the devices, and whose turn it is on each
 //	└─ process             a program's process: its ring, and the areas of calls
 //	   ├─ driver.Process   contexts, streams, events, spaces, results and faults: every area embeds it
 //	   ├─ driver           calls about devices, contexts, streams, events
 //	   ├─ memory           allocations, pools, pinned memory, copies
 //	   ├─ modules          code and launches        ├─ graphs    graphs and captures
-//	   └─ nccl             communicators            └─ nvml      what NVML tells
+//	   └─ nccl             communicators            └─ nvml      NVML's answers
 //
 // A Server has a Machine to itself, or shares one with the servers of other capsules: see Tenants.
 //
-// Package handles has the table of what a class of handles stands for.
+// Package handles has the table of the objects behind a class of handles.
 //
 // A message goes this way:
 //
@@ -24,9 +24,9 @@
 //
 // # Writing a method
 //
-// The areas together implement dispatch.Backend: their types Calls, or …Calls, are embedded in process. What no area
-// implements is CUDA_ERROR_NOT_SUPPORTED, by dispatch.Unsupported, which is embedded deeper. A method begins with what
-// it needs and returns what the program is told:
+// The areas together implement dispatch.Backend: their types Calls, or …Calls, are embedded in process. A call that no
+// area implements returns CUDA_ERROR_NOT_SUPPORTED, by dispatch.Unsupported, which is embedded deeper. A method begins
+// with the objects that it needs and returns the program's result:
 //
 //	x, r := p.Current(c)                  the context that is current: INVALID_CONTEXT, or its fault
 //	st, r := p.Stream(c, h)               a stream, also a default stream: INVALID_HANDLE
@@ -34,20 +34,20 @@
 //	return p.Result(err)                  the driver's number of a backend's error
 //
 // All methods may be called at the same time: mostly by the goroutine that serves the ring, in the order of the ring,
-// but calls that wait are on goroutines of their own. What an area remembers for a process are fields of its Calls; its
-// ContextEnded is called when a context is destroyed. Areas do not know each other: newProcess hands an area what it
-// needs of another.
+// but calls that wait are on goroutines of their own. The state that an area keeps for a process is in the fields of
+// its Calls; its ContextEnded is called when a context is destroyed. Areas do not know each other: newProcess hands an
+// area the functions that it needs of another area.
 //
 // # Calls that wait
 //
-// The ring must go on while a call waits: what ends the wait may be the next message in the ring. So a call that may
-// wait is named in its area's list of such calls (driver.ContextWaits, memory.CopyWaits, …). The call begins in the
-// ring's order like any other, calls p.BeginWait(c) before waiting, without a lock, and simply returns at the end, with
-// p.Lifetime as what ends its wait when the process is gone. A call that should not take long but may, an allocation
-// for example, need not call p.BeginWait: after a millisecond the ring goes on by itself. What is posted never waits:
+// The ring must go on while a call waits: the next message in the ring may be the one that ends the wait. So a call
+// that may wait is named in its area's list of such calls (driver.ContextWaits, memory.CopyWaits, …). The call begins
+// in the ring's order like any other, calls p.BeginWait(c) before waiting, without a lock, and simply returns at the
+// end; p.Lifetime ends its wait when the process is gone. A call that should not take long but may, an allocation for
+// example, need not call p.BeginWait: after a millisecond the ring goes on by itself. A posted call never waits:
 // c.Waits is nil.
 //
-// # What comes late
+// # Late errors
 //
 // No program waits for a posted message. If its method returns an error, process.handleMessage does the rest: the call is
 // logged once by its name, and the next call of the same context that synchronises returns the error (p.FinishWait does
@@ -63,8 +63,8 @@
 // for other work, in a collective, for a value, for a host function or for another device's event, gives way, and does
 // not get the device before it can go on. A kernel does not: a kernel that spins until another device's kernel has
 // written something spins for ever if both are on the same device. How much memory a process may allocate, and is told
-// to be free, does not depend on the other users of its device; what does not fit there at once, the backend swaps to
-// the host's memory when a space is mapped.
+// to be free, does not depend on the other users of its device; the backend swaps memory that does not fit there at
+// once to the host's memory when a space is mapped.
 //
 // # Collectives
 //
@@ -80,7 +80,7 @@
 //	stateKeeper.mu → cutKeeper.mu → nccl.Member.mu
 //	driver.Process.mu → Context.mu                         a table's and output's are taken last
 //
-// No lock is held while something is waited for.
+// No lock is held during a wait.
 //
 // # A limit
 //
@@ -90,17 +90,17 @@
 //
 // # Saved and restored
 //
-// state.go has the order of events. What a method must do for it: nothing, if the call's row in the table says what the
-// call makes and changes, and the answer has the handles; such calls are noted (process.noteCall) and carried out again
-// in a new server, in which handles.Table.Make gives out the same handles as then. A call about objects that an area saves
-// itself, with what is in them, must not be carried out again as well, and is listed in state_history.go: calls of memory
-// pools (ofPools) and of communicators (inComms) are. What a process has beside handles
-// stands in processState: a new field of driver.Process, its contexts, streams or devices that outlives a call must be
-// added there. A part of a process with tables of its own has a method Tables; a part that can be in a state that
-// cannot be saved has a method Unsaved, which says why.
+// state.go has the order of events. A method needs no code for it if the call's row in the table names the handles that
+// the call makes and changes, and the answer has the handles; such calls are noted (process.noteCall) and carried out
+// again in a new server, in which handles.Table.Make gives out the same handles as then. A call about objects that an
+// area saves itself, with their contents, must not be carried out again as well, and is listed in state_history.go:
+// calls of memory pools (ofPools) and of communicators (inComms) are. The state of a process beside handles stands in
+// processState: a new field of driver.Process, its contexts, streams or devices that outlives a call must be added
+// there. A part of a process with tables of its own has a method Tables; a part that can be in a state that cannot be
+// saved has a method Unsaved, which says why.
 //
-// A call that has no answer for as long as there is nothing to say waits with the context of p.UntilCut, and answers
-// that there is nothing when that is done: the shim asks again, at the gate.
+// A call that has no answer as long as there is no news waits with the context of p.UntilCut, and answers that there is
+// no news when that context is done: the shim asks again, at the gate.
 //
 // Work that is queued at a cut stays queued, and is saved as the messages that queued it: state_work.go and
 // driver/held_work.go. A method that queues work finds its stream by p.Stream, which notes the stream for that; a
@@ -119,7 +119,7 @@
 // since they were made: the launch fails then, or works on what has the addresses by now, as without a restore.
 //
 // The parent of a device server orders a save over a socket that the parent has made and the server inherits;
-// control.go has the messages. The files go through pipes, and Status is what the server has to tell otherwise.
+// control.go has the messages. The files go through pipes, and Status reports the state of the server otherwise.
 //
 // # A cut of the whole job
 //
@@ -127,16 +127,16 @@
 // a cut of them; this is the members' side of it, Exchange:
 //
 //	cut.go         an attempt: opened, its lease, forgotten; the wait for events
-//	cut_orders.go  what the leader wants: to drain, to shut all calls
+//	cut_orders.go  the leader's orders: to drain, to shut all calls
 //	cut_gate.go    a barrier.Gate for each process, over the counted gate and the permissions of its ring
 //	cut_comms.go   members of communicators: made, given up, held where they meet
 //
 // From opening to forgetting an attempt no process is attached, and admission is locked for writing, as during a save.
-// Without an attempt nothing is sent, asked or looked at. Save with the attempt's number saves in its cut. Save without
-// a number finds a cut of its own, of this server alone.
+// Without an attempt no message is sent and no count is read. Save with the attempt's number saves in its cut. Save
+// without a number finds a cut of its own, of this server alone.
 //
 // # Trust
 //
-// A process writes what it likes into its messages: every handle, address and size in them is its claim. The worst that
+// A process can write any bytes into its messages: every handle, address and size in them is its claim. The worst that
 // a process may achieve is to be dropped, or to get wrong results of its own.
 package server

@@ -68,8 +68,8 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// openShared opens a memfd that a process has mapped. openShared looks at the file before opening it: opening can do
-// something, and what the process may only read must not become writable.
+// openShared opens a memfd that a process has mapped. openShared looks at the file before opening it: opening can have
+// an effect, and a file that the process may only read must not become writable.
 func openShared(pid int, span string) (*os.File, error) {
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/map_files/%s", pid, span), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -105,7 +105,7 @@ func mappingsOf(pid int) ([]mapping, error) {
 	return parseMappings(string(maps)), nil
 }
 
-// parseMappings reads what can be read of maps.
+// parseMappings parses the lines of maps that have the known form.
 func parseMappings(maps string) []mapping {
 	var out []mapping
 	for line := range strings.Lines(maps) {
@@ -137,11 +137,11 @@ func parseMappings(maps string) []mapping {
 	return out
 }
 
-// errNoRing is what is said of a process that has executed another program since.
+// errNoRing is the error for a process that has executed another program since.
 var errNoRing = errors.New("it has no ring")
 
 // findMapping returns where the process has the memory. A program that protects a part of the memory has several
-// mappings: the first is enough, because what is mapped there has a fixed length. A ring is also known by its inode;
+// mappings: the first is enough, because the memory mapped there has a fixed length. A ring is also known by its inode;
 // where the inode is not known either, any ring will do.
 func (b HostMapping) findMapping(maps []mapping, inode uint64) (mapping, error) {
 	for _, m := range maps {
@@ -162,8 +162,8 @@ func (b HostMapping) findMapping(maps []mapping, inode uint64) (mapping, error) 
 // isFile tells whether m is the memory of a file.
 func (m mapping) isFile(st *unix.Stat_t) bool { return st.Ino == m.inode && st.Dev == m.device }
 
-// listHostMappings lists what the server has mapped of the process's memory. What the program has unmapped behind CUDA's
-// back cannot come back.
+// listHostMappings lists the memory of the process that the server has mapped. Memory that the program has unmapped
+// behind CUDA's back cannot come back.
 func (p *process) listHostMappings() ([]HostMapping, error) {
 	all := []HostMapping{{Kind: RingMemory, Length: wire.MemorySize}}
 	for _, s := range p.Shares.Sorted() {

@@ -11,10 +11,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
-// Which of a job's devices share a device of the machine is decided by what their memory had in common at the save:
+// Which of a job's devices share a device of the machine is decided by the memory that they had in common at the save:
 // ranks with the same content go together, because a device can hold that content once for both. The blocks of a save
-// have hashes under a single key, so that needs no bytes. So it is at a restore, and when a job that runs comes to other
-// devices: see Arrange. Where no memory is alike, or there was no save, the job's communicators decide.
+// have hashes under a single key, so no bytes are compared. So it is at a restore, and when a job that runs comes to
+// other devices: see Arrange. Where no memory is alike, or there was no save, the job's communicators decide.
 
 // savedBlocks are the different blocks that each of the job's devices held at a save, over all processes.
 func savedBlocks(st *serverState) []map[int]bool {
@@ -64,13 +64,14 @@ func commonBlocks(blocks []map[int]bool) [][]int {
 	return common
 }
 
-// affinity is for each two of the job's devices what speaks for their sharing a device of the machine: more is better.
+// affinity is the gain, for each two of the job's devices, if they share a device of the machine: more is better.
 type affinity struct {
 	common   [][]int // blocks that are alike; nil: not known
 	rareness [][]int // of meetings in communicators, for devices that have as many blocks in common: see rarenessOfMeetings
 }
 
-// sumAffinities sums up what speaks for a device to share the machine's device at with those that an order has put there.
+// sumAffinities sums up the gain if device i shares the machine's device at with the devices that an order has put
+// there.
 func (a affinity) sumAffinities(i int, order []int, at int) (common, rareness int) {
 	for j := range order {
 		if order[j] != at {
@@ -86,8 +87,9 @@ func (a affinity) sumAffinities(i int, order []int, at int) (common, rareness in
 	return common, rareness
 }
 
-// groupDevices returns an order with the same places, each as often, in which devices are together that have most blocks in
-// common, and else devices that meet seldom but add up much. Where nothing speaks for any two, the order stays.
+// groupDevices returns an order with the same places, each as often, in which devices are together that have most
+// blocks in common, and else devices that meet seldom but add up much. Where no two devices gain by sharing, the order
+// stays.
 func (a affinity) groupDevices(order []int) []int {
 	isSet := func(row []int) bool { return slices.Max(row) > 0 }
 	if !slices.ContainsFunc(a.common, isSet) && !slices.ContainsFunc(a.rareness, isSet) {
@@ -110,12 +112,12 @@ func (a affinity) groupDevices(order []int) []int {
 }
 
 // spreadAlike is an order of devices over m, in which no device of m has two more than another. Devices with blocks
-// that are alike are together, and where nothing is alike, neighbours are, as with Spread.
+// that are alike are together, and where no block is alike, neighbours are, as with Spread.
 func spreadAlike(blocks []map[int]bool, m int) []int {
 	return affinity{common: commonBlocks(blocks)}.groupDevices(Spread(len(blocks), m))
 }
 
-// deviceSums are what a device of the job has added up in a communicator.
+// deviceSums are the sums that a device of the job has added up in a communicator.
 type deviceSums struct {
 	comm   string
 	device int
@@ -150,7 +152,7 @@ func currentSums(processes []*process) (all []deviceSums) {
 const (
 	// leastSums is the part of the bytes of a device's largest communicator that another must have added up to count.
 	leastSums = 0.1
-	// rarenessUnit is what a communicator counts for two of its members that add up once.
+	// rarenessUnit is a communicator's weight for two of its members that add up once.
 	rarenessUnit = 1 << 30
 )
 
@@ -211,7 +213,7 @@ func alikeBytes(blocks []map[int]bool, order []int, m int) []uint64 {
 	return out
 }
 
-// noteNeeds notes what the job's devices would need on fewer devices.
+// noteNeeds notes the memory that the job's devices would need on fewer devices.
 func (s *Server) noteNeeds(st *serverState, r *Report) {
 	_, once := s.machine.backend.Devices()[0].(backend.BlockSharer)
 	blocks := savedBlocks(st)
@@ -225,8 +227,8 @@ func (s *Server) noteNeeds(st *serverState, r *Report) {
 	}
 }
 
-// mostBytes is the most bytes on a device if the job's devices are on m devices. once: what devices hold alike is there
-// once.
+// mostBytes is the most bytes on a device if the job's devices are on m devices. once: blocks that devices hold alike
+// are there once.
 func mostBytes(blocks []map[int]bool, m int, once bool) (most uint64) {
 	order := spreadAlike(blocks, m)
 	alike := alikeBytes(blocks, order, m)

@@ -44,13 +44,13 @@ func (m *Machine) placeAt(i int) driver.Place {
 	return driver.Place{Device: m.backend.Devices()[i], TimeSlices: m.timeSlices[i]}
 }
 
-// restoredBlocks finds blocks of memory that servers of a machine were restored with, by what they hold. A server whose
-// job was restored and has not gone on yet holds what was read, since nothing of the job can write there. So the next server that is
-// restored can have the same bytes in common with it, and the machine holds them once. The servers' own hashes are of
-// no use for that: each save has a key of its own.
+// restoredBlocks finds blocks of memory that servers of a machine were restored with, by their content. A server whose
+// job was restored and has not gone on yet holds the bytes of its save, since no program of the job can write there. So
+// the next server that is restored can have the same bytes in common with it, and the machine holds them once. The
+// servers' own hashes are of no use for that: each save has a key of its own.
 type restoredBlocks struct {
 	mu     sync.Mutex
-	hasher cipher.AEAD // nil: a machine of a single server, which knows itself what is alike
+	hasher cipher.AEAD // nil: a machine of a single server, which knows itself which blocks are alike
 	blocks map[backend.Hash][]restoredBlock
 }
 
@@ -60,7 +60,7 @@ type restoredBlock struct {
 	target
 }
 
-// shareRestored has the machine find what its servers are restored with.
+// shareRestored has the machine find the blocks that its servers are restored with.
 func (m *Machine) shareRestored() error {
 	var key [32]byte
 	_, _ = rand.Read(key[:]) // rand.Read never fails
@@ -112,7 +112,7 @@ func (r *restoredBlocks) blocksOfOthers(s *Server, sum backend.Hash) (alike []ta
 	return alike
 }
 
-// forgetServer forgets what a server was restored with: from here on its job may write there.
+// forgetServer forgets the blocks that a server was restored with: from here on its job may write there.
 func (r *restoredBlocks) forgetServer(s *Server) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,10 +17,10 @@ import (
 var ErrNotPlaced = errors.New("the job's devices cannot be placed so")
 
 // Place has the job's devices be on other devices of the backend while the job runs; order is as Config.Order, and has
-// an item for each of the job's devices. What runs is interrupted, if the backend can interrupt it, and goes on there.
-// When Place returns nil, nothing of the job is left on a device that the order does not name. With an order that cannot
-// be, nothing has changed. When ctx ends Place, work that could not be interrupted goes on where it was, all else is in
-// its new place, and the same call may be repeated. Place waits for a save that is being made.
+// an item for each of the job's devices. Running work is interrupted, if the backend can interrupt it, and goes on
+// there. When Place returns nil, the job has no memory or work left on a device that the order does not name. With an
+// impossible order, the job stays where it was. When ctx ends Place, work that could not be interrupted goes on where
+// it was, all else is in its new place, and the same call may be repeated. Place waits for a save that is being made.
 func (s *Server) Place(ctx context.Context, order []int) error {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
@@ -30,9 +30,9 @@ func (s *Server) Place(ctx context.Context, order []int) error {
 }
 
 // Arrange is Place with an order in which only counts how often each device of the backend is named: which of the job's
-// devices share a device is decided by what their memory had in common at the last save or restore and, where that was
-// nothing or there was no save, by their communicators. Where the job has none, Arrange is Place; so it is, too, where the
-// devices have different sizes and the job's would not fit.
+// devices share a device is decided by the memory that they had in common at the last save or restore and, where they
+// had no memory in common or there was no save, by their communicators. Where the job has no communicators, Arrange is
+// Place; so it is, too, where the devices have different sizes and the job's would not fit.
 func (s *Server) Arrange(ctx context.Context, order []int) error {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()

@@ -37,7 +37,7 @@ type (
 	nvmlCalls    = nvml.Calls
 )
 
-// process is a process of the job: its ring, and the areas of calls that carry out what comes by the ring.
+// process is a process of the job: its ring, and the areas of calls that carry out the messages of the ring.
 type process struct {
 	uncovered
 	*driver.Process
@@ -62,7 +62,7 @@ type process struct {
 	held      []driver.QueuedCall     // work of before a restore, until queued again
 	heldGone  map[dispatch.Event]bool // events that were made for held work alone
 	freed     chan struct{}           // closed when its spaces are
-	gone      chan struct{}           // closed when nothing of the process is left
+	gone      chan struct{}           // closed when the last object of the process is gone
 	endIsTold bool                    // attempts at a cut need not hear of its end any more; of cuts.mu
 	calls     sync.WaitGroup          // that are on goroutines of their own
 	heard     atomic.Bool             // the process has its ring, or had it
@@ -72,8 +72,8 @@ type process struct {
 
 var _ dispatch.Backend = (*process)(nil)
 
-// uncovered is what no area implements: NOT_SUPPORTED. uncovered is embedded deeper than any area, so that each area's
-// methods come before its own.
+// uncovered answers the calls that no area implements: NOT_SUPPORTED. uncovered is embedded deeper than any area, so
+// that each area's methods come before its own.
 type uncovered struct{ uncoveredCalls }
 
 type uncoveredCalls struct{ unsupportedCalls }
@@ -149,8 +149,8 @@ func (p *process) notePeerGone(why string) {
 	context.AfterFunc(p.Lifetime, func() { late.Stop() })
 }
 
-// endProcess begins the end: calls fail, waits are over, memory is freed. What the process made is gone when
-// serveRing returns. endProcess may be called more than once; the first reason is logged.
+// endProcess begins the end: calls fail, waits are over, memory is freed. The process's objects are gone when serveRing
+// returns. endProcess may be called more than once; the first reason is logged.
 func (p *process) endProcess(why string) {
 	if !p.MarkEnded() {
 		return

@@ -14,7 +14,7 @@ import (
 // alike is not known then, so neighbours share. With Config.Regroup, the devices that turn out to be alike come together,
 // and each of the machine's devices carries as many of the job's as before:
 //
-//	after a save  when the job goes on, at Resume or when the leader of the cut ends its attempt, by what memory had in common
+//	after a save  when the job goes on, at Resume or when the leader of the cut ends its attempt, by memory in common
 //	              and by communicators. No work is under way, and a move takes no longer than an entry in a few lists
 //	before one    by communicators, while the job runs, as Arrange has devices move
 //
@@ -34,7 +34,7 @@ type regrouping struct {
 	alike []uint64 // as stateKeeper.alike, in that order
 }
 
-// sumOrder sums up what speaks for an order: over each two devices that share a device of the machine.
+// sumOrder sums up the gain of an order: over each two devices that share a device of the machine.
 func (a affinity) sumOrder(order []int) (common, rareness int) {
 	for i, at := range order {
 		c, m := a.sumAffinities(i, order[:i], at)
@@ -60,8 +60,8 @@ func (a affinity) improveOrder(order []int) []int {
 	return nil
 }
 
-// improvedOrder is improveOrder for the job's devices and what is known of them; nil, too, if the devices cannot move so.
-// The caller holds state.mu.
+// improvedOrder is improveOrder for the job's devices and their known affinities; nil, too, if the devices cannot move
+// so. The caller holds state.mu.
 func improvedOrder(s *Server) []int {
 	a := affinity{s.state.common, rarenessOfMeetings(len(s.devices), currentSums(s.allProcesses()))}
 	next := a.improveOrder(placesOf(s))
@@ -83,7 +83,7 @@ func planRegrouping(s *Server, st *serverState) {
 }
 
 const (
-	// regroupLimit bounds the time for a move of stopped devices, which have nothing to wait for.
+	// regroupLimit bounds the time for a move of stopped devices, which wait for no work.
 	regroupLimit = time.Second
 	// runningLimit bounds the time in which spaces of a job that runs wait for those that cannot be interrupted.
 	runningLimit = 50 * time.Millisecond
@@ -93,8 +93,8 @@ const (
 	leastTimes = 64
 )
 
-// regroupStopped does what planRegrouping has decided, and moves what could not be moved while the job ran. The job is
-// stopped, and the caller holds state.mu.
+// regroupStopped carries out the decision of planRegrouping, and moves the spaces that could not be moved while the job
+// ran. The job is stopped, and the caller holds state.mu.
 func regroupStopped(s *Server) {
 	if !s.cfg.Regroup {
 		return
@@ -138,8 +138,8 @@ func regroupRunning(s *Server) {
 	}
 }
 
-// watchSums has devices come together, if communicators say so now. over: nothing is left to do, because the job was saved. late:
-// not all spaces were moved.
+// watchSums has devices come together, if communicators say so now. over: the watch is over, because the job was saved.
+// late: not all spaces were moved.
 func (k *sumsWatch) watchSums(s *Server) (over, late bool) {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
@@ -166,15 +166,15 @@ func (k *sumsWatch) watchSums(s *Server) (over, late bool) {
 	return false, k.late
 }
 
-// sumsWatch is what regroupRunning remembers.
+// sumsWatch is the state of regroupRunning.
 type sumsWatch struct {
 	times uint64 // that ranks had added up when an order was chosen last
 	next  []int  // the order
 	late  bool   // spaces were not moved yet
 }
 
-// chooseOrder chooses an order by what ranks have added up: nil, unless it is the same as when the ranks had added up half as often. For
-// what a mini-batch ends with is not known before it ends.
+// chooseOrder chooses an order by the sums that ranks have added up: nil, unless it is the same as when the ranks had
+// added up half as often. The collectives at the end of a mini-batch are not known before it ends.
 func (k *sumsWatch) chooseOrder(order []int, sums []deviceSums) []int {
 	times := uint64(0)
 	for _, d := range sums {

@@ -72,7 +72,7 @@ func (p *process) handleMessage(m *wire.Message) {
 	}
 	in := l.Args
 	if m.BulkSize() == 0 && m.Op != wire.OpLong {
-		in = bytes.Clone(in) // what is decoded from in may be kept
+		in = bytes.Clone(in) // values decoded from in may be kept
 	}
 	c := dispatch.Call{
 		Process: p.ID, Thread: l.Thread, Context: dispatch.Context(l.Context), PerThread: l.Op&dispatch.PerThread != 0,
@@ -100,7 +100,7 @@ func (p *process) handleMessage(m *wire.Message) {
 	p.CheckFault(c.Context)
 }
 
-// noteMissed says once that the program wanted what is not covered.
+// noteMissed logs once that the program wanted a feature that is not covered.
 func (p *process) noteMissed(what string) {
 	const longest, most = 512, 256 // a process cannot fill the log
 	what = strings.ToValidUTF8(what[:min(len(what), longest)], "?")
@@ -110,8 +110,8 @@ func (p *process) noteMissed(what string) {
 	}
 }
 
-// answerWithoutWait returns the result of a call that waits for a context, a stream or an event, and true, if there is
-// nothing to wait for: then the call needs no goroutine.
+// answerWithoutWait returns the result of a call that waits for a context, a stream or an event, and true, if the wait
+// would be over at once: then the call needs no goroutine.
 func (p *process) answerWithoutWait(c *dispatch.Call, symbol string, in []byte) (dispatch.Result, bool) {
 	if !p.Output.IsIdle() {
 		return 0, false
@@ -146,7 +146,7 @@ func (p *process) answerWithoutWait(c *dispatch.Call, symbol string, in []byte) 
 	return 0, false
 }
 
-// queryInsteadOfWait is what a wait returns that would be over at once, by what a query says.
+// queryInsteadOfWait is the result of a wait that would be over at once, as a query tells.
 func (p *process) queryInsteadOfWait(x *driver.Context, err error) (dispatch.Result, bool) {
 	if backend.ResultOf(err) == backend.NotReady {
 		return 0, false
@@ -193,7 +193,7 @@ func (p *process) answerCall(l *wire.Letter, r dispatch.Result, out []byte, err 
 	}
 }
 
-// notePosted takes what a posted message came to.
+// notePosted takes the result of a posted message.
 func (p *process) notePosted(c *dispatch.Call, info dispatch.Info, r dispatch.Result, err error) {
 	switch {
 	case err != nil:
@@ -214,7 +214,8 @@ func (p *process) logFailedPost(symbol string, r dispatch.Result) {
 	}
 }
 
-// refuseMessage ends a process that sends what its shim cannot have written. Too long an answer is our own mistake.
+// refuseMessage ends a process that sends a message that its shim cannot have written. Too long an answer is our own
+// mistake.
 func (p *process) refuseMessage(err error) {
 	if errors.Is(err, dispatch.ErrAnswer) {
 		p.Log.Error("an answer does not fit", "error", err)

@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
-// Config is what a Server is made of.
+// Config is the configuration of a Server.
 type Config struct {
 	Backend backend.Backend // the server closes the backend
 	// Machine, instead of Backend, has the server share the machine with others. The caller closes the machine.
@@ -32,20 +32,20 @@ type Config struct {
 	// Regroup has Order say only how often each device of the backend is used: devices that turn out to be alike come to
 	// share a device by themselves, until Place names an order. See regroup.go.
 	Regroup bool
-	// Info is what programs are told of each of the job's devices; nil: what the devices are.
+	// Info describes each of the job's devices to programs; nil: the devices as they are.
 	Info []backend.Info
-	// Addresses are where the first device's memory lies, and how many addresses each device has; zero: what backend.SpaceSize
-	// says, from backend.DefaultBase on.
+	// Addresses are where the first device's memory lies, and how many addresses each device has; zero:
+	// backend.SpaceSize addresses for each, from backend.DefaultBase on.
 	Addresses backend.Range
 	Log       *slog.Logger
-	Version   string // what Status says
+	Version   string // the version in Status
 	// Self is the number of this device server among the job's, from 0. Communicators that are over several servers
 	// cannot be saved unless the servers have different numbers.
 	Self int
 	// Awaits makes the server attach no process before Restore: a process that connects meanwhile is to ask again.
 	Awaits bool
-	// Exact has all reductions follow the tree over rank numbers, whatever carries the bytes: as where no device can be
-	// in a team.
+	// Exact has all reductions follow the tree over rank numbers, with a team's devices as without: as where no device
+	// can be in a team.
 	Exact bool
 	// Network is called when collectives are first used; nil: Alone.
 	Network func(context.Context) (*nccl.Network, error)
@@ -234,7 +234,7 @@ func (s *Server) Close() error {
 	return s.machine.Close()
 }
 
-// reportSwaps logs what was moved because spaces did not fit on a device together.
+// reportSwaps logs the bytes moved because spaces did not fit on a device together.
 func (s *Server) reportSwaps() {
 	for i, d := range s.machine.backend.Devices() {
 		if w, ok := d.(backend.Swapper); ok {

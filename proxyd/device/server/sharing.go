@@ -9,8 +9,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// SharingStatus is what a device of the machine has done since the server began, and the price of sharing the device between
-// processes or devices of the job's. See docs/splicing.md.
+// SharingStatus counts the work of a device of the machine since the server began, and the price of sharing the device
+// between processes or devices of the job's. See docs/splicing.md.
 type SharingStatus struct {
 	Devices      int           `json:"devices"`                // of the job's, that this device carries
 	Spaces       int           `json:"spaces"`                 // that take turns now: a process has a space for each of its devices
@@ -33,7 +33,7 @@ type SharingStatus struct {
 	Once     uint64 `json:"once,omitempty"`     // launches that took the result of another space's launch
 	Own      uint64 `json:"own,omitempty"`      // launches that ran for their space
 	Spared   uint64 `json:"spared,omitempty"`   // instructions that were not executed, because results were taken
-	Compared uint64 `json:"compared,omitempty"` // bytes that were read to find out what is alike
+	Compared uint64 `json:"compared,omitempty"` // bytes that were read to find the blocks that are alike
 	Taken    uint64 `json:"taken,omitempty"`    // bytes of results that were copied
 	Kept     uint64 `json:"kept,omitempty"`     // bytes of results that are kept now, beside the spaces' memory
 	Why      string `json:"why,omitempty"`      // why most of Own ran for their space, in words
@@ -41,7 +41,7 @@ type SharingStatus struct {
 
 // Of SharingStatus.Rung, from the dearest to the cheapest.
 const (
-	RungSwap     = "swap"     // what does not fit is moved to the host's memory and back
+	RungSwap     = "swap"     // memory that does not fit is moved to the host's memory and back
 	RungResident = "resident" // the memory of all is there, a copy for each
 	RungAlias    = "alias"    // memory with the same bytes is there once
 	RungSplice   = "splice"   // and kernels that spaces launch alike run for one of them
@@ -62,7 +62,7 @@ func (s *SharingStatus) describeRung(spliced bool) string {
 	return RungResident
 }
 
-// describeSharing is what each device of the backend counts. The caller holds state.mu.
+// describeSharing returns the counts of each device of the backend. The caller holds state.mu.
 func (s *Server) describeSharing() []SharingStatus {
 	var out []SharingStatus
 	for i, d := range s.machine.backend.Devices() {

@@ -16,11 +16,11 @@ import (
 
 // A save, and how a server comes back:
 //
-//	Save      refusals     what cannot be saved is named, before anything is stopped
-//	          cut          every ring's gate shuts; what is under way ends; nothing is in flight anywhere
+//	Save      refusals     the first obstacle is named, before any process is stopped
+//	          cut          every ring's gate shuts; calls under way end; no message is in flight anywhere
 //	          describe     processes, handles, the calls that made them
 //	          memory       the blocks that are neither zero nor known
-//	          state.json   last: without it nothing was saved
+//	          state.json   last: without it there is no save
 //	then      Resume       the gates open, the processes go on here; or
 //	          Leave        this server is done with the rings, which stay unchanged, for another server
 //	          (or is killed: that is the same to the processes)
@@ -37,7 +37,7 @@ import (
 
 // Errors of a save. They wrap the reason.
 var (
-	// ErrNotSaved is why a job cannot be saved in its present state. Nothing was changed.
+	// ErrNotSaved is why a job cannot be saved in its present state. The job is unchanged.
 	ErrNotSaved = errors.New("the devices cannot be saved")
 	// ErrRestore is why a saved state cannot be built here.
 	ErrRestore = driver.ErrRestore
@@ -65,7 +65,7 @@ type SaveOptions struct {
 	Attempt uint64
 }
 
-// Report is what a save has come to.
+// Report is the result of a save.
 type Report struct {
 	ID        string         `json:"id"` // of this save; no other of any server has the same
 	Processes []SavedProcess `json:"processes"`
@@ -92,19 +92,19 @@ type SavedProcess struct {
 	HostMappings []HostMapping `json:"belongings"`
 }
 
-// stateKeeper is what a server has for its saves.
+// stateKeeper is the state of a server's saves.
 type stateKeeper struct {
 	admission sync.RWMutex // held for writing while the job is stopped: no process is attached
 
 	mu       sync.Mutex // held during Save, Resume, Leave and Adopt
 	stopped  bool
 	awaits   bool          // a restore, with admission held
-	shift    time.Duration // what the clock of the saved server is ahead
+	shift    time.Duration // the lead of the saved server's clock
 	key      *[32]byte
 	saves    uint64      // how many there were, before a restore too
 	earlier  []*earlier  // the last of these, oldest first
 	alike    []uint64    // of each device of the machine, as in SharingStatus
-	common   [][]int     // of each two devices of the job: blocks that they had alike at the last save; nil: there was none
+	common   [][]int     // of each two devices of the job: blocks that they had alike at the last save; nil: no save
 	regroup  *regrouping // when the job goes on after the last save; nil: as before
 	placed   bool        // Place has given an order
 	awaiting map[uint64]*process
@@ -187,7 +187,7 @@ func (s *Server) Resume() error {
 	return s.resumeJob()
 }
 
-// resumeJob opens what stopJob has shut. The caller holds state.mu.
+// resumeJob opens the gates that stopJob has shut. The caller holds state.mu.
 func (s *Server) resumeJob() error {
 	s.state.stopped = false
 	s.openGates(s.allProcesses())

@@ -16,13 +16,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
-// ErrAbsent is what Adopt says of a process that was not saved, or has come back already.
+// ErrAbsent is the error of Adopt for a process that was not saved, or has come back already.
 var ErrAbsent = errors.New("no process of that number is awaited")
 
-// Adopt takes a process back that Restore has built: pid is its number now. with is what the process has brought back,
-// in the order of its HostMappings, and stays the caller's; if there is nothing, the server fetches the files, as
-// OpenHostMappings does. The process waits at the gate until Resume. Adopt may be called again for a process that was not
-// found.
+// Adopt takes a process back that Restore has built: pid is its number now. with are the files that the process has
+// brought back, in the order of its HostMappings, and stay the caller's; without files, the server fetches them, as
+// OpenHostMappings does. The process waits at the gate until Resume. Adopt may be called again for a process that was
+// not found.
 func (s *Server) Adopt(id uint64, pid int, with []*os.File) error {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
@@ -90,7 +90,8 @@ func (s *Server) adoptProcess(p *process, pid int, with []*os.File) (err error) 
 	return nil
 }
 
-// recogniseMappings compares what was brought with what the process has mapped, and returns where its ring is.
+// recogniseMappings compares the files brought with the memory that the process has mapped, and returns where its ring
+// is.
 func (p *process) recogniseMappings(pid int, with []*os.File) (ring mapping, err error) {
 	all := p.back.HostMappings
 	if len(with) != len(all) || len(all) == 0 || all[0].Kind != RingMemory {

@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
-// How long the gates stay shut at a time, while what is under way does not end: the message that ends it may be behind
-// the gates.
+// How long the gates stay shut at a time, while work under way does not end: the message that ends it may be behind the
+// gates.
 const (
 	firstTry          = 50 * time.Millisecond
 	longTry           = 5 * time.Second
@@ -26,7 +26,7 @@ const (
 // unsaved is a part of a process that may be in a state that cannot be saved: Unsaved says why, or "".
 type unsaved interface{ Unsaved() string }
 
-// findRefusals names what would make a save fail after any number of tries.
+// findRefusals returns the first reason for which a save would fail after any number of tries.
 func (s *Server) findRefusals() error {
 	for _, p := range s.allProcesses() {
 		if err := p.checkSavable(); err != nil {
@@ -46,7 +46,7 @@ func (p *process) checkSavable() error {
 // whyNotSavable says why a process cannot be saved, or "".
 func (p *process) whyNotSavable() string {
 	if p.IsGone() {
-		return "" // the process is gone, and so is what it had
+		return "" // the process is gone, with all its objects
 	}
 	if f := p.Fault.Load(); f != 0 {
 		return fmt.Sprintf("a fault, %d, has ended its use of devices", f)
@@ -64,8 +64,9 @@ func (p *process) whyNotSavable() string {
 	return ""
 }
 
-// stopJob stops the job: when cut returns, no message passes any gate, none is under way, every answer was taken, and
-// the devices do nothing; what is queued on them is held. On failure everything is open. The caller holds state.mu.
+// stopJob stops the job: when stopJob returns nil, no message passes any gate, no call is under way, every answer was
+// taken, and the devices are idle; work queued on them is held. On failure everything is open. The caller holds
+// state.mu.
 func (s *Server) stopJob(ctx context.Context) error {
 	s.state.admission.Lock()
 	for try := firstTry; ; {
@@ -95,7 +96,7 @@ func (s *Server) stopJob(ctx context.Context) error {
 	}
 }
 
-// tryCut shuts the gates and waits for what is under way, for a while: rest does so for a process.
+// tryCut shuts the gates and waits for the work under way, for a while: rest does so for a process.
 func (s *Server) tryCut(ctx context.Context, all []*process, within time.Duration, rest func(*process, context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -117,7 +118,7 @@ func (s *Server) tryCut(ctx context.Context, all []*process, within time.Duratio
 	return errors.Join(errs...)
 }
 
-// openGates undoes what cut has shut.
+// openGates opens the gates that tryCut has shut.
 func (s *Server) openGates(all []*process) {
 	s.collectives.ReleaseMeetings()
 	for _, p := range all {
@@ -134,7 +135,8 @@ func (s *Server) openGates(all []*process) {
 // settler is a peer that may not have its ring yet.
 type settler interface{ Settled() bool }
 
-// explainUnquiet returns an error that says what the process still has under way, or nil if the process is gone.
+// explainUnquiet returns an error that names the calls or work that the process still has under way, or nil if the
+// process is gone.
 func (p *process) explainUnquiet(what string, err error) error {
 	if p.IsGone() {
 		return nil

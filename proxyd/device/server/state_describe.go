@@ -34,7 +34,7 @@ const (
 	BlockLength  = backend.Granule
 )
 
-// serverState is what state.json holds.
+// serverState is the content of state.json.
 type serverState struct {
 	Version   int                `json:"version"`
 	ID        string             `json:"id"`
@@ -48,18 +48,18 @@ type serverState struct {
 	Left      []cut.Place        `json:"left,omitempty"` // members that were given up
 	Blocks    []blockState       `json:"blocks"`
 	Processes []processState     `json:"processes"`
-	Missed    []string           `json:"missed,omitempty"` // what programs have met with, as in Status
+	Missed    []string           `json:"missed,omitempty"` // features that programs have missed, as in Status
 	Faults    []string           `json:"faults,omitempty"`
 }
 
-// deviceInfo is what programs know of a device; which stays the same wherever they come to.
+// deviceInfo is a device as programs know it, the same wherever they come to.
 type deviceInfo struct {
 	Base backend.Addr `json:"base"`
-	Size uint64       `json:"size,omitempty"` // of its addresses; 0: what backend.SpaceSize says
+	Size uint64       `json:"size,omitempty"` // of its addresses; 0: backend.SpaceSize
 	backend.Info
 }
 
-// describeDevice is what is saved of a device.
+// describeDevice returns the saved description of a device.
 func describeDevice(d *driver.Device) deviceInfo {
 	i := deviceInfo{Base: d.Base, Info: *d.Info()}
 	if d.Size != backend.SpaceSize(i.Memory) {
@@ -68,7 +68,8 @@ func describeDevice(d *driver.Device) deviceInfo {
 	return i
 }
 
-// processState is a process: what replay does not bring back, and what is needed to check what replay brought back.
+// processState is a process: its state that replay does not bring back, and the facts by which the replayed state is
+// checked.
 type processState struct {
 	SavedProcess
 	Pipe       int                       `json:"pipe"` // the descriptor of its end of the pipe, -1 if closed
@@ -161,7 +162,7 @@ func (p *process) describeProcess() (*processState, []replay.Call, error) {
 	return st, calls, nil
 }
 
-// describeDevice writes down what the process has of a device; nil if that is nothing.
+// describeDevice writes down the state of the process on a device; nil if the process has not used the device.
 func (p *process) describeDevice(ordinal int32) *spaceState {
 	sp, retained, flags := p.DeviceUse(ordinal)
 	if sp == nil && flags == 0 {

@@ -11,18 +11,18 @@ import (
 )
 
 // A save upon an earlier save names the unchanged blocks by their places in the files of the earlier save, or of the
-// saves below that. What is in these files and not needed any more is dead weight: a kept file is kept whole. So if the
-// earlier save needed less than half of a file, no block of that file is named: the blocks that are still there are
-// written once more, into files of their own ("moved"), because what has lasted is likely to last. A save's files thus
-// hold at most about twice what the save needs, however many saves there were before, and what is stable is seldom
-// written again.
+// saves below that. Blocks of these files that are not needed any more are dead weight: a kept file is kept whole. So
+// if the earlier save needed less than half of a file, no block of that file is named: its blocks that are still needed
+// are written once more, into files of their own ("moved"), because a block that has lasted is likely to last. A save's
+// files thus hold at most about twice the bytes that the save needs, however many saves there were before, and stable
+// blocks are seldom written again.
 
 // maxEarlier is how many saves a server knows. A save that is not kept, because its purpose has failed, is not the end
 // of the saves before it.
 const maxEarlier = 4
 
-// earlier is a save that this server has made, or was built from. An earlier does not change. A nil earlier has
-// nothing.
+// earlier is a save that this server has made, or was built from. An earlier does not change. A nil earlier has no
+// blocks.
 type earlier struct {
 	id     string
 	places map[backend.Hash]place
@@ -38,7 +38,7 @@ type place struct {
 // extent is how many blocks a file has, and how many of them the save needs.
 type extent struct{ blocks, needed int }
 
-// newEarlier makes an earlier of what a save has said. lengths are the lengths of the known files, in blocks.
+// newEarlier makes an earlier of the blocks of a save. lengths are the lengths of the known files, in blocks.
 func newEarlier(id string, blocks []blockState, lengths map[string]int) (*earlier, error) {
 	e := &earlier{id: id, places: make(map[backend.Hash]place, len(blocks)), files: map[string]extent{}}
 	for _, b := range blocks {

@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// history is what a process has called, as far as needed to build again what is alive. What is posted to streams never
-// comes here: noting costs a single look-up where there is nothing to note.
+// history is the calls of a process, as far as needed to build its living objects again. Calls posted to streams never
+// come here: noting costs a single look-up for a call that need not be noted.
 type history struct {
 	mu        sync.Mutex
 	graph     *replay.Graph
@@ -31,7 +31,7 @@ var (
 	opReset   = opOf("cuDevicePrimaryCtxReset_v2")
 	opDestroy = opOf("cuCtxDestroy_v2")
 
-	// pools keep memory, like what is in them: see describe.
+	// pools keep memory, like the allocations in them: see describe.
 	ofPools = map[uint32]bool{
 		opOf("cuMemPoolCreate"): true, opOf("cuMemPoolDestroy"): true, opOf("pool_set"): true, opOf("cuMemPoolSetAccess"): true, opOf("pool_share"): true, opOf("pool_open"): true,
 		opOf("cuDeviceSetMemPool"): true, opOf("cuDeviceGetMemPool"): true, opOf("cuDeviceGetDefaultMemPool"): true,
@@ -45,7 +45,7 @@ var (
 	opSplit = opOf("comm_split")
 	ofComms = map[uint32]bool{opOf("comm_init"): true, opSplit: true}
 
-	// inComms are of what members keep themselves: see nccl.MemberState.
+	// calls about the state that members keep themselves: see nccl.MemberState.
 	inComms = map[uint32]bool{
 		opOf("comm_finalize"): true, opOf("redop_create"): true, opOf("ncclRedOpDestroy"): true,
 		opOf("ncclCommRegister"): true, opOf("ncclCommDeregister"): true,
@@ -80,7 +80,7 @@ func (p *process) noteCall(c *dispatch.Call, op uint32, in, out []byte, r dispat
 	case opRetain:
 		dev := int32(binary.LittleEndian.Uint32(in[8:]))
 		if !h.notePrimary(p, dev, dispatch.Context(binary.LittleEndian.Uint64(in))) {
-			return // retaining again makes nothing: how often is remembered by number
+			return // retaining again makes no object: the number of retains is remembered
 		}
 	case opRelease, opReset:
 		h.notePrimary(p, int32(binary.LittleEndian.Uint32(in)), 0)
@@ -113,7 +113,7 @@ func (h *history) notePrimary(p *process, dev int32, handle dispatch.Context) bo
 	return true
 }
 
-// callsToReplay are what has to be called to build again what is alive.
+// callsToReplay are the calls that build the living objects again.
 func (h *history) callsToReplay() []replay.Call {
 	h.mu.Lock()
 	defer h.mu.Unlock()

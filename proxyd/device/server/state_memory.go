@@ -24,7 +24,8 @@ type blockState struct {
 	Index int    `json:"index"`
 }
 
-// placed says what is in a block of a space, by its number in serverState.Blocks. Blocks that are not named are zero.
+// placed names the content of a block of a space, by its number in serverState.Blocks. Blocks that are not named are
+// zero.
 type placed struct {
 	ID    backend.BlockID `json:"id"`
 	Block int             `json:"block"`
@@ -78,7 +79,8 @@ func newHands(sink Sink, name string) hands {
 	return h
 }
 
-// addSpace looks at all blocks of a space and returns what is where. finishFiles returns errors of files.
+// addSpace writes the new blocks of a space and returns the content of all blocks that are not zero. finishFiles
+// returns errors of files.
 func (w *blockWriter) addSpace(s backend.Space) ([]placed, error) {
 	var out []placed
 	err := s.Blocks(w.key, func(id backend.BlockID, h backend.Hash) bool {
@@ -99,8 +101,8 @@ func (w *blockWriter) addSpace(s backend.Space) ([]placed, error) {
 	return out, err
 }
 
-// lookUpBlock finds the number of a block, -1 if it is zero, and the files to write it to, nil for none. The caller
-// holds mu.
+// lookUpBlock finds the number of a block, -1 if it is zero, and the files to write it to, nil if it is not written.
+// The caller holds mu.
 func (w *blockWriter) lookUpBlock(h backend.Hash) (n int, to hands) {
 	if h == (backend.Hash{}) {
 		w.report.Zero += backend.Granule
@@ -194,8 +196,8 @@ type target struct {
 	backend.SpaceBlock
 }
 
-// writeTargets writes a block's bytes to where they belong. What a device gets several times the device may hold once, also
-// together with blocks that hold the bytes already.
+// writeTargets writes a block's bytes to their targets. Bytes for several blocks of a device the device may hold once,
+// also together with blocks that hold the bytes already.
 func writeTargets(to, alike []target, p []byte) error {
 	shared := map[backend.BlockSharer][]backend.SpaceBlock{}
 	for _, t := range to {

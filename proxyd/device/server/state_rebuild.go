@@ -19,8 +19,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/modules"
 )
 
-// rebuild is a process being restored: what methods of process that carry its calls out again must know. A nil rebuild
-// is of a process that lives.
+// rebuild is the state of a process being restored, for the methods of process that carry its calls out again. A nil
+// rebuild is of a process that lives.
 type rebuild struct {
 	p        *process
 	st       *processState
@@ -32,7 +32,7 @@ type rebuild struct {
 	modules  map[dispatch.Module]*modules.ModuleState
 	loaded   map[loadedIn]*modules.ModuleState // of libraries
 	memory   map[dispatch.Node]*graphs.MemoryOfNode
-	without  map[backend.Addr]int // what is not there: see Alloc
+	without  map[backend.Addr]int // addresses without memory: see Alloc
 	tables   map[replay.Class]handles.Any
 	wrapped  []*driver.Context
 
@@ -140,7 +140,7 @@ func (r *rebuild) rebuildAll(_ context.Context, calls []replay.Call) error {
 	return nil
 }
 
-// makeSpaces makes the spaces, with what was allocated in them.
+// makeSpaces makes the spaces, with their allocations.
 func (r *rebuild) makeSpaces() error {
 	for i := range r.st.Devices {
 		d := &r.st.Devices[i]
@@ -206,7 +206,7 @@ func (r *rebuild) replayCall(c replay.Call) error {
 	}()
 	call := dispatch.Call{Process: r.p.ID, Context: dispatch.Context(c.Context), Waits: func() {}}
 	_, result, err := r.serveCall(&call, c)
-	// As the answer was then: what is dead by now may have other handles this time.
+	// With the former answer: objects that are gone by now may have other handles this time.
 	r.p.noteCall(&call, c.Op, c.In, c.Out, result, err)
 	switch {
 	case err != nil:
@@ -227,7 +227,7 @@ func (r *rebuild) serveCall(call *dispatch.Call, c replay.Call) ([]byte, dispatc
 	return dispatch.Serve(r.p, *call, c.Op, c.In, nil)
 }
 
-// correctState sets what calls do not: the numbers of things, the threads, what is remembered beside handles.
+// correctState sets the state that calls do not set: numbers, threads, and the state beside handles.
 func (r *rebuild) correctState() error {
 	p := r.p
 	p.RestorePinned(r.st.Pinned)
@@ -271,7 +271,7 @@ func (r *rebuild) checkHandles(first error) error {
 	return nil
 }
 
-// rebuiltContext gives what a restored program asks for its former memory, which exists.
+// rebuiltContext gives the modules and allocations of a restored program their former memory, which exists.
 type rebuiltContext struct {
 	backend.Context
 	r      *rebuild
@@ -306,9 +306,9 @@ func (r *rebuild) expectedModule(in dispatch.Context) *modules.ModuleState {
 	return nil
 }
 
-// Alloc finds the memory of a graph's node: a call that is made again never allocates other memory. A node may be gone,
-// or its context, and be made again for what is not gone: then there is no memory behind its address, or the memory
-// belongs to another node by now.
+// Alloc finds the memory of a graph's node: a call that is made again never allocates other memory. A node or its
+// context may be gone, and be made again because a living object needs it: then there is no memory behind its address,
+// or the memory belongs to another node by now.
 func (x *rebuiltContext) Alloc(n uint64) (backend.Addr, error) {
 	var node *graphs.MemoryOfNode
 	var was backend.Addr
@@ -343,7 +343,7 @@ func (x *rebuiltContext) Free(a backend.Addr) error {
 	return nil
 }
 
-// handleTables are all tables of a process, by what the calls' table calls their classes.
+// handleTables are all tables of a process, by the names that their classes have in the table of calls.
 func (p *process) handleTables() map[replay.Class]handles.Any {
 	all := map[replay.Class]handles.Any{}
 	for _, part := range []map[replay.Class]handles.Any{

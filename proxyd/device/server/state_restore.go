@@ -25,9 +25,10 @@ const (
 	maxCalls = 16 << 30
 )
 
-// Restore builds what Save has written, in a server that has served no process: Config.Awaits makes sure of that. The
-// job is stopped then: its processes come back by Adopt, and Resume lets them go on. Restore fails with an error that
-// wraps ErrRestore, or the source's, and then the server can only be closed. Nothing else may be called meanwhile.
+// Restore builds the state that Save has written, in a server that has served no process: Config.Awaits makes sure of
+// that. The job is stopped then: its processes come back by Adopt, and Resume lets them go on. Restore fails with an
+// error that wraps ErrRestore, or the source's, and then the server can only be closed. No other method may be called
+// meanwhile.
 func (s *Server) Restore(ctx context.Context, src Source) error {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
@@ -88,7 +89,7 @@ func readState(src Source) (*serverState, error) {
 	return st, nil
 }
 
-// takeDevices compares the devices, and has them be what they were.
+// takeDevices compares the devices, and gives them the saved properties.
 func (s *Server) takeDevices(st *serverState) error {
 	bad := func(format string, args ...any) error { return fmt.Errorf(format+": %w", append(args, ErrRestore)...) }
 	if len(st.Devices) > len(s.devices) && s.cfg.Order == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// What a program has queued on its devices is not waited for at a cut: driver.HeldWork has what is left of that work,
-// this file saves the work and carries it out again.
+// A cut does not wait for the work that a program has queued on its devices: driver.HeldWork has the unfinished part of
+// that work, this file saves the work and carries it out again.
 
 // holdable are the calls that queue work which can be queued again. Others' work is done before a cut.
 var holdable = func() map[uint32]bool {
@@ -57,8 +57,8 @@ var (
 	}()
 )
 
-// watchWork begins to find out what a call queues, or notes what the call changes for queued work: before the call is
-// carried out.
+// watchWork begins to find out the work that a call queues, or notes the changes that the call makes for queued work:
+// before the call is carried out.
 func (p *process) watchWork(c *dispatch.Call, op uint32, in []byte) *driver.Queued {
 	plain := op &^ dispatch.PerThread
 	switch {
@@ -95,13 +95,13 @@ func (p *process) orderShared(c *driver.QueuedCall) {
 	}
 }
 
-// carryOutCall carries out a call and notes what the call leaves behind. The message is kept.
+// carryOutCall carries out a call and notes the objects and work that the call leaves behind. The message is kept.
 func (p *process) carryOutCall(c *dispatch.Call, op uint32, in, room []byte) ([]byte, dispatch.Result, error) {
 	q := p.watchWork(c, op, in)
 	out, r, err := dispatch.Serve(p, *c, op, in, room)
 	if q != nil && r == 0 && err == nil {
 		if q.Call.Order != 0 && op&^dispatch.PerThread == opWaitEvent {
-			q.Call.Order = p.Sharing.NextInOrder() // behind what the wait has found
+			q.Call.Order = p.Sharing.NextInOrder() // behind the event that the wait has found
 		}
 		p.Work.Note(q)
 	}
@@ -172,7 +172,7 @@ type workState struct {
 	Order uint64          `json:"order,omitempty"`
 }
 
-// describeWork writes down what is left of the process's work.
+// describeWork writes down the unfinished work of the process.
 func (p *process) describeWork() ([]workState, []driver.QueuedCall) {
 	left := p.held
 	if left == nil {

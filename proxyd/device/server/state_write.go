@@ -42,7 +42,7 @@ func (s *Server) writeState(ctx context.Context, sink Sink, o SaveOptions) (*Rep
 	if err == nil {
 		err = checkShared(st)
 	}
-	// What a reader of the blocks met first is the reason for the rest.
+	// The first error of a reader of the blocks is the reason for the rest.
 	if err := errors.Join(failed, err); err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
-// Status is what a server has and has seen.
+// Status is the contents of a server, and the events that it has seen.
 type Status struct {
 	Version   string          `json:"version"`
 	Stopped   bool            `json:"stopped,omitempty"` // by Save or Restore, until Resume
@@ -28,8 +28,8 @@ type Status struct {
 	Kernels string `json:"kernels,omitempty"`
 	// Products is ProductsNative if software GPUs compute matrix products in the place of cuBLAS.
 	Products string   `json:"products,omitempty"`
-	Missed   []string `json:"missed,omitempty"` // what programs wanted that is not covered, each once, in order
-	Faults   []string `json:"faults,omitempty"` // what has ended a process's use of devices, the first faults
+	Missed   []string `json:"missed,omitempty"` // uncovered features that programs wanted, each once, in order
+	Faults   []string `json:"faults,omitempty"` // the first faults that have ended a process's use of devices
 }
 
 // Of Status.Reductions.
@@ -88,7 +88,7 @@ const (
 	maxSeen   = 1024 // bytes of one entry
 )
 
-// seen is what the processes of a server have met with, also processes that are gone.
+// seen are the missed features and faults of a server's processes, also of processes that are gone.
 type seen struct {
 	mu     sync.Mutex
 	missed []string
@@ -118,14 +118,14 @@ func (s *seen) noteFailure(err error) {
 	s.failed = plainText(err.Error())
 }
 
-// allSeen is what programs have met with.
+// allSeen returns the missed features and the faults of programs.
 func (s *seen) allSeen() (missed, faults []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.missed), slices.Clone(s.faults)
 }
 
-// recallSeen takes what an earlier server has seen.
+// recallSeen takes over the features and faults that an earlier server has seen.
 func (s *seen) recallSeen(missed, faults []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +183,7 @@ func (s *Server) Status() *Status {
 	return st
 }
 
-// boundTexts makes what a server says of itself fit to be shown.
+// boundTexts makes the texts from a server fit to be shown.
 func (st *Status) boundTexts() {
 	st.Version, st.Failed = plainText(st.Version), plainText(st.Failed)
 	if st.Reductions != ReducedByNCCL {

@@ -29,9 +29,9 @@ import (
 //	   └─ Server, capsule 2 ◄── …
 //
 // A tenant is a Server like any other: its programs reach no other tenant's socket, it is cut, saved and restored by
-// itself, its state is that of a server of its own, and so it comes back in a process of its own or in one with others. What tenants
-// have in common is the Machine, and that they end together if the process does. So tenants are of the same job, which
-// loses its run in any case when one of its device servers ends.
+// itself, its state is that of a server of its own, and so it comes back in a process of its own or in one with others.
+// Tenants have only the Machine in common, and that they end together if the process does. So tenants are of the same
+// job, which loses its run in any case when one of its device servers ends.
 type Tenants struct {
 	cfg     TenantsConfig
 	machine *Machine
@@ -45,18 +45,18 @@ type Tenants struct {
 	failed  chan error // of the first tenant that serves no more
 }
 
-// TenantsConfig is what Tenants are made of.
+// TenantsConfig is the configuration of Tenants.
 type TenantsConfig struct {
 	Backend backend.Backend // closed with the Tenants
 	Spare   int             // see Config
 	Network func(context.Context) (*nccl.Network, error)
-	// Info is what programs of a tenant are told of n devices; see Config.
+	// Info describes n devices to the programs of a tenant; see Config.
 	Info    func(n int) []backend.Info
 	Log     *slog.Logger
 	Version string
 }
 
-// Admission says what a tenant is; see Config for what is not explained here.
+// Admission describes a tenant; see Config for the fields that are not explained here.
 type Admission struct {
 	Name   string `json:"name"` // of the tenant among those of the process
 	Self   int    `json:"self,omitempty"`
@@ -83,7 +83,7 @@ func NewTenants(cfg TenantsConfig) (*Tenants, error) {
 	return t, nil
 }
 
-// Failed tells that a tenant serves no more although nothing has dismissed it: the process is to end.
+// Failed tells that a tenant serves no more although it was not dismissed: the process is to end.
 func (t *Tenants) Failed() <-chan error { return t.failed }
 
 // ServeControl carries out orders about tenants, as Server.ServeControl does for a server.

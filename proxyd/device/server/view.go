@@ -12,15 +12,15 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nvml"
 )
 
-// visibility is what a process says of the devices that the process is to see.
+// visibility is a process's claim about the devices that the process is to see.
 type visibility struct {
-	visible *string // what its CUDA_VISIBLE_DEVICES holds; nil: all
-	names   string  // what Slurm calls the devices, in the server's order: "2,3"
+	visible *string // the value of its CUDA_VISIBLE_DEVICES; nil: all
+	names   string  // Slurm's names of the devices, in the server's order: "2,3"
 }
 
-// viewOf says which of the server's devices a process sees, in its order.
-// As with CUDA, a list is read up to the first item that means no device, and a device that is named twice leaves none.
-// If there are no names, or not all the numbers of the list are among them, these count the devices from 0.
+// viewOf returns the server's devices that a process sees, in the process's order. As with CUDA, a list is read up to
+// the first item that means no device, and a list that names a device twice leaves no device visible. If there are no
+// names, or not all the numbers of the list are among them, the numbers count the devices from 0.
 func (s *Server) viewOf(sees visibility) []int {
 	all := make([]int, len(s.devices))
 	for i := range all {
@@ -47,7 +47,8 @@ func (s *Server) viewOf(sees visibility) []int {
 	return view
 }
 
-// numberOf returns what a number in a list means: the device of that name, if names has all numbers of the list.
+// numberOf returns the function that finds the device of a number in a list: by its name, if names has all numbers of
+// the list.
 func numberOf(items []string, names string) func(string) (int, error) {
 	named := strings.Split(names, ",")
 	for _, item := range items {
@@ -63,7 +64,8 @@ func numberOf(items []string, names string) func(string) (int, error) {
 	}
 }
 
-// deviceNamed finds a device by its number or by the beginning of its UUID, which no other may have; -1: there is none.
+// deviceNamed finds a device by its number or by the beginning of its UUID, which no other may have; -1: no such
+// device.
 func (s *Server) deviceNamed(item string, number func(string) (int, error)) int {
 	if n, err := number(item); err == nil {
 		if n < 0 || n >= len(s.devices) {
@@ -86,7 +88,7 @@ func (s *Server) deviceNamed(item string, number func(string) (int, error)) int 
 	return found
 }
 
-// checkView checks what a saved process is said to see.
+// checkView checks the view of a saved process.
 func (s *Server) checkView(view []int) error {
 	for i, at := range view {
 		if at < 0 || at >= len(s.devices) || slices.Contains(view[:i], at) {

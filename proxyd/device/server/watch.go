@@ -26,8 +26,8 @@ type watched struct {
 // Memory implements peer, as all below.
 func (w *watched) Memory() wire.Process { return wire.Process(w.pid) }
 
-// Print writes into what is the process's output now. The descriptor is fetched each time, so that nothing of the program is
-// kept open.
+// Print writes into the file that is the process's output now. The descriptor is fetched each time, so that no file of
+// the program is kept open.
 func (w *watched) Print(fd int, text []byte) {
 	pidfd, ok := driver.FileNumber(w.end)
 	if !ok {
@@ -35,7 +35,7 @@ func (w *watched) Print(fd int, text []byte) {
 	}
 	out, err := unix.PidfdGetfd(pidfd, fd, 0)
 	if err != nil {
-		return // the process has none, or may not be looked at
+		return // the process has no such descriptor, or may not be looked at
 	}
 	unix.CloseOnExec(out)
 	defer unix.Close(out)
@@ -46,7 +46,7 @@ func (w *watched) Print(fd int, text []byte) {
 			text = text[n:]
 		case unix.EINTR:
 		case unix.EAGAIN:
-			// The program wants not to wait; what the program prints would be lost as well.
+			// The program has set its output not to block; the program's own text would be lost as well.
 			if k, err := unix.Poll([]unix.PollFd{{Fd: int32(out), Events: unix.POLLOUT}}, 1000); k <= 0 && err != unix.EINTR {
 				return
 			}
@@ -87,7 +87,7 @@ func (w *watched) Watch() string {
 		select {
 		case why := <-ended:
 			return why
-		case <-time.After(pause): // nothing tells of an exec from here on
+		case <-time.After(pause): // no event tells of an exec from here on
 		}
 	}
 }

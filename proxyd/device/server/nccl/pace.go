@@ -180,7 +180,7 @@ func (s *Calls) ThawParts() {
 	s.pace.frozen = false
 }
 
-// moveAll has all members look for what can be given.
+// moveAll has all members look for parts that can be given.
 func (s *Calls) moveAll() {
 	_, kept := s.pace.openParts()
 	for _, q := range kept {

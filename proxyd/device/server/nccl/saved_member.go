@@ -21,7 +21,7 @@ import (
 // ncclCalls.restoreMember. Its configuration stands in these calls.
 type MemberState struct {
 	Handle     dispatch.Comm      `json:"handle"`
-	Comm       string             `json:"comm,omitempty"` // its communicator's name; "": no communicator, or a failed communicator
+	Comm       string             `json:"comm,omitempty"` // its communicator's name; "": none, or a failed communicator
 	Rank       int                `json:"rank"`
 	Size       int                `json:"size"`
 	Waits      *waitState         `json:"waits,omitempty"`
