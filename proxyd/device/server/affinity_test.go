@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
-// TestMeetings: of four devices on two, those are together that meet seldom in communicators by which they add up much; what
-// their memory has in common comes first.
+// TestMeetings: of four devices on two, those are together that meet seldom in communicators by which they add up much;
+// memory in common comes first.
 func TestMeetings(t *testing.T) {
 	sums := func(comm string, times, bytes uint64, devices ...int) (all []deviceSums) {
 		for _, d := range devices {
@@ -65,7 +65,7 @@ func TestArrangedByCommunicators(t *testing.T) {
 	if err := s.Arrange(t.Context(), []int{0, 0, 2, 2}); err != nil {
 		t.Fatal(err)
 	}
-	checkPlaced(t, s, []int{0, 0, 2, 2}) // nothing was added up
+	checkPlaced(t, s, []int{0, 0, 2, 2}) // no sums were added up
 	for range 3 {
 		for range 4 {
 			checkSums(t, all[:2], tensor, 3)

@@ -97,7 +97,7 @@ func askForRing(c *net.UnixConn) (ring *os.File, keep *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "ring"), keep, nil
 }
 
-// TestChild is the child process of the tests below. Run as a test, TestChild does nothing.
+// TestChild is the child process of the tests below. In a test run of its own, TestChild returns at once.
 func TestChild(t *testing.T) {
 	path, part := os.Getenv(childVariable), os.Getenv(partVariable)
 	if part == "" {
@@ -137,7 +137,7 @@ func TestChild(t *testing.T) {
 		fmt.Println("ready")
 		c.post("cuMemFree_v2", uint64(1), uint64(2), uint64(3))
 		if r, _ := c.call("cuCtxSynchronize"); r != statusGone {
-			t.Errorf("%d", r)
+			t.Errorf("cuCtxSynchronize = %d, want statusGone", r)
 		}
 		fmt.Println("dropped")
 	}
@@ -188,7 +188,7 @@ func onlyProcess(t *testing.T, s *Server) *process {
 	return all[0]
 }
 
-// leavesNothing waits for the end of a process and checks that nothing of the process is left on the devices.
+// leavesNothing waits for the end of a process and checks that the process has no memory left on the devices.
 func leavesNothing(t *testing.T, s *Server, p *process) {
 	t.Helper()
 	<-p.gone
@@ -240,7 +240,7 @@ func TestClosedPipe(t *testing.T) {
 	leavesNothing(t, s, p)
 }
 
-// TestNonsense: a process that sends what no shim sends is dropped, and other processes are still served.
+// TestNonsense: a process that sends messages no shim sends is dropped, and other processes are still served.
 func TestNonsense(t *testing.T) {
 	s := newServer(t, 1)
 	other, cs := attachProcess(t, s, 1)
@@ -257,7 +257,7 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// TestStrangers: a peer that is no shim gets nothing, and other processes do not wait for it.
+// TestStrangers: a peer that is no shim gets no answer, and other processes do not wait for it.
 func TestStrangers(t *testing.T) {
 	s := newServer(t, 1)
 	path := startListening(t, s)
@@ -269,7 +269,7 @@ func TestStrangers(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	dial() // sends nothing
+	dial() // a connection without a message
 	for _, b := range [][]byte{{}, []byte("hello"), make([]byte, 16), make([]byte, 4096)} {
 		c := dial()
 		if _, err := c.Write(b); err != nil {
@@ -320,7 +320,7 @@ func TestConnected(t *testing.T) {
 		select {
 		case err := <-over:
 			t.Errorf("stopped %v: the connection is over: %v", stopped, err)
-		case <-time.After(20 * time.Millisecond): // nothing is to happen
+		case <-time.After(20 * time.Millisecond): // no message is to come
 		}
 		ends[1].Close()
 		if err := <-over; err != nil {
@@ -343,7 +343,7 @@ func TestMapped(t *testing.T) {
 		{"nothing", "", false},
 	} {
 		if got := isMapped(tt.maps, 4711); got != tt.want {
-			t.Errorf("%s: %v", tt.name, got)
+			t.Errorf("%s: isMapped = %v", tt.name, got)
 		}
 	}
 }

@@ -29,7 +29,7 @@ type client struct {
 	context uint64
 	tail    uint32 // position
 	closed  bool
-	keys    []uint64 // what the next message is counted for
+	keys    []uint64 // the keys that the next message is counted for
 }
 
 // Of wire.h.
@@ -61,7 +61,7 @@ var programs atomic.Uint64
 // connectRing makes a client of a ring's memory, which stays the caller's.
 func connectRing(t testing.TB, f *os.File, lane uint32) *client {
 	t.Helper()
-	// Below all mappings of servers, which are of this process, too: what is found of a ring is the program's.
+	// Below all mappings of servers, which are of this process, too: a ring found here is the program's.
 	const size = unitSize * longLane
 	var p unsafe.Pointer
 	err := error(unix.EEXIST)

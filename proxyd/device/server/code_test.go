@@ -74,8 +74,8 @@ func (c *client) launchShape(f uint64, shape [7]uint32, stream uint64, params []
 	c.post("launch", f, shape, stream, params, uint32(len(params)))
 }
 
-// TestModules: what a module contains is found by name and runs. The content is gone when the module is unloaded or
-// its context ends.
+// TestModules: the contents of a module are found by name and run. They are gone when the module is unloaded or its
+// context ends.
 func TestModules(t *testing.T) {
 	_, cs := attachProcess(t, newServer(t, 1), 1)
 	c := cs[0]
@@ -268,7 +268,7 @@ func TestLibraries(t *testing.T) {
 	c.must("cuCtxSynchronize")
 }
 
-// TestCodeNames: a handle of another class finds nothing, and bytes that are no code are not loaded.
+// TestCodeNames: a handle of another class finds no object, and bytes that are no code are not loaded.
 func TestCodeNames(t *testing.T) {
 	s := newServer(t, 1)
 	_, other := attachProcess(t, s, 1)
@@ -365,7 +365,7 @@ func TestLinker(t *testing.T) {
 	out := c.must("link_complete", state, uint64(0), uint32(0), uint32(0))
 	n := binary.LittleEndian.Uint64(out[24:])
 	if binary.LittleEndian.Uint64(out) != 0 || n < uint64(len(kernels)) {
-		t.Fatalf("% x", out)
+		t.Fatalf("link_complete = % x, want 0 and at least the bytes of kernels", out)
 	}
 	for range 2 {
 		out = c.must("link_complete", state, n, uint32(0), uint32(0))

@@ -79,7 +79,7 @@ func (f *keptFile) CloseWithError(err error) error {
 	return nil
 }
 
-// liar is a server that sends whatever the test wants.
+// liar is a server that sends the messages of the test.
 type liar struct {
 	t    *testing.T
 	conn *net.UnixConn
@@ -114,7 +114,7 @@ func (l *liar) sendFile(name, text string, length int) {
 	l.sendReply(&reply{Close: name, Length: int64(length)})
 	var o order
 	if _, err := receiveMessage(l.conn, &o); err == nil && o.File != name {
-		l.t.Errorf("%+v", o)
+		l.t.Errorf("answer to a close = %+v, want the name of the file", o)
 	}
 }
 
@@ -124,7 +124,7 @@ func (l *liar) sendReport(names ...string) {
 	l.sendReply(&reply{Done: true})
 }
 
-// TestHostileServer: whatever a server sends, its parent's order ends with an error that has the reason, and
+// TestHostileServer: with any messages from a server, its parent's order ends with an error that has the reason, and
 // the parent takes no incomplete save for a complete save.
 func TestHostileServer(t *testing.T) {
 	for _, tt := range []struct {
@@ -187,7 +187,7 @@ func TestHostileServer(t *testing.T) {
 			l.sendReply(&reply{Create: "full"})
 			var o order
 			if _, err := receiveMessage(l.conn, &o); err != nil || o.Error == "" {
-				l.t.Errorf("%+v, %v", o, err)
+				l.t.Errorf("answer to a create = %+v, %v, want a refusal", o, err)
 			}
 			l.sendReply(&reply{Done: true, Error: "so it is not saved"})
 		}, "full: no space left on device"},
@@ -200,7 +200,7 @@ func TestHostileServer(t *testing.T) {
 				defer close(done)
 				var o order
 				if _, err := receiveMessage(conn, &o); err != nil || o.Do != "save" {
-					t.Errorf("%+v, %v", o, err)
+					t.Errorf("first message = %+v, %v, want the order save", o, err)
 				}
 				tt.do(l)
 			}()
@@ -223,7 +223,7 @@ func TestHostileServer(t *testing.T) {
 				t.Error("the order did not end before its deadline")
 			}
 			if text, ok := sink.files["state.json"]; ok && text != "{}" || len(sink.bad) > 0 && err == nil {
-				t.Error(sink.files, sink.bad)
+				t.Errorf("files = %q, incomplete = %v, want no incomplete save", sink.files, sink.bad)
 			}
 		})
 	}
@@ -264,7 +264,7 @@ func TestDescriptorsAreClosed(t *testing.T) {
 	}
 }
 
-// TestSilentServer: an order ends with its ctx, whatever the server is waiting for.
+// TestSilentServer: an order ends with its ctx, also while the server waits for any message.
 func TestSilentServer(t *testing.T) {
 	for name, do := range map[string]func(l *liar){
 		"says nothing": func(*liar) {},
@@ -286,7 +286,7 @@ func TestSilentServer(t *testing.T) {
 			go func() {
 				var o order
 				if _, err := receiveMessage(conn, &o); err != nil || o.Do != "save" {
-					t.Errorf("%+v, %v", o, err)
+					t.Errorf("first message = %+v, %v, want the order save", o, err)
 				}
 				do(l)
 				cancel()
@@ -296,7 +296,7 @@ func TestSilentServer(t *testing.T) {
 				t.Error(err)
 			}
 			if len(sink.files) > 0 {
-				t.Error(sink.files)
+				t.Errorf("files of a cancelled save = %q, want no file", sink.files)
 			}
 		})
 	}
@@ -397,7 +397,7 @@ func TestSourceFails(t *testing.T) {
 				t.Error(err)
 			}
 			if st, err := c.Status(t.Context()); err != nil || !strings.HasPrefix(st.Failed, "restore: ") {
-				t.Errorf("%+v, %v", st, err)
+				t.Errorf("Status = %+v, %v, want a failed restore", st, err)
 			}
 		})
 	}

@@ -64,11 +64,11 @@ func TestControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(r.Processes) != 1 || r.Processes[0].ID != p.ID || r.Processes[0].Capsule != os.Getpid() {
-		t.Errorf("%+v", r.Processes)
+		t.Errorf("processes in the report = %+v, want the one process of this capsule", r.Processes)
 	}
 	st, err := c.Status(ctx)
 	if err != nil || !st.Stopped || len(st.Processes) != 1 || st.Processes[0].PID != os.Getpid() || st.Devices[0].Memory != testMemory || st.Devices[0].Used == 0 {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf("after Save, Status = %+v, %v, want a stopped job with one process and used memory", st, err)
 	}
 	// A new parent takes the place of the parent.
 	c.Close()
@@ -101,7 +101,7 @@ func TestControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	if st, err := c.Status(ctx); err != nil || !st.Stopped || len(st.Processes) != 1 || !st.Processes[0].Absent {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf("after Restore, Status = %+v, %v, want a stopped job with one absent process", st, err)
 	}
 	if err := c.Adopt(ctx, p.ID+1, os.Getpid(), with); !errors.As(err, &bad) || bad.Temporary {
 		t.Error(err)
@@ -124,7 +124,7 @@ func TestControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := cs[0].readBytes(a, 4); string(got) != "abc\x00" {
-		t.Errorf("%q", got)
+		t.Errorf("restored memory = %q, want \"abc\\x00\"", got)
 	}
 	if err := next.Close(); err != nil {
 		t.Fatal(err)

@@ -45,8 +45,8 @@ func BenchmarkSteadyState(b *testing.B) {
 	}
 }
 
-// BenchmarkCut finds cuts of eight ranks in a data-parallel loop: "cut" is the time to the cut, from the order on. What the operations
-// themselves take on the way there is included.
+// BenchmarkCut finds cuts of eight ranks in a data-parallel loop: "cut" is the time to the cut, from the order on. The
+// time of the operations on the way there is included.
 func BenchmarkCut(b *testing.B) {
 	nodes := makeServers(b, 2)
 	on := []*Server{nodes[0], nodes[0], nodes[0], nodes[0], nodes[1], nodes[1], nodes[1], nodes[1]}

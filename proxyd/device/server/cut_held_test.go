@@ -13,20 +13,20 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// queuer is a rank that queues kernels and collectives, and looks at nothing before the end.
+// queuer is a rank that queues kernels and collectives, and reads no result before the end.
 type queuer struct {
 	rank
 	at, size int
 	mixer    uint64
-	data     uint64 // what kernels change and collectives sum up
-	inbox    uint64 // what the rank before has sent
+	data     uint64 // the memory that kernels change and collectives sum up
+	inbox    uint64 // the bytes that the rank before has sent
 	flag     uint64
 	events   uint64
 }
 
 const (
 	streamSide = streamA + 0x100
-	streamFlag = streamA + 0x200 // has nothing to do until a flag is set
+	streamFlag = streamA + 0x200 // idle until a flag is set
 )
 
 // makeQueuers returns a queuer for each rank.
@@ -152,7 +152,7 @@ func TestHeldCollectives(t *testing.T) {
 				want = append(want, q.readResults())
 			}
 			job, all := run(true)
-			mustOpen(t, mustFind(t, cut.Options{KeepCollectives: true}, job...)) // which changes nothing
+			mustOpen(t, mustFind(t, cut.Options{KeepCollectives: true}, job...)) // which has no effect
 			c := mustFind(t, cut.Options{KeepCollectives: true}, job...)
 			folders, rings := saveAndEnd(t, job, c.Attempt)
 			_ = c.Open(t.Context()) // no server is there any more

@@ -89,7 +89,7 @@ func TestCutAgain(t *testing.T) {
 	}
 	checkCut(t, second, nodes...)
 	if second.Err() != nil {
-		t.Error(second.Err())
+		t.Errorf("the second cut has ended: %v", second.Err())
 	}
 	mustOpen(t, second)
 	gatesOpen(t, nodes...)
@@ -113,7 +113,7 @@ func TestCutSaved(t *testing.T) {
 	for range 2 {
 		r, err := s.Save(t.Context(), Folder(t.TempDir()), SaveOptions{Attempt: c.Attempt})
 		if err != nil || len(r.Processes) != 1 {
-			t.Fatal(r, err)
+			t.Fatalf("Save in the cut = %+v, %v, want one process", r, err)
 		}
 	}
 	ring, err := wire.Create(wire.Options{})
@@ -133,7 +133,7 @@ func TestCutSaved(t *testing.T) {
 		t.Error(err)
 	}
 	gatesOpen(t, s)
-	// The gates of a save of its own are none of an attempt's.
+	// The gates of a save of its own are not an attempt's gates.
 	if _, err := s.Save(t.Context(), Folder(t.TempDir()), SaveOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestCutSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := cs[0].readInts(at, 1); got[0] != 7 || p.IsGone() {
-		t.Error(got)
+		t.Errorf("after Resume, memory = %v, want [7], and a living process", got)
 	}
 	// Resuming or leaving a server ends its attempt.
 	c = mustFind(t, cut.Options{}, s)
@@ -176,7 +176,7 @@ func TestCutDeaths(t *testing.T) {
 		r.sendMessage(wire.OpExit, false, make([]byte, 8), 0)
 		<-r.p.gone
 	}
-	end(all[3]) // of its own will, with nothing left to do
+	end(all[3]) // of its own will, with no work left
 	mustOpen(t, mustFind(t, cut.Options{}, nodes...))
 	at := all[0].alloc(64)
 	all[0].sumUp(commB, at)
@@ -184,7 +184,7 @@ func TestCutDeaths(t *testing.T) {
 	_, err := findCut(t, cut.Options{Tick: long}, nodes...)
 	var f *cut.Failure
 	if !errors.As(err, &f) || f.Why != barrier.RankDied || !strings.Contains(err.Error(), "on device server 1") {
-		t.Errorf("%v", err)
+		t.Errorf("findCut = %v, want RankDied on device server 1", err)
 	}
 	<-all[2].p.gone
 	gatesOpen(t, nodes...)
@@ -204,7 +204,7 @@ func TestCutDeaths(t *testing.T) {
 		// long, gets a fault.
 		all[0].want(int32(backend.LaunchFailed), "cuCtxSynchronize")
 	case !errors.As(err, &f) || f.Why != barrier.RankEnded:
-		t.Errorf("%v", err)
+		t.Errorf("findCut = %v, want RankEnded", err)
 	}
 	gatesOpen(t, nodes...)
 }
@@ -234,7 +234,7 @@ func TestCutExitSeenFirst(t *testing.T) {
 	<-r.p.gone
 	f := <-done
 	if f.err != nil {
-		t.Fatal(f.err)
+		t.Fatalf("no cut after the end of the process: %v", f.err)
 	}
 	mustOpen(t, f.c)
 }
@@ -250,7 +250,7 @@ func TestCutHopeless(t *testing.T) {
 		_, err := findCut(t, cut.Options{Tick: long}, nodes...)
 		var f *cut.Failure
 		if !errors.As(err, &f) || f.Why != barrier.RankStuck || !strings.Contains(err.Error(), "a fault, 700, has ended its use of devices; rank 1 is process") {
-			t.Errorf("%s: %v", when, err)
+			t.Errorf("%s: findCut = %v, want RankStuck with the fault and the rank", when, err)
 		}
 		gatesOpen(t, nodes...)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
-// long is how long a test waits for something that must happen, and measures nothing.
+// long is how long a test waits for a certain event; no test measures by it.
 const long = 2 * time.Minute
 
 // issueCounted issues operations, counted as the shim counts them.
@@ -99,8 +99,8 @@ func mustOpen(t testing.TB, c *cut.Cut) {
 	}
 }
 
-// checkCut checks a cut by the counts in the rings: all ranks have the same count for each line of the
-// barrier, and nothing is under way.
+// checkCut checks a cut by the counts in the rings: all ranks have the same count for each line of the barrier, and no
+// call is under way.
 func checkCut(t testing.TB, c *cut.Cut, all ...*Server) {
 	t.Helper()
 	counts := map[barrier.Key]uint64{}
@@ -149,7 +149,7 @@ func checkCut(t testing.TB, c *cut.Cut, all ...*Server) {
 	}
 }
 
-// gatesOpen checks that nothing of an attempt is left.
+// gatesOpen checks that no gate or hold of an attempt is left.
 func gatesOpen(t testing.TB, all ...*Server) {
 	t.Helper()
 	for _, s := range all {
@@ -314,7 +314,7 @@ func TestCutDeadline(t *testing.T) {
 	_, err := findCut(t, cut.Options{Deadline: 200 * time.Millisecond, Tick: 20 * time.Millisecond}, nodes...)
 	var f *cut.Failure
 	if !errors.As(err, &f) || f.Why != barrier.DeadlinePassed || len(f.Who) != 1 || f.Who[0].Member != 1 {
-		t.Fatalf("%v", err)
+		t.Fatalf("findCut = %v, want DeadlinePassed with member 1", err)
 	}
 	if want := fmt.Sprintf("process %d on device server 1", all[1].p.PID()); !strings.Contains(err.Error(), want) {
 		t.Errorf("%v does not name %s", err, want)
@@ -369,7 +369,7 @@ func TestCutEnd(t *testing.T) {
 	all[1].sumUp(commA, all[1].alloc(64))
 	c := mustFind(t, cut.Options{}, nodes...)
 	if c.Err() != nil {
-		t.Error(c.Err())
+		t.Errorf("the cut has ended: %v", c.Err())
 	}
 	nodes[1].Close()
 	select {
@@ -378,7 +378,7 @@ func TestCutEnd(t *testing.T) {
 		t.Error("the loss of a server is not noticed")
 	}
 	if !errors.Is(c.Err(), cut.ErrForgotten) {
-		t.Error(c.Err())
+		t.Errorf("after the loss of a server, Err = %v, want ErrForgotten", c.Err())
 	}
 	c.Open(t.Context())
 	gatesOpen(t, nodes[0])

@@ -100,7 +100,7 @@ func TestCapturedClusters(t *testing.T) {
 	}
 	wantSet("other parameters", two)
 
-	// What the program sets afterwards counts, for this node alone.
+	// Attributes set afterwards count, for this node alone.
 	r.addKernel(nodeA+1, r.a, 1, nodeA)
 	r.must("cuGraphKernelNodeCopyAttributes", uint64(nodeA+1), uint64(nodeA))
 	r.must("cuGraphKernelNodeSetAttribute", uint64(nodeA), clusterOf(4).Id, clusterOf(4).Value)

@@ -191,13 +191,13 @@ func TestGraphTopology(t *testing.T) {
 		r.must("cuGraphCreate", uint64(graphB), uint32(0))
 		tc.add()
 		if out := r.want(failure, "graph_update", x, uint64(graphB)); binary.LittleEndian.Uint32(out) != tc.result {
-			t.Errorf("%s: %x", tc.name, out)
+			t.Errorf("%s: result of graph_update = %x", tc.name, out)
 		}
 		r.must("cuGraphDestroy", uint64(graphB))
 	}
 	r.launchGraph(x)
 	r.checkWords("as it was", 1)
-	// Dependencies: none twice, none in a circle, none of another graph.
+	// Dependencies: not twice, not in a circle, not of another graph.
 	r.addKernel(nodeA+1, r.a, 1, nodeA)
 	edge := func(symbol string, want int32, from, to uint64) {
 		r.want(want, symbol, uint64(graphA), uint64(1), from, uint64(1), to, uint64(1))
@@ -212,7 +212,7 @@ func TestGraphTopology(t *testing.T) {
 	r.want(invalidValue, "cuGraphDestroyNode", uint64(nodeA))
 }
 
-// TestCapturedCalls: calls that became nodes do their work at each launch, and nothing before.
+// TestCapturedCalls: calls that became nodes do their work at each launch, and not before.
 func TestCapturedCalls(t *testing.T) {
 	r := newGraphRig(t)
 	text := []byte("0123456789abcdef")
@@ -386,12 +386,12 @@ func TestGraphErrors(t *testing.T) {
 	}
 	r.want(notSupported, "graph_instantiate", uint64(graphA), paramsWithFlags(4), uint32(0))
 	r.want(invalidValue, "graph_instantiate", uint64(graphA), paramsWithFlags(64), uint32(0))
-	// What belonged to a context is gone with the context.
+	// The graphs' objects of a context are gone with the context.
 	r.must("cuCtxDestroy_v2", uint64(ctxA))
 	r.want(invalidHandle, "cuGraphExecGetFlags", x)
 }
 
-// TestGraphNonsense: whatever a process writes into messages about graphs, the server goes on.
+// TestGraphNonsense: with any bytes in a process's messages about graphs, the server goes on.
 func TestGraphNonsense(t *testing.T) {
 	s := newServer(t, 1)
 	random := rand.New(rand.NewPCG(1, 2))

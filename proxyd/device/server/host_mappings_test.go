@@ -50,14 +50,13 @@ func TestFind(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := tc.what.findMapping(parseMappings(tc.maps), tc.inode)
 			if got.span != tc.want || (err == nil) != (tc.want != "") {
-				t.Errorf("%+v, %v", got, err)
+				t.Errorf("findMapping = %+v, %v", got, err)
 			}
 		})
 	}
 }
 
-// TestFetch: root opens the shared memory of a process for that process, and nothing else that the process
-// has mapped.
+// TestFetch: root opens the shared memory of a process for that process, and no other file that the process has mapped.
 func TestFetch(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: the kernel lets nobody else open what a process has mapped")
@@ -98,7 +97,7 @@ func TestFetch(t *testing.T) {
 			defer f.Close()
 			var was, is unix.Stat_t
 			if err := errors.Join(unix.Fstat(int(tc.file.Fd()), &was), unix.Fstat(int(f.Fd()), &is)); err != nil || was.Ino != is.Ino {
-				t.Error(was.Ino, is.Ino, err)
+				t.Errorf("inodes of the file and the fetched file: %d, %d, %v", was.Ino, is.Ino, err)
 			}
 		})
 	}

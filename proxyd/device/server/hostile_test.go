@@ -194,8 +194,8 @@ func sendJunk(c *client, src *source) {
 	}
 }
 
-// FuzzCalls: a process sends arbitrary messages. The server goes on, serves other processes, and frees what
-// the process had.
+// FuzzCalls: a process sends arbitrary messages. The server goes on, serves other processes, and frees the objects of
+// the process.
 func FuzzCalls(f *testing.F) {
 	for i := range 25 {
 		b := make([]byte, 400)

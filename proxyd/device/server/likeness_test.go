@@ -65,7 +65,7 @@ func TestSpreadAlike(t *testing.T) {
 	}
 }
 
-// TestMostBytes: what the devices of a job would need on fewer, with what they hold alike there once, and without.
+// TestMostBytes: the need of a job's devices on fewer devices, with equal blocks there once, and without.
 func TestMostBytes(t *testing.T) {
 	pairs := []map[int]bool{blocksOf(1, 2), blocksOf(3, 4), blocksOf(1, 2), blocksOf(3, 4, 5)}
 	for _, tt := range []struct {

@@ -44,7 +44,7 @@ func TestCapturedGroup(t *testing.T) {
 			}
 			for _, comm := range []uint64{commA, commB} {
 				if state, _, _, _ := r.waitForState(comm); state != 0 {
-					t.Fatal(state)
+					t.Fatalf("state of communicator %#x = %v, want 0", comm, state)
 				}
 			}
 			r.context = ctxA

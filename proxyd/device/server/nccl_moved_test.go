@@ -35,8 +35,8 @@ func makeNumbered(t *testing.T, seed string, n int) []*Server {
 	return all
 }
 
-// saveAndEnd saves a job's servers, in the cut of an attempt or each in its own, and ends them. saveAndEnd returns what
-// the other servers need.
+// saveAndEnd saves a job's servers, in the cut of an attempt or each in its own, and ends them. saveAndEnd returns the
+// folders and rings that the other servers need.
 func saveAndEnd(t *testing.T, old []*Server, attempt uint64) (folders []Folder, rings []map[uint64]*os.File) {
 	t.Helper()
 	for range old {
@@ -107,7 +107,7 @@ func movedJob(t *testing.T, old, next []*Server) {
 	reconnectAll(t, next, takePlaces(t, next, folders, rings))
 }
 
-// checkSums has all ranks of a communicator add up what each has at a place.
+// checkSums has all ranks of a communicator add up their values at a place.
 func checkSums(t *testing.T, all []rank, comm uint64, want int32) {
 	t.Helper()
 	var at []uint64
@@ -140,7 +140,7 @@ func nameOf(t *testing.T, servers []*Server, on int, r rank, comm uint64) string
 		}
 		m, result := p.Comm(dispatch.Comm(comm))
 		if result != 0 {
-			t.Fatal(result)
+			t.Fatalf("the process has no communicator %#x: %v", comm, result)
 		}
 		c, err := m.Communicator()
 		if err != nil {

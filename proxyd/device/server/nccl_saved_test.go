@@ -51,7 +51,7 @@ func TestMovedCommunicators(t *testing.T) {
 				checkSums(t, all, commA, 10)
 				checkSums(t, []rank{all[0], all[2]}, commB, 3)
 				checkSums(t, []rank{all[3], all[1]}, commB, 3)
-				// What is split now has the names that all agree on, and was never there before.
+				// A communicator made by this split has a name that all agree on, and that was never there before.
 				to := uint64(commC + 0x10*life)
 				splitBy(all, commA, to, 5, 5, 5, -1)
 				for i, r := range all[:3] {
@@ -78,7 +78,7 @@ func TestMovedCommunicators(t *testing.T) {
 	}
 }
 
-// TestMovedMembers: reductions, registered buffers, what was destroyed, failed or finalized.
+// TestMovedMembers: reductions, registered buffers, and destroyed, failed or finalized communicators.
 func TestMovedMembers(t *testing.T) {
 	job := makeNumbered(t, "test", 1)
 	all := makeRanks(t, job[0], job[0])
@@ -216,7 +216,7 @@ func TestMovedLeavers(t *testing.T) {
 	}
 }
 
-// TestMovedFailures: what goes wrong in a reconnection is said, with the number of the server, and may be tried again.
+// TestMovedFailures: the error of a reconnection has the number of the server, and the reconnection may be tried again.
 func TestMovedFailures(t *testing.T) {
 	job := makeNumbered(t, "test", 2)
 	all := makeRanks(t, job[0], job[1])
@@ -247,7 +247,7 @@ func TestMovedFailures(t *testing.T) {
 	if err := next[0].Reconnect(ctx, peers); err == nil || !strings.Contains(err.Error(), "server 1 has not come") {
 		t.Error(err)
 	}
-	// A server of another life is let in by no server, whatever names are presented.
+	// A server of another life is let in by no server, with any names.
 	ctx, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	if err := stale[1].Reconnect(ctx, map[int]string{0: old[0], 1: peers[1]}); err == nil || !strings.Contains(err.Error(), "server 0 at") {
@@ -260,7 +260,7 @@ func TestMovedFailures(t *testing.T) {
 	}
 }
 
-// communicatorsOf is what a save says of them.
+// communicatorsOf is the description of the communicators in a save.
 func communicatorsOf(t *testing.T, in Folder) string {
 	t.Helper()
 	st, err := readState(in)

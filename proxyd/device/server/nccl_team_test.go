@@ -49,7 +49,7 @@ var (
 	})
 )
 
-// realServer makes servers over a fake driver and a fake NCCL, one at a time, that has a log of what these are asked for.
+// realServer makes servers over a fake driver and a fake NCCL, one at a time, with a log of the calls of these.
 func realServer(t *testing.T) (make func(order []int, exact bool) *Server, log string) {
 	t.Helper()
 	l, err := fakes()
@@ -146,8 +146,8 @@ func makeMembers(t *testing.T, s *Server) (all []rank, at []uint64) {
 	return all, at
 }
 
-// TestTeam: two devices have a team, which does its operations, and memory is as without a team. What is to be exact is
-// not the team's. The team is made again where the job goes on, and where the ranks share a device there is none.
+// TestTeam: two devices have a team, which carries out its operations, and memory is as without a team. Exact sums are
+// not the team's. The team is made again where the job goes on, and where the ranks share a device there is no team.
 func TestTeam(t *testing.T) {
 	soft, at := makeMembers(t, newServer(t, 2))
 	want := runEverything(soft, at)
@@ -191,7 +191,7 @@ func TestTeam(t *testing.T) {
 	}
 }
 
-// TestTeamSplit: what a communicator is split into has a team of its own.
+// TestTeamSplit: a communicator made by a split has a team of its own.
 func TestTeamSplit(t *testing.T) {
 	server, log := realServer(t)
 	all, at := makeMembers(t, server(nil, false))
@@ -213,7 +213,7 @@ func TestTeamSplit(t *testing.T) {
 		}
 	}
 	if n := countCalls(t, log); n["ncclCommInitRankConfig"] != 4 || n["ncclAllGather"] != 2 {
-		t.Errorf("%v", n)
+		t.Errorf("calls of NCCL = %v, want 4 ncclCommInitRankConfig and 2 ncclAllGather", n)
 	}
 }
 
@@ -226,7 +226,7 @@ func TestTeamCaptured(t *testing.T) {
 		t.Errorf("sums of integers are said to be %q", got)
 	}
 	if n := countCalls(t, log); n["ncclAllReduce"] != 12 {
-		t.Errorf("%v", n)
+		t.Errorf("calls of NCCL = %v, want 12 ncclAllReduce", n)
 	}
 }
 
@@ -249,11 +249,11 @@ func TestTeamFactor(t *testing.T) {
 		}
 	}
 	if n := countCalls(t, log); n["ncclRedOpCreatePreMulSum"] != 2 || n["ncclRedOpDestroy"] != 2 {
-		t.Errorf("%v", n)
+		t.Errorf("calls of NCCL = %v, want 2 reductions made and 2 destroyed", n)
 	}
 }
 
-// TestTeamAborted: a rank that goes ends what other ranks wait for in a team, and they are told.
+// TestTeamAborted: a rank that goes ends the waits of other ranks in a team, and they are told.
 func TestTeamAborted(t *testing.T) {
 	server, log := realServer(t)
 	s := server(nil, false)
@@ -274,7 +274,7 @@ func TestTeamAborted(t *testing.T) {
 	all[0].must("cuCtxSynchronize")
 }
 
-// TestTeamNotJoined: if a rank cannot join its team, all ranks are told, and none waits for that rank.
+// TestTeamNotJoined: if a rank cannot join its team, all ranks are told, and no rank waits for that rank.
 func TestTeamNotJoined(t *testing.T) {
 	server, _ := realServer(t)
 	t.Cleanup(func() { // by which the fakes would have met

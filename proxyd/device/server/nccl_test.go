@@ -330,7 +330,7 @@ func TestDeath(t *testing.T) {
 	}
 }
 
-// A program that does not look does not go on with what was not received.
+// A program that does not look at the error does not go on with data that it has not received.
 func TestMercyEnds(t *testing.T) {
 	s := newServer(t, 2)
 	s.collectives.AbortTime = time.Millisecond
@@ -389,7 +389,7 @@ func TestOneProcess(t *testing.T) {
 	}
 	for _, comm := range comms {
 		if state, _, _, _ := c.waitForState(comm); state != 0 {
-			t.Fatal(state)
+			t.Fatalf("state of communicator %#x = %v, want 0", comm, state)
 		}
 	}
 	c.issueGroup(ops...)
@@ -464,7 +464,7 @@ func TestMeetingFails(t *testing.T) {
 	}
 }
 
-// TestCaptured: a group in a graph is issued with each launch, in its turn among what the rank issues otherwise.
+// TestCaptured: a group in a graph is issued with each launch, in its turn among the rank's other operations.
 func TestCaptured(t *testing.T) { checkCapture(t, newServer(t, 2)) }
 
 // checkCapture has two ranks run a graph with a collective, and the same collective beside the graph.

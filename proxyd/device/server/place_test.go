@@ -18,7 +18,7 @@ import (
 )
 
 // TestPlacedWhileRunning: a job that is put on other devices of the machine all the time, in any order, comes to the
-// same bytes as a job that is left alone; and devices that the job has left hold nothing of the job.
+// same bytes as a job that is left alone; and devices that the job has left hold no memory of the job.
 func TestPlacedWhileRunning(t *testing.T) {
 	seeds := uint64(3)
 	if testing.Short() {
@@ -76,7 +76,7 @@ func checkPlaced(t *testing.T, s *Server, order []int) {
 	}
 }
 
-// TestPlaceRefused: an order that cannot be changes nothing.
+// TestPlaceRefused: an impossible order has no effect.
 func TestPlaceRefused(t *testing.T) {
 	s := serverOf(t, "test", []int{1, 0}, testMemory, testMemory, testMemory/2)
 	_, cs := attachProcess(t, s, 1)

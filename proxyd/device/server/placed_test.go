@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// troupe is two processes with two devices each, and a single communicator of the four. Whatever they do, they do on
+// troupe is two processes with two devices each, and a single communicator of the four. All their steps are possible on
 // any devices.
 type troupe struct {
 	r   *rand.Rand
@@ -38,7 +38,7 @@ var (
 	troupeComms    = [2]uint64{0x70001, 0x70002}
 )
 
-// Of each device's memory: what the default stream writes, what the other stream does, sums, and a flag.
+// Parts of each device's memory: written by the default stream, written by the other stream, sums, and a flag.
 const (
 	areaOther = 64
 	areaSums  = 128
@@ -73,7 +73,7 @@ func newTroupe(t *testing.T, s *Server, seed uint64) *troupe {
 	for _, p := range w.all {
 		for _, comm := range troupeComms {
 			if state, _, _, _ := p.waitForState(comm); state != 0 {
-				t.Fatal(state)
+				t.Fatalf("state of communicator %#x = %v, want 0", comm, state)
 			}
 		}
 	}
@@ -96,13 +96,13 @@ func (w *troupe) playStep() {
 		p.context = troupeContexts[o]
 		p.post("cuStreamWaitEvent", troupeStreams[o], troupeEvents[d], uint32(0))
 		p.post("cuMemcpyPeerAsync", p.memory[o]+areaOther+32, troupeContexts[o], p.memory[d]+areaOther, troupeContexts[d], uint64(16), troupeStreams[o])
-	case 4: // a graph that waits for what the other device does first
+	case 4: // a graph that waits for the other device's work first
 		p.post("cuEventRecord", uint64(eventB), uint64(streamB))
 		p.context = ctxA
 		p.post("graph_launch", p.exec, uint64(streamA))
 	case 5:
 		w.addUp()
-	case 6: // the device has nothing to do but wait, and then to write the awaited value
+	case 6: // the device is idle until the awaited value is written, and then writes a value itself
 		p.waited++
 		p.post("cuStreamWaitValue32_v2", troupeStreams[d], p.memory[d]+areaFlag, p.waited, uint32(0))
 		p.post("cuMemsetD8Async", p.memory[d]+areaOther+48, uint8(w.r.Uint32()), uint64(16), troupeStreams[d])
@@ -116,7 +116,7 @@ func (w *troupe) playStep() {
 	}
 }
 
-// addUp has all ranks add what they have.
+// addUp has all ranks add their values.
 func (w *troupe) addUp() {
 	for _, i := range w.r.Perm(2) {
 		p := w.all[i]
@@ -149,8 +149,8 @@ func (w *troupe) playSteps(steps int) []byte {
 	return out
 }
 
-// TestPlaced: what processes do is done, and comes out the same, wherever their four devices are: no process waits for
-// a process that is on its own device and cannot run there. A device has room for a single space.
+// TestPlaced: the work of processes is done, and comes out the same, on any placement of their four devices: no process
+// waits for a process that is on its own device and cannot run there. A device has room for a single space.
 func TestPlaced(t *testing.T) {
 	seeds := uint64(6)
 	if testing.Short() {
@@ -196,7 +196,7 @@ func TestPlacedTwins(t *testing.T) {
 		last = r.ID
 		devices := []uint64{testMemory, testMemory}
 		if order == nil {
-			devices = devices[1:] // the job is spread over what there is
+			devices = devices[1:] // the job is spread over the devices there are
 		}
 		next := serverOf(t, fmt.Sprint("other ", i), order, devices...)
 		replaceServer(t, s, r, folder, next)

@@ -92,7 +92,7 @@ func TestProgramsMemory(t *testing.T) {
 	if !bytes.Equal(from, to) {
 		t.Error("where an address is was not found")
 	}
-	// Memory that is not there fails the copy and nothing else.
+	// Memory that is not there fails the copy and no other call.
 	c.want(invalidValue, "cuMemcpyHtoDAsync_v2", a, uint64(4096), n, uint64(0))
 	c.must("cuCtxSynchronize")
 	c.post("cuMemcpyHtoDAsync_v2", a, uint64(4096), n, uint64(0))
@@ -103,7 +103,7 @@ func TestProgramsMemory(t *testing.T) {
 	}
 }
 
-// TestLateErrors: what is posted and fails is said once, by the next call of its context that synchronises.
+// TestLateErrors: the error of a posted call is reported once, by the next call of its context that synchronises.
 func TestLateErrors(t *testing.T) {
 	_, cs := attachProcess(t, newServer(t, 1), 1)
 	c := cs[0]
@@ -152,7 +152,7 @@ func TestWaiting(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				if r := tt.wait(c, a); r != ok {
-					t.Errorf("%d", r)
+					t.Errorf("result of the wait = %d, want ok", r)
 				}
 			})
 			for range 100 {

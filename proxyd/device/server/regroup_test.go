@@ -19,7 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
-// TestImproveOrder: devices move for what is much more alike, and for nothing less.
+// TestImproveOrder: devices move for a gain that is large enough, and for no smaller gain.
 func TestImproveOrder(t *testing.T) {
 	pairs := func(near, far, rest int) [][]int { // of neighbours, of 0 and 2 and 1 and 3, and of 0 and 3 and 1 and 2
 		return [][]int{{0, near, far, rest}, {near, 0, rest, far}, {far, rest, 0, near}, {rest, far, near, 0}}
@@ -118,7 +118,7 @@ func checkFilled(t *testing.T, c *client, at [4]uint64) {
 	}
 }
 
-// readProperties reads what a program can ask of its devices.
+// readProperties reads the properties of its devices that a program can ask for.
 func readProperties(c *client) (all [][]byte) {
 	for d, x := range fourContexts {
 		c.context = x
@@ -131,8 +131,8 @@ func readProperties(c *client) (all [][]byte) {
 	return all
 }
 
-// TestRegrouped: a job that begins on fewer devices than its programs see, where neighbours share, goes on after its first
-// save with those together whose memory is alike. Its programs see no change, and nothing moves at the next save.
+// TestRegrouped: a job that begins on fewer devices than its programs see, where neighbours share, goes on after its
+// first save with those together whose memory is alike. Programs see no change, and the next save moves no device.
 func TestRegrouped(t *testing.T) {
 	for _, way := range []string{"a save", "an attempt", "an attempt that its leader ends"} {
 		s := regroupServer(t, 64<<20)
@@ -197,7 +197,7 @@ func TestNotRegrouped(t *testing.T) {
 		t.Error("placed on devices that are not there")
 	}
 	saveJob(t, s, Folder(t.TempDir()), SaveOptions{})
-	if err := s.Arrange(t.Context(), []int{1, 1, 1, 1}); err != nil { // what the save has decided is out of date
+	if err := s.Arrange(t.Context(), []int{1, 1, 1, 1}); err != nil { // the decision of the save is out of date
 		t.Fatal(err)
 	}
 	if err := s.Resume(); err != nil {
@@ -305,7 +305,7 @@ func TestTenantsMove(t *testing.T) {
 	}
 }
 
-// TestChooseOrder: an order is chosen when it is the same after twice as many sums, and not by what comes first.
+// TestChooseOrder: an order is chosen when it is the same after twice as many sums, and not by the first sums.
 func TestChooseOrder(t *testing.T) {
 	sums := func(comm string, times uint64, devices ...int) (all []deviceSums) {
 		for _, d := range devices {

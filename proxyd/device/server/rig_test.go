@@ -106,7 +106,7 @@ func (c *client) alloc(n uint64) uint64 {
 	return c.callForNumber("cuMemAlloc_v2", n)
 }
 
-// readBytes returns what is at an address of a device.
+// readBytes returns the bytes at an address of a device.
 func (c *client) readBytes(a, n uint64) []byte {
 	c.t.Helper()
 	return c.must("copy_out", a, n, uint64(0))[8:]

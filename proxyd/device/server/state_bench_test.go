@@ -125,7 +125,7 @@ func BenchmarkSaveShared(b *testing.B) {
 	}
 }
 
-// BenchmarkNote is what each message costs to be looked at, and the cost of a message that is kept.
+// BenchmarkNote is the cost of the look at each message, and the cost of a message that is kept.
 func BenchmarkNote(b *testing.B) {
 	s := serverOf(b, "test", nil, testMemory)
 	p, cs := attachProcess(b, s, 1)

@@ -60,8 +60,8 @@ func (w writing) Create(name string) (io.WriteCloser, error) {
 	return w.Stream(store.None, name)
 }
 
-// saveNth saves as the n-th, upon another save of that ID, which is 0 and "" for a save upon none. A save that is lost is
-// not committed.
+// saveNth saves as the n-th, upon another save of that ID, which is 0 and "" for a save upon no other. A save that is
+// lost is not committed.
 func (h *shelf) saveNth(s *Server, n, on uint32, upon string, lost bool) *Report {
 	h.t.Helper()
 	ctx := h.t.Context()
@@ -121,7 +121,7 @@ func hashBlocks(t *testing.T, s *Server) map[backend.BlockID][32]byte {
 	return all
 }
 
-// checkRestored compares what a checkpoint brings back.
+// checkRestored compares the memory that a checkpoint brings back.
 func (h *shelf) checkRestored(t *testing.T, n uint32, want map[backend.BlockID][32]byte) {
 	t.Helper()
 	r, err := h.Open(t.Context(), nthID(n))
@@ -138,9 +138,9 @@ func (h *shelf) checkRestored(t *testing.T, n uint32, want map[backend.BlockID][
 	}
 }
 
-// TestUpon: random writes between checkpoints, each upon a checkpoint that is there, upon none, or upon a checkpoint
-// that never came to be; older checkpoints are deleted and collected. Each brings back what was there when the checkpoint was made,
-// bit for bit.
+// TestUpon: random writes between checkpoints, each upon an existing checkpoint, upon no checkpoint, or upon a
+// checkpoint that was lost; older checkpoints are deleted and collected. Each brings back the memory at the time when
+// the checkpoint was made, bit for bit.
 func TestUpon(t *testing.T) {
 	const blocks, saves = 8, 12
 	h := newShelf(t)
@@ -155,7 +155,7 @@ func TestUpon(t *testing.T) {
 	var known uint64
 	for n := uint32(1); n <= saves; n++ {
 		for range r.IntN(blocks) {
-			// Of few values, so that blocks become what they or other blocks were.
+			// Of few values, so that blocks get the former content of their own or of other blocks.
 			at := a + r.Uint64N(blocks)*backend.Granule
 			c.post("cuMemsetD32Async", at, r.Uint32N(9), uint64(backend.Granule/4), uint64(0))
 			if r.IntN(2) == 0 {
@@ -234,7 +234,8 @@ func TestUponUnknown(t *testing.T) {
 	}
 }
 
-// TestUponKeepsLittle: what changes with every save is not kept with what lasts, and what lasts is written twice at most.
+// TestUponKeepsLittle: blocks that change with every save are not kept with blocks that last, and blocks that last are
+// written twice at most.
 func TestUponKeepsLittle(t *testing.T) {
 	const blocks, lasting = 10, 3
 	s := serverOf(t, "test", nil, testMemory)

@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
-// files is a Source: what is asked for as state.json, and as any other file.
+// files is a Source: one content for state.json, and one for any other file.
 type files struct{ state, other []byte }
 
 func (f files) Open(name string) (io.ReadCloser, error) {
@@ -48,7 +48,7 @@ func makeCommunicators(c *client) {
 	c.waitForState(commA + 20)
 }
 
-// describeSave returns what a save has come to of a process that has some of everything.
+// describeSave returns the files of a save of a process that has some of everything.
 func describeSave(t testing.TB) files {
 	t.Helper()
 	s := serverOf(t, "test", nil, testMemory)
@@ -99,8 +99,8 @@ func tryRestore(t *testing.T, from files) bool {
 	return err == nil
 }
 
-// visitLeaves calls f for each value of a JSON text that contains no other values, with what puts another value in its
-// place.
+// visitLeaves calls f for each value of a JSON text that contains no other values, with a function that puts another
+// value in its place.
 func visitLeaves(v any, put func(any), f func(was any, put func(any))) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -42,7 +42,7 @@ func saveJob(t testing.TB, s *Server, to Folder, o SaveOptions) *Report {
 	return r
 }
 
-// replaceServer has a saved job go on in another server, with what its processes still have.
+// replaceServer has a saved job go on in another server, with the rings and memory that its processes still have.
 func replaceServer(t testing.TB, s *Server, r *Report, from Folder, next *Server) {
 	t.Helper()
 	replacedBy(t, s, r, from, func() *Server { return next })
@@ -83,7 +83,7 @@ func replacedBy(t testing.TB, s *Server, r *Report, from Folder, other func() *S
 	return next
 }
 
-// TestSaveAndGoOn: a job that was saved goes on in place. What is written the second time is what has changed.
+// TestSaveAndGoOn: a job that was saved goes on in place. The second save writes the changed blocks.
 func TestSaveAndGoOn(t *testing.T) {
 	s := serverOf(t, "test", nil, testMemory)
 	_, cs := attachProcess(t, s, 1)
@@ -96,7 +96,7 @@ func TestSaveAndGoOn(t *testing.T) {
 	folder := Folder(t.TempDir())
 	first := saveJob(t, s, folder, SaveOptions{})
 	if first.Bytes != 8*backend.Granule || first.Zero != 5*backend.Granule || first.Twice != backend.Granule || first.Written != 2*backend.Granule {
-		t.Errorf("%+v", first)
+		t.Errorf("first report = %+v, want 8 blocks: 5 zero, 1 twice, 2 written", first)
 	}
 	if err := s.Resume(); err != nil {
 		t.Fatal(err)
@@ -105,27 +105,28 @@ func TestSaveAndGoOn(t *testing.T) {
 	c.must("cuCtxSynchronize")
 	second := saveJob(t, s, folder, SaveOptions{Upon: first.ID})
 	if second.Written != backend.Granule || second.Known != backend.Granule || second.Twice != backend.Granule {
-		t.Errorf("%+v", second)
+		t.Errorf("second report = %+v, want one block written, one known and one twice", second)
 	}
 	next := serverOf(t, "other", nil, testMemory)
 	replaceServer(t, s, second, folder, next)
 	if got := c.readBytes(a+4*backend.Granule, 4); string(got) != "xyz\x00" {
-		t.Errorf("%q", got)
+		t.Errorf("restored memory = %q, want \"xyz\\x00\"", got)
 	}
 	if got := c.readBytes(a+2*backend.Granule-1, 2); string(got) != "\x01\x00" {
-		t.Errorf("%q", got)
+		t.Errorf("memory at the border of two blocks = %q, want \"\\x01\\x00\"", got)
 	}
-	// All again: what the saves before had is not looked at.
+	// All again: the blocks of the saves before are not known.
 	third := saveJob(t, next, folder, SaveOptions{})
 	if third.Written != 2*backend.Granule || third.Known != 0 {
-		t.Errorf("%+v", third)
+		t.Errorf("third report = %+v, want 2 blocks written and no block known", third)
 	}
 	if err := next.Resume(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestSeenAgain: what programs have met with is known of them wherever they come to, and does not grow with lies.
+// TestSeenAgain: missed features and faults of programs stay known in each server that they come to, and their lists do
+// not grow with lies.
 func TestSeenAgain(t *testing.T) {
 	s := serverOf(t, "test", nil, testMemory)
 	p, cs := attachProcess(t, s, 1)

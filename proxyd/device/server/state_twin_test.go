@@ -56,7 +56,7 @@ func (w *twin) moveRun() {
 	w.moves++
 }
 
-// callBoth makes a call on both and compares what they answer.
+// callBoth makes a call on both and compares the answers.
 func (w *twin) callBoth(symbol string, args ...any) (int32, []byte) {
 	w.t.Helper()
 	for _, c := range w.c {
@@ -403,7 +403,7 @@ func TestTwinsCaptured(t *testing.T) {
 	}
 }
 
-// TestTwinsKernel: what a kernel of a library says of itself is its code's, whatever a context's function was set to, and when.
+// TestTwinsKernel: a library's kernel has the attributes of its code, also after a context's function was set otherwise.
 func TestTwinsKernel(t *testing.T) {
 	w := newTwin(t)
 	w.callBoth("cuCtxCreate_v2", uint64(ctxA), uint32(0), int32(0))

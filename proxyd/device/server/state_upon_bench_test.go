@@ -13,9 +13,9 @@ import (
 )
 
 // BenchmarkUpon is a training of which nine tenths are frozen, saved into a store on this machine's disk: upon no
-// checkpoint, and upon the checkpoint before. Between them the tenth that is trained changes. MiB-read is what was read
-// back from the device and given to the store to be hashed; of the rest of a checkpoint upon none the store has all,
-// too, and finds that out.
+// checkpoint, and upon the checkpoint before. Between them the tenth that is trained changes. MiB-read is the memory
+// read back from the device and given to the store to be hashed; for a checkpoint upon no other, the store has the
+// rest, too, and finds that out.
 func BenchmarkUpon(b *testing.B) {
 	const size, trained = 256 << 20, 256 << 20 / 10 / backend.Granule
 	devices, err := softgpu.New(softgpu.Config{Memory: []uint64{2 * size}}) // on all cores

@@ -108,7 +108,7 @@ func (w *twin) orderStreams(streams []uint64) {
 	}
 }
 
-// beginQueueing makes what queueSomething works with: streams, a kernel, its memory, and a graph.
+// beginQueueing makes the objects for queueSomething: streams, a kernel, its memory, and a graph.
 func (w *twin) beginQueueing() (streams []uint64, mix, m, exec uint64) {
 	w.callBoth("cuCtxCreate_v2", uint64(ctxA), uint32(0), int32(0))
 	w.c[0].context = ctxA
@@ -140,8 +140,8 @@ func (w *twin) sameBytes(m uint64) {
 	}
 }
 
-// TestHeldWork: a program that queues and does not wait is moved at random moments, with its work in its streams, and has the same bytes
-// in its memory in the end as a run that nothing disturbs.
+// TestHeldWork: a program that queues and does not wait is moved at random moments, with its work in its streams, and
+// has the same bytes in its memory in the end as an undisturbed run.
 func TestHeldWork(t *testing.T) {
 	rounds := 6
 	if testing.Short() {
@@ -157,7 +157,7 @@ func TestHeldWork(t *testing.T) {
 			held := 0
 			for round := range uint32(rounds) {
 				for i := range 40 {
-					if i == 20 { // what is behind this is not done before the cut
+					if i == 20 { // work behind this is not done before the cut
 						w.postBoth("cuStreamWaitValue32_v2", streams[1], flag, round+1, uint32(1))
 					}
 					w.queueSomething(mix, m, exec, streams)

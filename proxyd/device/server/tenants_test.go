@@ -89,7 +89,7 @@ type replica struct {
 // Of a replica's memory, in blocks.
 const (
 	replicaAlike = 4
-	replicaOwn   = 2 // what a communicator needs is in the second
+	replicaOwn   = 2 // a communicator's buffer is in the second
 )
 
 func newReplicas(t *testing.T, servers []*Server) (out []replica, ranks []rank) {
@@ -111,7 +111,7 @@ func (x *replica) fillBlocks(at, seed uint64, blocks int) {
 	x.must("cuCtxSynchronize")
 }
 
-// checkBlocks compares a replica's memory with what fill has written.
+// checkBlocks compares a replica's memory with the content that fillBlocks has written.
 func (x *replica) checkBlocks(at, seed uint64, blocks int) {
 	x.t.Helper()
 	for i := range blocks {
@@ -124,7 +124,7 @@ func (x *replica) checkBlocks(at, seed uint64, blocks int) {
 	}
 }
 
-// TestTenants: four ranks with a device each come to a single device, where what they hold alike is there once; what
+// TestTenants: four ranks with a device each come to a single device, where equal blocks are there once; memory that
 // does not fit is swapped; they are cut together and saved one by one, and go on on four devices.
 func TestTenants(t *testing.T) {
 	const n, memory = 4, (replicaAlike + 4*replicaOwn) * backend.Granule
@@ -153,7 +153,7 @@ func TestTenants(t *testing.T) {
 	if got := device.(backend.Swapper).Swapped(); got.Out != 0 || got.Most > memory {
 		t.Errorf("memory that is there once does not fit: %+v", got)
 	}
-	for i := range all { // and now nothing is alike
+	for i := range all { // and now no block is alike
 		all[i].fillBlocks(all[i].parameters, uint64(10+i), replicaAlike)
 	}
 	checkSums(t, ranks, commA, 10)
@@ -180,8 +180,8 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-// TestTenantDismissed: a tenant that ends, in the middle of work that never ends, leaves its memory, and takes nothing
-// from the other tenants: memory in common with them stays theirs.
+// TestTenantDismissed: a tenant that ends, in the middle of work that never ends, leaves its memory, and takes no
+// memory from the other tenants: memory in common with them stays theirs.
 func TestTenantDismissed(t *testing.T) {
 	const n = 3
 	apart := separateServers(t, n, testMemory)
@@ -191,7 +191,7 @@ func TestTenantDismissed(t *testing.T) {
 	movedJob(t, apart, together)
 	x := all[1]
 	x.must("cuStreamCreate", uint64(streamA), uint32(1))
-	x.post("cuStreamWaitValue32_v2", uint64(streamA), x.own, uint32(1), uint32(1)) // nothing writes there
+	x.post("cuStreamWaitValue32_v2", uint64(streamA), x.own, uint32(1), uint32(1)) // no program writes there
 	var work sync.WaitGroup
 	for _, i := range []int{0, 2} {
 		work.Go(func() {
@@ -212,7 +212,7 @@ func TestTenantDismissed(t *testing.T) {
 		all[i].checkBlocks(all[i].own, uint64(100+i), 1)
 	}
 	if st := together[0].Status(); st.Sharing[0].Spaces != 2 || len(st.Processes) != 1 {
-		t.Errorf("%+v", st)
+		t.Errorf("after a tenant's end, Status = %+v, want 2 spaces and one process", st)
 	}
 	next := tenantServers(t, shared, 0)
 	if s, err := shared.makeServer(&Admission{Name: "1", Self: 1}); err != nil {
@@ -261,7 +261,7 @@ func TestTenantOrders(t *testing.T) {
 		if err := c.Admit(ctx, Admission{Name: name, Order: []int{0, 0}}, control, programs); err != nil {
 			t.Fatal(err)
 		}
-		closeFiles([]*os.File{control, programs}) // else a connection to what has ended would wait
+		closeFiles([]*os.File{control, programs}) // else a connection to a tenant that has ended would wait
 	}
 	for name, a := range map[string]Admission{
 		`"7.1" is a tenant already`: {Name: "7.1"},
@@ -272,18 +272,18 @@ func TestTenantOrders(t *testing.T) {
 		var bad *OrderError
 		err := c.Admit(ctx, a, boundSocket(t, path(name), true), boundSocket(t, path(name+".programs"), false))
 		if !errors.As(err, &bad) || bad.Temporary || !strings.Contains(bad.Text, name) {
-			t.Errorf("%+v: %v", a, err)
+			t.Errorf("Admit(%+v) = %v, want a lasting error with the name", a, err)
 		}
 	}
 	if _, err := c.giveOrder(ctx, &order{Do: "admit", Admit: &Admission{Name: "7.3"}}, nil, nil); err == nil {
 		t.Error("a tenant without sockets was admitted")
 	}
 	if names, err := c.Tenants(ctx); err != nil || !slices.Equal(names, []string{"7.0", "7.1"}) {
-		t.Errorf("%v, %v", names, err)
+		t.Errorf("Tenants = %v, %v, want 7.0 and 7.1", names, err)
 	}
 	for _, name := range []string{"7.0", "7.1"} {
 		if st, err := connectController(t, path(name)).Status(ctx); err != nil || len(st.Devices) != 2 || st.Devices[1].On != 0 {
-			t.Errorf("%s: %+v, %v", name, st, err)
+			t.Errorf("tenant %s: Status = %+v, %v, want two devices on one", name, st, err)
 		}
 		program, err := net.Dial("unixpacket", path(name+".programs"))
 		if err != nil {

@@ -32,7 +32,7 @@ type saying struct {
 }
 
 // direct is a process that makes its calls in the server's own process: without shim, ring or another process. Its ring
-// has no reader: what the server writes into a ring has to go somewhere.
+// has no reader: the ring only takes the server's messages.
 type direct struct {
 	*process
 }
@@ -68,7 +68,7 @@ func (d direct) recordProgram(b *testing.B, ring *wire.Ring, of wire.Process) []
 			Thread: l.Thread, Context: dispatch.Context(l.Context), PerThread: l.Op&dispatch.PerThread != 0,
 		}}
 		if !l.Posted {
-			say.call.Waits = func() {} // a call may wait: nothing else is to go on meanwhile
+			say.call.Waits = func() {} // a call may wait: no other call is to go on meanwhile
 		}
 		r, out, err := d.makeCall(&say)
 		if err == nil && !l.Posted {
@@ -114,7 +114,7 @@ type trainer struct {
 	all  []saying
 }
 
-// cost is what a run takes: by the clock, and of processors, of this process and of the program.
+// cost is the cost of a run: by the clock, and of processors, of this process and of the program.
 type cost struct {
 	clock, ours, theirs time.Duration
 }
@@ -252,14 +252,14 @@ func (r *trainer) recordCalls() {
 			return
 		}
 		go func() {
-			<-ended // the program may fail, and say nothing
+			<-ended // the program may fail, and send no message
 			ring.Finish()
 		}()
 		r.all = d.recordProgram(r.b, ring, wire.Process(pid))
 	})
 }
 
-// costShipped is what the program takes through shim and ring.
+// costShipped is the cost of the program through shim and ring.
 func (r *trainer) costShipped() cost {
 	r.b.Helper()
 	s := r.newServer()
@@ -271,7 +271,7 @@ func (r *trainer) costShipped() cost {
 	})
 }
 
-// costRepeated is what the same calls take in the server's own process.
+// costRepeated is the cost of the same calls in the server's own process.
 func (r *trainer) costRepeated() cost {
 	r.b.Helper()
 	s := r.newServer()
@@ -282,10 +282,10 @@ func (r *trainer) costRepeated() cost {
 	return began.costSince()
 }
 
-// BenchmarkTraining compares a program that trains through shim and ring with its very calls made in the device server's own process, in
-// turns, A B B A: the ratio by the clock is the median of pairs, with their quartiles, and so is that of processor time. What the program
-// does beside its calls, making its data, hashing its parameters and ending, is in the one and not in the other; program-ms is its
-// processor time, the shim's and its start included.
+// BenchmarkTraining compares a program that trains through shim and ring with its very calls made in the device
+// server's own process, in turns, A B B A: the ratio by the clock is the median of pairs, with their quartiles, and so
+// is that of processor time. The program's own work beside its calls, making its data, hashing its parameters and
+// ending, is in the one and not in the other; program-ms is its processor time, the shim's and its start included.
 //
 //	go test -run '^$' -bench Training -benchtime 1x -count 3 ./proxyd/device/server
 func BenchmarkTraining(b *testing.B) {
@@ -302,7 +302,7 @@ func BenchmarkTraining(b *testing.B) {
 			}
 			b.ReportMetric(float64(len(r.all)), "calls")
 			b.ReportMetric(float64(tc.steps), "steps")
-			b.ReportMetric(0, "ns/op") // of all the pairs, which says nothing
+			b.ReportMetric(0, "ns/op") // a mean over all the pairs, without a meaning
 		})
 	}
 }

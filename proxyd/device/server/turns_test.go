@@ -113,7 +113,7 @@ func TestMeeting(t *testing.T) {
 			a := c.alloc(64)
 			x, r := p.Context(dispatch.Context(ctxA))
 			if r != 0 {
-				t.Error(r)
+				t.Errorf("Context(ctxA) = %v, want 0", r)
 				return
 			}
 			for range rounds {
