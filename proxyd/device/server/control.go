@@ -157,7 +157,7 @@ func (s *orderSocket) serveSocket(l *net.UnixListener) error {
 	return all.Wait()
 }
 
-// serveIfOwner carries out the orders of a connected process, if that may give any.
+// serveIfOwner carries out the orders of a connected process, if the process may give orders.
 func (s *orderSocket) serveIfOwner(ctx context.Context, conn *net.UnixConn, owner uint32) error {
 	peer, err := localsock.PeerCredentials(conn)
 	if err == nil && peer.Uid != owner {

@@ -73,7 +73,7 @@ func (h *controlSession) endWaiting() {
 	h.waiting = nil
 }
 
-// handOver gives an answer to the goroutine that has asked.
+// handOver gives an answer to the goroutine that has asked for the file.
 func (h *controlSession) handOver(m receivedMessage) {
 	h.mu.Lock()
 	c := h.waiting[m.File]

@@ -18,8 +18,8 @@ import (
 type cutKeeper struct {
 	mu   sync.Mutex
 	last uint64      // the highest attempt that was heard of
-	now  *cutAttempt // nil: no leader wants anything
-	left []departure // members that were given up, as long as other members of their communicators may not have been
+	now  *cutAttempt // nil: no attempt is under way
+	left []departure // members that were given up, while other members of their communicators may still be there
 }
 
 // maxDepartures is how many members are remembered that were given up.
@@ -42,7 +42,7 @@ type cutAttempt struct {
 	gates   map[uint64]*gated
 	created map[barrier.Comm]chan struct{} // closed when arriving processes may go on
 	holds   bool                           // its cut does
-	sealed  chan struct{}                  // closed when the calls' gates are shut for good
+	sealed  chan struct{}                  // closed when the calls' gates are shut to stay
 }
 
 // Exchange is the server's side of cut.Member, the leader's poll: Exchange carries out the orders, and waits for events
@@ -79,7 +79,7 @@ func (s *Server) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, erro
 	}
 }
 
-// findAttempt finds the attempt that a leader means. The caller holds cuts.mu.
+// findAttempt finds the attempt by the leader's number. The caller holds cuts.mu.
 func (s *Server) findAttempt(number uint64) (*cutAttempt, error) {
 	if a := s.cuts.now; a != nil && a.number == number {
 		return a, nil

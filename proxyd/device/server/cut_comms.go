@@ -32,7 +32,7 @@ func (a *cutAttempt) openPlaces(p *ncclCalls) []cut.Place {
 			all = append(all, *place)
 			a.watchMember(m)
 		case m.Arrived:
-			place.Made = false // not for the program yet: that will be told
+			place.Made = false // not for the program yet: the news of it will follow
 			all = append(all, *place)
 		}
 	}
@@ -125,7 +125,7 @@ func (s *cutKeeper) GiveUp(p *ncclCalls, h dispatch.Comm, broken bool) (*nccl.Me
 
 // noteDeparture takes note of a place that is given up. The caller holds cuts.mu.
 func (s *cutKeeper) noteDeparture(p *ncclCalls, h dispatch.Comm, place *cut.Place, broken bool) {
-	t, _ := p.Ring.Tally() // of a ring that is closed, the last
+	t, _ := p.Ring.Tally() // of a closed ring: its last counts
 	d := departure{*place, p.PID()}
 	d.Left, d.Made, d.Broken = true, false, d.Broken || broken
 	low := wire.ParseCount(uint64(h)).Comm

@@ -21,7 +21,7 @@ type gated struct {
 	nudge  bool                   // the permission is by a nudge
 	told   map[barrier.Key]uint64 // as the leader has heard
 	over   bool                   // the process has ended
-	news   chan struct{}          // has something when something was counted
+	news   chan struct{}          // has an item when an operation was counted
 	handed chan struct{}          // likewise when a permission went out
 }
 
@@ -54,11 +54,11 @@ func (a *cutAttempt) shutGates() {
 func (g *gated) openGate() {
 	if g.shut {
 		g.p.Ring.OnCounted(nil)
-		_ = g.p.Ring.Open(wire.Counted) // of a process that is gone, which does not matter
+		_ = g.p.Ring.Open(wire.Counted) // fails for a process that is gone, which does not matter
 	}
 }
 
-// wakeReader puts something into a channel with room for one value.
+// wakeReader puts a value into a channel with room for one value.
 func wakeReader(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -90,7 +90,7 @@ func (a *cutAttempt) watchCounts(g *gated) {
 	}
 }
 
-// readTally reads the counts: all by key, and the counts that the leader has not heard.
+// readTally reads the counts: all counts by key, and the counts that the leader has not heard.
 func (g *gated) readTally() (t wire.Tally, changed []barrier.Count, err error) {
 	if t, err = g.p.Ring.Tally(); err != nil {
 		return t, nil, err

@@ -93,7 +93,7 @@ func (q *queuer) waitForStream(from, to uint64) {
 	q.must("cuEventDestroy_v2", e)
 }
 
-// readResults returns all that the rank's memory came to.
+// readResults returns the contents of the rank's memory.
 func (q *queuer) readResults() []int32 {
 	q.must("cuCtxSynchronize")
 	const piece = 1024 // words; an answer has not room for more

@@ -63,7 +63,7 @@ func (s *Server) carryOut(number uint64, o *cut.Order) error {
 	return nil
 }
 
-// doWithProcess does something with a process that has not ended.
+// doWithProcess calls f for a process that has not ended.
 func (a *cutAttempt) doWithProcess(id uint64, do func(g *gated)) {
 	if g := a.gates[id]; g != nil && !g.over {
 		do(g)
@@ -105,7 +105,7 @@ func (a *cutAttempt) noteObstacle(g *gated, why string) {
 	a.tellAbout(g, cut.Event{Kind: cut.Obstacle, Reason: why})
 }
 
-// tellAbout tells something of a process, unless the process has ended.
+// tellAbout tells the leader an event of a process, unless the process has ended.
 func (a *cutAttempt) tellAbout(g *gated, e cut.Event) {
 	a.s.cuts.mu.Lock()
 	defer a.s.cuts.mu.Unlock()

@@ -24,19 +24,19 @@ type settling struct {
 	g     *gated
 	p     *process
 	held  bool // its spaces are paused, and their unfinished work can be saved
-	tries int  // to hold the spaces in vain, one after the other
+	tries int  // failed attempts to hold the spaces, one after the other
 	since time.Time
-	told  *cut.Event // the last that the leader was told
+	told  *cut.Event // the last event of which the leader was told
 }
 
 const (
-	shortPause = 20 * time.Millisecond  // how long work is awaited that has begun, at first
+	shortPause = 20 * time.Millisecond  // the first wait for work that has begun
 	longPause  = 200 * time.Millisecond // and at last
-	mostTries  = 3                      // in vain, until the work seems to wait for a collective that is kept back
+	mostTries  = 3                      // failed attempts, until the work seems to wait for a collective that is kept back
 )
 
-// settleProcess brings a process with its gates shut to rest, and again whenever other ranks need more of it. settleProcess returns
-// with the attempt.
+// settleProcess brings a process with its gates shut to rest, and again whenever other ranks need more collectives of
+// the process. settleProcess returns with the attempt.
 func (a *cutAttempt) settleProcess(p *process) {
 	a.s.cuts.mu.Lock()
 	g := a.gates[p.ID]

@@ -134,7 +134,7 @@ func runEverything(all []rank, at []uint64) []string {
 	return out
 }
 
-// makeMembers makes two ranks with something in their memory.
+// makeMembers makes two ranks with values in their memory.
 func makeMembers(t *testing.T, s *Server) (all []rank, at []uint64) {
 	t.Helper()
 	all = makeRanks(t, s, s)

@@ -80,7 +80,7 @@ func newTroupe(t *testing.T, s *Server, seed uint64) *troupe {
 	return w
 }
 
-// playStep does something that all placements must come through.
+// playStep takes a step that is possible on all placements.
 func (w *troupe) playStep() {
 	p, d := w.all[w.r.IntN(2)], w.r.IntN(2)
 	o := 1 - d

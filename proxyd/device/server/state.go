@@ -69,7 +69,7 @@ type SaveOptions struct {
 type Report struct {
 	ID        string         `json:"id"` // of this save; no other of any server has the same
 	Processes []SavedProcess `json:"processes"`
-	Files     []string       `json:"files"`   // all that a Source must have
+	Files     []string       `json:"files"`   // the files that a Source must have
 	Kept      []string       `json:"kept"`    // of these, the files of earlier saves
 	Bytes     uint64         `json:"bytes"`   // of the devices' memory
 	Written   uint64         `json:"written"` // of these
@@ -196,7 +196,8 @@ func (s *Server) resumeJob() error {
 	return nil
 }
 
-// Leave gives up the rings after Save, without a word to the processes, and frees everything; Close is still to be called.
+// Leave gives up the rings after Save, without a message to the processes, and frees all memory; Close is still to be
+// called.
 // The processes wait for another server.
 func (s *Server) Leave() error {
 	s.state.mu.Lock()

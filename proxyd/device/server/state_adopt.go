@@ -183,7 +183,7 @@ func (w *watched) pipeDescriptor() int {
 	return kept
 }
 
-// tellPipe writes into the ring which pipe's end tells the process that the server is gone.
+// tellPipe writes into the ring the identity of the pipe whose end tells the process that the server is gone.
 func (w *watched) tellPipe(r *wire.Ring) error {
 	n, err := inodeOf(w.exec)
 	if err == nil {

@@ -104,7 +104,7 @@ func (s *Server) tryCut(ctx context.Context, all []*process, within time.Duratio
 	for _, p := range all {
 		p.Interrupt.Begin()
 		p.UnlimitWork(true)
-		_ = p.Ring.Shut(wire.Calls) // of a process that is gone, which does not matter
+		_ = p.Ring.Shut(wire.Calls) // fails for a process that is gone, which does not matter
 	}
 	s.collectives.HoldMeetings()
 	if err := nccl.Uneven(callsOf(all)); err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
-// stateVersion is of all that follows. stateName is the file of the description.
+// stateVersion is the version of the types below. stateName is the file of the description.
 const (
 	stateVersion = 2 // 1 has no queued work
 	workless     = 1
@@ -43,7 +43,7 @@ type serverState struct {
 	Clock     time.Duration      `json:"clock"`
 	Last      uint64             `json:"last"` // process
 	Devices   []deviceInfo       `json:"devices"`
-	Sharing   driver.RandomID    `json:"sharing,omitzero"` // in handles of memory and events that processes share
+	Sharing   driver.RandomID    `json:"sharing,omitzero"` // the name that is in handles of shared memory and events
 	Network   *nccl.NetworkState `json:"network,omitempty"`
 	Left      []cut.Place        `json:"left,omitempty"` // members that were given up
 	Blocks    []blockState       `json:"blocks"`
@@ -105,7 +105,7 @@ type spaceState struct {
 	Default  dispatch.Mempool `json:"default,omitempty"`
 	Pool     dispatch.Mempool `json:"pool,omitempty"`
 	Flags    uint32           `json:"flags,omitempty"`
-	Reaches  []int32          `json:"reaches,omitempty"` // devices into whose memory kernels may follow pointers, for good
+	Reaches  []int32          `json:"reaches,omitempty"` // devices into whose memory kernels may follow pointers, for the space's life
 	State    *backend.State   `json:"state"`
 	Memory   []placed         `json:"memory"`
 }

@@ -38,7 +38,7 @@ func (d Folder) Open(name string) (io.ReadCloser, error) {
 	return os.Open(path)
 }
 
-// pathOf is for names that come from a file.
+// pathOf checks the name, which may be read from a file, and returns its path.
 func (d Folder) pathOf(name string) (string, error) {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
 		return "", fmt.Errorf("%q is no file of a save: %w", name, os.ErrInvalid)

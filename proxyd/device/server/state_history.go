@@ -20,11 +20,11 @@ import (
 type history struct {
 	mu        sync.Mutex
 	graph     *replay.Graph
-	primaries map[int32]*driver.Context // contexts that end without being named
+	primaries map[int32]*driver.Context // contexts that can end without a call that names them
 	broken    string                    // why the graph is of no use, or ""
 }
 
-// Ops with messages that are read here.
+// Ops whose messages are read here.
 var (
 	opRetain  = opOf("cuDevicePrimaryCtxRetain")
 	opRelease = opOf("cuDevicePrimaryCtxRelease_v2")
@@ -60,8 +60,8 @@ func opOf(symbol string) uint32 {
 	return op
 }
 
-// noteCall takes a call that was carried out. in is the graph's from then on, out is not. noteCall is called before the
-// call is answered: calls that depend on this call come later.
+// noteCall notes a call that was carried out. in is the graph's from then on, out is not. noteCall is called before the
+// call is answered, so that calls that depend on it come later.
 func (p *process) noteCall(c *dispatch.Call, op uint32, in, out []byte, r dispatch.Result, err error) {
 	if !replay.Lasting(op) || err != nil || r != 0 && (r != inProgress || !ofComms[op]) || ofPools[op&^dispatch.PerThread] {
 		return

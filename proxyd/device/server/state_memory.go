@@ -36,7 +36,7 @@ type placed struct {
 type blockWriter struct {
 	ctx    context.Context
 	key    *[32]byte
-	upon   *earlier // nil: everything is new
+	upon   *earlier // nil: every block is new
 	report *Report
 	fresh  hands // for blocks that are new
 	moved  hands // for blocks of files of which too little is needed: see earlier

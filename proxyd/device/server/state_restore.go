@@ -207,7 +207,7 @@ func readCalls(src Source, ps *processState) (out []replay.Call, held []driver.Q
 			return nil, fmt.Errorf("a call of %d bytes: %w", n, ErrRestore)
 		}
 		total += n
-		// No more is taken than there is.
+		// ReadAll takes memory for the bytes that are there, not for n bytes.
 		b, err := io.ReadAll(io.LimitReader(f, int64(n)))
 		if err == nil && len(b) < n {
 			err = io.ErrUnexpectedEOF

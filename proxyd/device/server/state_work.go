@@ -40,7 +40,7 @@ var (
 	opGraphLaunch               = opOf("graph_launch")
 	opGroup                     = opOf("nccl_group")
 
-	// changesAll are calls after which queued work may find something else than when queued.
+	// changesAll are calls after which any queued work may find other objects than when it was queued.
 	changesAll = map[uint32]bool{
 		opOf("cuModuleUnload"): true, opOf("cuLibraryUnload"): true, opOf("cuCtxDisablePeerAccess"): true, opOf("cuCtxSetLimit"): true,
 	}

@@ -42,7 +42,7 @@ type Tenants struct {
 	mu      sync.Mutex
 	closed  bool
 	servers map[string]*Server
-	failed  chan error // of the first tenant that serves no more
+	failed  chan error // of the first tenant that has ended by itself
 }
 
 // TenantsConfig is the configuration of Tenants.

@@ -153,7 +153,7 @@ func (c *QueuedCall) isOn(st *Stream) bool {
 	return slices.ContainsFunc(c.spans, func(w workSpan) bool { return w.stream == st })
 }
 
-// markCalls does something with each call that is left and matches.
+// markCalls calls do for each unfinished call that matches.
 func (h *HeldWork) markCalls(match func(*QueuedCall) bool, do func(*QueuedCall)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -188,7 +188,7 @@ func (h *HeldWork) ExecChanges(e dispatch.Graphexec) {
 	h.markCalls(func(c *QueuedCall) bool { return c.Exec == e }, func(c *QueuedCall) { c.stale = true })
 }
 
-// AllChanges notes that something was changed which any work may use.
+// AllChanges notes the change of an object that any work may use.
 func (h *HeldWork) AllChanges() {
 	h.markCalls(func(*QueuedCall) bool { return true }, func(c *QueuedCall) { c.stale = true })
 }

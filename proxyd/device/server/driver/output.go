@@ -64,7 +64,7 @@ func (o *output) writeOut() {
 	}
 }
 
-// IsIdle tells whether all that was printed is written.
+// IsIdle tells whether all printed output is written.
 func (o *output) IsIdle() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

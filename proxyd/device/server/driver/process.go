@@ -209,7 +209,7 @@ func (p *Process) Result(err error) dispatch.Result {
 		return 0
 	}
 	if errors.Is(err, context.Canceled) {
-		return dispatch.ResultDeinitialized // the process is gone, and nobody reads the result
+		return dispatch.ResultDeinitialized // the process is gone and does not read the result
 	}
 	r := backend.ResultOf(err)
 	switch {
@@ -359,7 +359,7 @@ func (p *Process) UsedBytes(dev int32) uint64 {
 	return total - free
 }
 
-// Uses tells whether the process has a space on a device, by the job's number of that.
+// Uses tells whether the process has a space on a device, by the job's number of the device.
 func (p *Process) Uses(dev int32) bool {
 	return p.SpaceIfUsed(int32(slices.Index(p.View, int(dev)))) != nil
 }

@@ -129,7 +129,7 @@ func (s *Space) allowPeer(peer *Space) error {
 	return nil
 }
 
-// Reach is Allow for good: for a caller that may repeat the call, and never takes it back.
+// Reach is Allow for the rest of the space's life: for a caller that may repeat the call, and never takes it back.
 func (s *Space) Reach(peer *Space) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

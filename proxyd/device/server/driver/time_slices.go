@@ -35,7 +35,7 @@ const (
 	retry = time.Millisecond
 )
 
-// never is when to look again if an event will tell of all that can happen.
+// never is when to look again if each change comes with an event.
 const never time.Duration = -1
 
 // TimeSlices decides which space of a device of the backend is mapped, of the spaces of all processes and of all of the
@@ -43,7 +43,7 @@ const never time.Duration = -1
 // idle: its program has queued no work, or all of its queued work waits for other spaces, in a collective as a rule.
 // Then the next space that has work has its turn.
 type TimeSlices struct {
-	news chan struct{} // something may have to be done
+	news chan struct{} // has an item when a step may be due
 
 	mu        sync.Mutex
 	spaces    []*Space // in the order of their turns

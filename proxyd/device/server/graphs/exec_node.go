@@ -8,7 +8,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// findNode finds a node of an executable graph, of that type. The caller holds the lock.
+// findNode finds a node of an executable graph, of the given type. The caller holds the lock.
 func (e *graphExec) findNode(h dispatch.Node) (*graphNode, dispatch.Result) {
 	id, ok := e.ids[h]
 	if !ok {
@@ -17,7 +17,7 @@ func (e *graphExec) findNode(h dispatch.Node) (*graphNode, dispatch.Result) {
 	return e.graph.nodes[id], 0
 }
 
-// setExec lets a node of an executable graph do something else of the same type. setExec takes the lock.
+// setExec gives a node of an executable graph other work of the same type. setExec takes the lock.
 func (p *Graphs) setExec(exec dispatch.Graphexec, h dispatch.Node, does backend.Node, work graphWork) dispatch.Result {
 	p.lockGraphs()
 	defer p.unlockGraphs()

@@ -25,7 +25,7 @@ type HostFunctions struct {
 	mu      sync.Mutex
 	ready   []*hostCall
 	running []*hostCall
-	more    chan struct{} // closed when something becomes ready; nil: no thread asks
+	more    chan struct{} // closed when a call becomes ready; nil: no thread asks
 }
 
 // callProgram has the program call a function and returns after the call, or when the process is gone.

@@ -76,7 +76,7 @@ func (p *NodeCalls) GraphGetKernel(_ *dispatch.Call, h dispatch.Node, k uint32) 
 	return n.function, n.kernel, n.context.Handle, l.Grid.X, l.Grid.Y, l.Grid.Z, l.Block.X, l.Block.Y, l.Block.Z, l.Shared, l.Params, uint32(len(l.Params)), 0
 }
 
-// The attributes that kernels' nodes have. Of the kept attributes only the first means something here.
+// The attributes that kernels' nodes have. Of the kept attributes only the first has an effect here.
 const (
 	attributeCooperative = 2
 	attributeCluster     = 4

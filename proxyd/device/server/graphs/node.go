@@ -104,7 +104,7 @@ func (p *Graphs) contextOf(h dispatch.Node) dispatch.Context {
 	return n.context.Handle
 }
 
-// nodeOf finds a node of that type: else INVALID_VALUE. The caller holds the lock.
+// nodeOf finds a node of the given type: else INVALID_VALUE. The caller holds the lock.
 func (p *Graphs) nodeOf(h dispatch.Node, kind int32) (*graphNode, dispatch.Result) {
 	n, r := p.graphNode(h)
 	if r == 0 && n.kind != kind {
@@ -113,7 +113,7 @@ func (p *Graphs) nodeOf(h dispatch.Node, kind int32) (*graphNode, dispatch.Resul
 	return n, r
 }
 
-// findNode finds a node of that type and its work.
+// findNode finds a node of the given type and its work.
 func findNode[T backend.Node](p *Graphs, h dispatch.Node, kind int32) (n *graphNode, does T, r dispatch.Result) {
 	n, r = p.nodeOf(h, kind)
 	if r != 0 {

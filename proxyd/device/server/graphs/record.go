@@ -63,7 +63,7 @@ func (p *Graphs) recordCall(c *dispatch.Call, ctx dispatch.Context, call func(*d
 	return rec, r
 }
 
-// recordedNode is all that was recorded, as a single node.
+// recordedNode is the recorded work, as a single node.
 func (rec *recorder) recordedNode() (backend.Node, error) {
 	switch len(rec.made) {
 	case 0: // a copy of no bytes has no work

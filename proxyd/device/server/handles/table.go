@@ -110,7 +110,7 @@ func (t *Table[H, T]) Drop(h H) (T, bool) {
 	return v, ok
 }
 
-// DropIf takes away all that match, and returns them in no order.
+// DropIf removes all matching objects, and returns them in no order.
 func (t *Table[H, T]) DropIf(match func(T) bool) []T {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,7 +124,7 @@ func (t *Table[H, T]) DropIf(match func(T) bool) []T {
 	return out
 }
 
-// Clear forgets all that is there.
+// Clear empties the table.
 func (t *Table[H, T]) Clear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,7 +137,7 @@ func (t *Table[H, T]) Block() (release func()) {
 	return t.mu.Unlock
 }
 
-// Values are all that are there, in no order.
+// Values are all objects of the table, in no order.
 func (t *Table[H, T]) Values() []T {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -81,7 +81,7 @@ func (s *Calls) ContextEnded(x *driver.Context) {
 	}
 }
 
-// End drops everything. No call is under way, and the spaces are closed.
+// End clears all tables. No call is under way, and the spaces are closed.
 func (s *Calls) End() {
 	s.modules.Clear()
 	s.functions.Clear()
@@ -90,7 +90,7 @@ func (s *Calls) End() {
 	s.linkers.Clear()
 }
 
-// The options of the just-in-time compiler that change something, as the driver numbers them.
+// The options of the just-in-time compiler that have an effect, as the driver numbers them.
 const (
 	jitMaxRegisters = 0
 	jitLogVerbose   = 12

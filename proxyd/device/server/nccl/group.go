@@ -227,7 +227,7 @@ func (v *visit) queueExchange() error {
 	return v.st.Backend.Exchange(v.buffers, v.beginTurn)
 }
 
-// enterQueue puts the part behind all that its member has issued.
+// enterQueue puts the part behind the parts that its member has issued before.
 func (q *part) enterQueue() {
 	q.m.mu.Lock()
 	defer q.m.mu.Unlock()

@@ -61,7 +61,7 @@ func (p *pace) admitPart(q *part) bool {
 	return true
 }
 
-// tellChanged tells that something has changed. The caller holds mu.
+// tellChanged tells the keeper that the parts have changed. The caller holds mu.
 func (p *pace) tellChanged() {
 	if p.changed != nil {
 		p.changed()
@@ -75,7 +75,7 @@ func (p *pace) fixPart(q *part) {
 	q.fixed = true
 }
 
-// isFrozen tells whether no part is given, so that all parts that are open are kept back.
+// isFrozen tells whether no part is given, so that all open parts are kept back.
 func (p *pace) isFrozen() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +151,7 @@ func (s *Calls) LimitParts(most []barrier.Count) {
 	s.pace.tellChanged()
 }
 
-// GiveParts lets one more group be given, the first whose turn has come. PartsLeft takes that back.
+// GiveParts lets one more group be given, the first whose turn has come. PartsLeft withdraws this permission.
 func (s *Calls) GiveParts() {
 	s.pace.mu.Lock()
 	s.pace.grants, s.pace.frozen = 1, false

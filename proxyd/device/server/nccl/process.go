@@ -58,7 +58,7 @@ func New(p *driver.Process, c *Collectives, cuts cutObserver) *Calls {
 	return s
 }
 
-// EndMembers drops everything, and returns how many members there were. No call is under way, and the spaces are closed.
+// EndMembers drops all members, and returns their number. No call is under way, and the spaces are closed.
 func (s *Calls) EndMembers(killed bool) int {
 	handles, members := handles.Sorted(&s.Members)
 	for i, m := range members {

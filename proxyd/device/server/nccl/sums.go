@@ -40,7 +40,7 @@ func (f *Collectives) tellSums() {
 	}
 }
 
-// AllSums returns the sums of each member that has a communicator and has added something up.
+// AllSums returns the sums of each member that has a communicator and has added up.
 func (p *Calls) AllSums() (all []SumsOn) {
 	for _, m := range p.Members.Values() {
 		m.mu.Lock()
