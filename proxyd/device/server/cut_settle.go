@@ -32,7 +32,7 @@ type settling struct {
 const (
 	shortPause = 20 * time.Millisecond  // the first wait for work that has begun
 	longPause  = 200 * time.Millisecond // and at last
-	mostTries  = 3                      // failed attempts, until the work seems to wait for a collective that is kept back
+	mostTries  = 3                      // failed attempts, until work seems to wait for a collective that is kept back
 )
 
 // settleProcess brings a process with its gates shut to rest, and again whenever other ranks need more collectives of

@@ -88,7 +88,7 @@ func (p *Process) destroyContext(c *dispatch.Call, x *Context) dispatch.Result {
 	if x.Gone.Swap(true) {
 		return dispatch.ResultContextIsDestroyed
 	}
-	p.destroyed.Put(x.Handle, struct{}{}) // if there is room: else the handle will be unknown
+	p.destroyed.Put(x.Handle, struct{}{}) // if there is room: else the handle becomes unknown
 	p.Contexts.Drop(x.Handle)
 	p.streams.DropIf(func(s *Stream) bool { return s.Context == x })
 	p.events.DropIf(func(e *Event) bool { return e.Context == x })
@@ -106,7 +106,7 @@ func (p *Process) destroyContext(c *dispatch.Call, x *Context) dispatch.Result {
 	return p.Result(x.Backend.Destroy())
 }
 
-// ThreadCount is how many threads have default streams.
+// ThreadCount is the number of threads that have default streams.
 func (x *Context) ThreadCount() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -19,7 +19,7 @@ var ContextWaits = []string{
 // contextFlags are all that cuCtxCreate takes.
 const contextFlags = 0xff
 
-// checkFlags is INVALID_VALUE for flags of a context that no driver takes.
+// checkFlags is INVALID_VALUE for context flags that no driver accepts.
 func checkFlags(flags uint32) dispatch.Result {
 	switch schedule := flags & 7; {
 	case flags&^contextFlags != 0, schedule != 0 && schedule != 1 && schedule != 2 && schedule != 4:
@@ -48,7 +48,7 @@ func (p *ContextCalls) CtxDestroyV2(c *dispatch.Call, ctx dispatch.Context) disp
 	return p.destroyContext(c, x)
 }
 
-// apiVersion is of contexts: 3020 since CUDA 3.2.
+// apiVersion is the API version of contexts: 3020 since CUDA 3.2.
 const apiVersion = 3020
 
 func (p *ContextCalls) CtxGetApiVersion(c *dispatch.Call, ctx dispatch.Context) (uint32, dispatch.Result) {
@@ -157,7 +157,7 @@ func (p *ContextCalls) CtxSetCacheConfig(c *dispatch.Call, config int32) dispatc
 	return 0
 }
 
-// CtxGetSharedMemConfig is of banks of four bytes, as all devices have since compute capability 5.0.
+// CtxGetSharedMemConfig answers with banks of four bytes, which all devices have since compute capability 5.0.
 func (p *ContextCalls) CtxGetSharedMemConfig(c *dispatch.Call) (int32, dispatch.Result) {
 	const fourBytes = 1
 	_, r := p.Current(c)

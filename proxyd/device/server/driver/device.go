@@ -35,14 +35,14 @@ func NewDevice(at Place) *Device { return &Device{at: at, ShownInfo: at.Info()} 
 // Info describes the device to programs.
 func (d *Device) Info() *backend.Info { return d.ShownInfo }
 
-// Place is where the device is now.
+// Place is the place where the device is now.
 func (d *Device) Place() Place {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.at
 }
 
-// SetPlace has spaces that are made from now on be at another place. Spaces that are there stay: see Process.MoveSpaces.
+// SetPlace has spaces that are made from now on be at another place. Existing spaces stay: see Process.MoveSpaces.
 func (d *Device) SetPlace(at Place) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

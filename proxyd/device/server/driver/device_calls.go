@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// DeviceCalls implements dispatch.DeviceCalls, but for pools: they are memory's.
+// DeviceCalls implements dispatch.DeviceCalls, but for the calls about pools, which are in package memory.
 type DeviceCalls struct{ *Process }
 
 // DriverGetVersion implements dispatch.Backend, as all below.
@@ -103,7 +103,7 @@ func (p *DeviceCalls) DeviceComputeCapability(_ *dispatch.Call, dev int32) (majo
 	return info.Attributes[backend.ComputeMajor], info.Attributes[backend.ComputeMinor], 0
 }
 
-// BusID is how a device's place is written.
+// BusID is the text of a device's place.
 func BusID(p backend.PCI) string { return fmt.Sprintf("%04x:%02x:%02x.0", p.Domain, p.Bus, p.Device) }
 
 // ParseBusID reads a place: [DOMAIN:]BUS:DEVICE[.FUNCTION], all hexadecimal.
@@ -189,7 +189,7 @@ func (p *DeviceCalls) DeviceCanAccessPeer(_ *dispatch.Call, dev, peer int32) (in
 	return 1, 0
 }
 
-// DeviceGetExecAffinitySupport is of MPS, which is not used.
+// DeviceGetExecAffinitySupport asks about MPS, which is not used.
 func (p *DeviceCalls) DeviceGetExecAffinitySupport(_ *dispatch.Call, _, dev int32) (int32, dispatch.Result) {
 	_, r := p.Info(dev)
 	return 0, r
@@ -299,7 +299,7 @@ func (p *DeviceCalls) DevicePrimaryCtxGetState(_ *dispatch.Call, dev int32) (fla
 	return d.flags, active, 0
 }
 
-// ProcessorGroups is how the multiprocessors of a device are grouped: n pairs of them, in two orders.
+// ProcessorGroups returns how the multiprocessors of a device are grouped: n pairs of them, in two orders.
 func (p *DeviceCalls) ProcessorGroups(_ *dispatch.Call, n uint32, dev int32) (groups, order []uint8, r dispatch.Result) {
 	if _, r := p.Info(dev); r != 0 {
 		return nil, nil, r

@@ -193,7 +193,7 @@ func (h *HeldWork) AllChanges() {
 	h.markCalls(func(*QueuedCall) bool { return true }, func(c *QueuedCall) { c.stale = true })
 }
 
-// Blocked tells whether a stream of these has work that must be done before a cut. The spaces are unmapped.
+// Blocked tells whether one of the streams has work that must be done before a cut. The spaces are unmapped.
 func (h *HeldWork) Blocked(streams []*Stream) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

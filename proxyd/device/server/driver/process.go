@@ -20,7 +20,7 @@ import (
 
 // Peer is the process at the other end of a ring, beside the ring.
 type Peer interface {
-	// Memory is its memory.
+	// Memory is the access to the memory of the process.
 	Memory() wire.Process
 	// Print writes what its kernels printed to its standard output (1) or error (2).
 	Print(fd int, text []byte)
@@ -36,7 +36,7 @@ type Restorer interface {
 	SpaceState(ordinal int32) *backend.State
 	// ContextID is the number of a new context in its space; 0: the next number.
 	ContextID(h dispatch.Context) backend.ContextID
-	// WrapContext lets a new context take over the memory that is there.
+	// WrapContext lets a new context take over its former memory.
 	WrapContext(x *Context)
 	// EventShare is a new event's name among the processes that share it; zero: the event is not shared.
 	EventShare(h dispatch.Event) RandomID
@@ -92,7 +92,7 @@ type Process struct {
 	mu      sync.Mutex
 	ended   bool
 	devices []deviceState   // by ordinal
-	lasts   uint64          // how many contexts and streams were made: their ids
+	lasts   uint64          // number of contexts and streams made, and the last id
 	late    dispatch.Result // of a posted call without a context
 	said    map[string]bool
 }
@@ -105,7 +105,7 @@ type deviceState struct {
 	flags    uint32 // of the primary context
 }
 
-// New makes a core, which ends with ctx.
+// New makes a Process, which ends with ctx.
 func New(ctx context.Context, cfg Config) *Process {
 	p := &Process{
 		ID: cfg.ID, Ring: cfg.Ring, Peer: cfg.Peer, Log: cfg.Log, onFault: cfg.OnFault, onMissed: cfg.OnMissed, JobDevices: cfg.Devices, View: cfg.View,
@@ -151,7 +151,7 @@ func (p *Process) LogOnce(what string, most int) bool {
 	return true
 }
 
-// SpaceIfUsed is the space of a device; nil if the process has not used that.
+// SpaceIfUsed is the space of a device; nil if the process has not used the device.
 func (p *Process) SpaceIfUsed(ordinal int32) *Space {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -221,7 +221,8 @@ func (p *Process) Result(err error) dispatch.Result {
 	return dispatch.Result(r)
 }
 
-// failWith makes every later call of the process return a fault: also if another call has found the fault, and has not said so yet.
+// failWith makes every later call of the process return a fault, also a fault that another call has found and not yet
+// reported.
 func (p *Process) failWith(r backend.Result, err error) {
 	first := p.Fault.CompareAndSwap(0, uint32(r))
 	if p.Ring != nil {
@@ -343,7 +344,7 @@ func (p *Process) UntilCut() (ctx context.Context, stop func()) {
 // deviceAt is the device that has this number in the process.
 func (p *Process) deviceAt(ordinal int32) *Device { return p.JobDevices[p.View[ordinal]] }
 
-// UsedBytes is how much of a device its spaces have allocated: the program sees its own, as in cuMemGetInfo.
+// UsedBytes is how much of a device its spaces have allocated: the program sees only its own use, as in cuMemGetInfo.
 func (p *Process) UsedBytes(dev int32) uint64 {
 	ordinal := slices.Index(p.View, int(dev))
 	if ordinal < 0 {

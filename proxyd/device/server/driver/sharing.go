@@ -58,7 +58,7 @@ func NewSharing(group uint64) *Sharing {
 	return &Sharing{ID: NewRandomID(), Group: group, exported: map[RandomID]*Event{}, pools: map[RandomID]SharedPool{}, restored: map[RandomID]backend.Event{}}
 }
 
-// NextInOrder is a number that is higher than all before.
+// NextInOrder is a number that is higher than all numbers before.
 func (s *Sharing) NextInOrder() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -318,7 +318,7 @@ func (p *StreamCalls) IpcOpenEvent(c *dispatch.Call, event dispatch.Event, handl
 	return p.putEvent(event, e)
 }
 
-// openEvent makes the event of a context that stands for another process's.
+// openEvent makes an event of the context that refers to another process's event.
 func (p *StreamCalls) openEvent(x *Context, event dispatch.Event, handle dispatch.Ipcevent) (*Event, dispatch.Result) {
 	if p.Restoring != nil {
 		e, err := p.newEvent(x, event, RandomID{}, backend.EventConfig{NoTiming: true})

@@ -21,7 +21,7 @@ type Space struct {
 	base    backend.Addr
 	size    uint64 // of addresses
 
-	turns  atomic.Pointer[TimeSlices] // that the space takes part in; lockTurns reads it
+	turns  atomic.Pointer[TimeSlices] // the turns that the space takes part in; lockTurns reads it
 	paused bool                       // like moving, of these turns
 	moving bool                       // to another device, and must not be mapped meanwhile
 
@@ -33,8 +33,8 @@ type Space struct {
 // maxOwned is how many spaces of a process have owners' numbers of their own.
 const maxOwned = 16
 
-// newSpace makes a space that takes part in the turns on its device. If the process is being restored, the space does
-// so when that is over.
+// newSpace makes a space that takes part in the turns on its device. If the process is being restored, the space takes
+// part when the restore is over.
 func (p *Process) newSpace(ordinal int32) (*Space, error) {
 	d := p.deviceAt(ordinal)
 	var state *backend.State

@@ -22,18 +22,18 @@ type Stream struct {
 	attributes map[int32]dispatch.Launchvalue
 }
 
-// The handles of streams that no call makes.
+// The handles of the default streams, which no call makes.
 const (
 	DefaultStream   dispatch.Stream = 0
 	LegacyStream    dispatch.Stream = 1
 	PerThreadStream dispatch.Stream = 2
 )
 
-// maxThreads is for how many threads at a time a context has default streams.
+// maxThreads is the number of threads that can have default streams in a context at a time.
 const maxThreads = 1 << 14
 
-// SweepAt is the number of default streams from which on the streams of threads that do not call any more are looked
-// for: the end of a thread is not told.
+// SweepAt is the number of default streams from which on streams of ended threads are looked for: no message tells the
+// end of a thread.
 const SweepAt = 256
 
 // streamSource finds the streams of a recorded call: dispatch.Call.Into.

@@ -184,7 +184,7 @@ func (p *StreamCalls) StreamWaitEvent(c *dispatch.Call, stream dispatch.Stream, 
 	return p.Result(st.Backend.Wait(e.Backend))
 }
 
-// splitCondition takes the flags of a wait for a value apart.
+// splitCondition checks the flags of a wait for a value, and returns the condition.
 func splitCondition(flags uint32) (backend.Condition, dispatch.Result) {
 	const flush = 1 << 30
 	switch {

@@ -219,7 +219,7 @@ func (t *TimeSlices) stepTurns(now time.Time) time.Duration {
 // beginTurn gives the device to a space that may have it, while no space has it. beginTurn returns when to look again.
 // The caller holds mu.
 func (t *TimeSlices) beginTurn() time.Duration {
-	wait := never // resume tells
+	wait := never // an event tells when the space may be mapped again
 	for _, s := range t.spaces {
 		if t.holder == nil && !s.mustStayUnmapped() {
 			wait = retry
@@ -266,7 +266,7 @@ func (t *TimeSlices) changeHolder(next *Space, works bool) bool {
 	return true
 }
 
-// Expired is done from the start.
+// Expired is a context that is done from the start.
 var Expired = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -315,7 +315,7 @@ func (t *TimeSlices) unmapIdleSpace(s *Space) bool {
 	return true
 }
 
-// giveBack lets a space that rested have its turn if no other has. The caller holds mu.
+// giveBack gives a space that rested its turn, unless another space has the turn. The caller holds mu.
 func (t *TimeSlices) giveBack(s *Space) {
 	if t.holder == nil || t.holder == s {
 		t.giveTurn(s)

@@ -58,7 +58,7 @@ func NewCalls(s *Graphs) (*Calls, *NodeCalls, *ExecCalls) {
 	return &Calls{s}, &NodeCalls{s}, &ExecCalls{s}
 }
 
-// lockGraphs begins a call about graphs.
+// lockGraphs takes the lock for a call about graphs.
 func (s *Graphs) lockGraphs() { s.mu.Lock() }
 
 func (s *Graphs) unlockGraphs() { s.mu.Unlock() }
@@ -83,7 +83,7 @@ func (s *Graphs) ContextEnded(x *driver.Context) {
 type graph struct {
 	handle   dispatch.Graph // 0: without a handle
 	original *graph         // of a clone
-	within   bool           // a node's: only the node ends it
+	within   bool           // the graph of a node: only the node ends it
 	data     backend.Graph
 	nodes    map[backend.NodeID]*graphNode
 }

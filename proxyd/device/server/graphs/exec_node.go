@@ -118,7 +118,7 @@ func (p *ExecCalls) GraphExecHost(_ *dispatch.Call, exec dispatch.Graphexec, h d
 	return p.setExec(exec, h, p.hostNode(ticket), graphWork{kind: HostNode, ticket: ticket})
 }
 
-// GraphExecChild takes a graph of the same shape.
+// GraphExecChild gives the node a graph of the same shape.
 func (p *ExecCalls) GraphExecChild(_ *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, child dispatch.Graph) dispatch.Result {
 	p.lockGraphs()
 	defer p.unlockGraphs()

@@ -82,7 +82,7 @@ func (p *Graphs) SavedFootprints() []Footprint {
 	return slices.SortedFunc(maps.Values(p.footprints), func(a, b Footprint) int { return cmp.Compare(a.Device, b.Device) })
 }
 
-// RestoreFootprints sets them.
+// RestoreFootprints sets the highest values.
 func (p *Graphs) RestoreFootprints(all []Footprint) {
 	p.lockGraphs()
 	defer p.unlockGraphs()

@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// findGraph finds a graph: INVALID_VALUE if there is none. The caller holds the lock, as for all here that is no method
-// of dispatch.Backend.
+// findGraph finds a graph: INVALID_VALUE if there is none. The caller holds the lock, as for all functions here that
+// are no methods of dispatch.Backend.
 func (p *Graphs) findGraph(h dispatch.Graph) (*graph, dispatch.Result) {
 	g, ok := p.graphs.Get(h)
 	if !ok {

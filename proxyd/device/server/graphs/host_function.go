@@ -20,7 +20,7 @@ type hostCall struct {
 	done    chan struct{}
 }
 
-// HostFunctions are the functions that a process owes. A thread of the shim asks for them in turn.
+// HostFunctions are the functions that a process has yet to call. A thread of the shim asks for them in turn.
 type HostFunctions struct {
 	mu      sync.Mutex
 	ready   []*hostCall
@@ -111,7 +111,7 @@ func (p *Calls) HostFuncNext(c *dispatch.Call) (ticket uint64, status int32, las
 	defer stop()
 	call := p.HostFunctions.nextCall(ctx)
 	switch {
-	case p.IsGone(): // streams whose functions are not called any more may have brought a function
+	case p.IsGone(): // streams may still have come to functions that will not be called any more
 		return 0, 0, 0, dispatch.ResultDeinitialized
 	case call == nil:
 		return 0, 0, 0, 0 // the shim asks again, when the gates are open

@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// launchCall is the call that a kernel's node stands for.
+// launchCall is the call that makes the work of a kernel's node.
 func (p *Graphs) launchCall(h dispatch.Function, grid, block backend.Dim, shared uint32, params []uint8, attributes map[int32]dispatch.Launchvalue) func(*dispatch.Call) dispatch.Result {
 	return func(c *dispatch.Call) dispatch.Result {
 		list := make([]dispatch.Launchattr, 0, len(attributes))

@@ -16,7 +16,7 @@ import (
 // executable or not, that has the node: allocations of a graph that are not in use at the same time do not share
 // memory, as they might. live is the program's view: from a launch until a node or the program frees the memory.
 type graphMemory struct {
-	node    dispatch.Node // that has made the memory, alive or not: each memory has another node
+	node    dispatch.Node // the node that has made the memory, alive or not: each memory has another node
 	context *driver.Context
 	addr    backend.Addr
 	size    uint64

@@ -149,7 +149,7 @@ func (p *NodeCalls) GraphAddMemcpyNode(c *dispatch.Call, h dispatch.Node, in dis
 	return p.recordNewNode(c, h, in, deps, ctx, p.copyCall(what))
 }
 
-// copyCall is the call that a node for a copy stands for.
+// copyCall is the call that makes the work of a node for a copy.
 func (p *Graphs) copyCall(what dispatch.Memcpy3d) func(*dispatch.Call) dispatch.Result {
 	return func(c *dispatch.Call) dispatch.Result {
 		if what.Width == 0 || what.Height == 0 || what.Depth == 0 {
@@ -194,7 +194,7 @@ func (p *NodeCalls) GraphAddMemsetNode(c *dispatch.Call, h dispatch.Node, in dis
 	return p.recordNewNode(c, h, in, deps, ctx, p.fillCall(what))
 }
 
-// fillCall is the call that a node for setting memory stands for.
+// fillCall is the call that makes the work of a node for setting memory.
 func (p *Graphs) fillCall(what dispatch.Memset) func(*dispatch.Call) dispatch.Result {
 	return func(c *dispatch.Call) dispatch.Result {
 		if e := what.ElementSize; e != 1 && e != 2 && e != 4 || what.Width == 0 || what.Height == 0 {

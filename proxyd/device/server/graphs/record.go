@@ -28,8 +28,8 @@ var _ backend.Stream = (*recorder)(nil)
 // Progress implements backend.Stream: a capture runs no work.
 func (rec *recorder) Progress() backend.Progress { return backend.Progress{} }
 
-// StreamOf is the stream that a recorded call finds: of the same context as the real stream. A call that asks
-// for several finds the same.
+// StreamOf is the stream of a recorded call: of the same context as the real stream. A call that asks for several
+// streams gets the same stream each time.
 func (rec *recorder) StreamOf(c *dispatch.Call, h dispatch.Stream) (*driver.Stream, dispatch.Result) {
 	real := *c
 	real.Into = nil

@@ -77,7 +77,7 @@ type copier struct {
 	shares *PinnedShares
 	all    *Calls
 	c      *dispatch.Call
-	x      *driver.Context // that is current
+	x      *driver.Context // the current context
 	st     *driver.Stream
 	memory *programMemory
 }

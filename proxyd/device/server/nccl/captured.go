@@ -50,7 +50,7 @@ func (c *captured) Stream() backend.Stream { return c.of.st.Backend }
 
 // captured is a group that is a node of a graph. Each run of the node is a group of its own.
 type captured struct {
-	of *visit // never begun itself
+	of *visit // the visit as captured, which never begins itself
 
 	mu      sync.Mutex
 	waiting []*visit // launched, and not begun: runs follow each other
@@ -89,7 +89,7 @@ func (c *captured) nextVisit() *visit {
 	return v
 }
 
-// beginRun is a run.
+// beginRun begins a run of the node, with its buffers as bytes.
 func (c *captured) beginRun(bytes [][]byte, done func(error)) {
 	if v := c.nextVisit(); v != nil {
 		v.beginTurn(bytes, done)
@@ -98,7 +98,7 @@ func (c *captured) beginRun(bytes [][]byte, done func(error)) {
 	}
 }
 
-// lendRun is a run on memory in place.
+// lendRun begins a run of the node, on memory in place.
 func (c *captured) lendRun(spans []backend.Span, done func(error)) {
 	if v := c.nextVisit(); v != nil {
 		v.lendTurn(spans, done)
@@ -107,7 +107,7 @@ func (c *captured) lendRun(spans []backend.Span, done func(error)) {
 	}
 }
 
-// copyVisit is a visit that does the same.
+// copyVisit returns a new visit with the same operations.
 func (v *visit) copyVisit() *visit {
 	w := &visit{st: v.st, buffers: v.buffers, slots: slices.Clone(v.slots), left: len(v.parts)}
 	of := map[*part]*part{}

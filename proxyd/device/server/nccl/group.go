@@ -43,10 +43,10 @@ type visit struct {
 	begun   atomic.Bool // its turn has come, or will not
 	done    func(error)
 
-	mu     sync.Mutex // with no other
+	mu     sync.Mutex // held together with no other lock
 	left   int        // parts that are not over
 	failed *Member    // the member of a failed part
-	err    error      // why
+	err    error      // the error of the failed part
 }
 
 // slot is a place in an operation for the bytes of a buffer.
@@ -81,7 +81,7 @@ func NewGroup(p *Calls, c *dispatch.Call) *group {
 	return &group{p: p, call: c, parts: map[*Member]*part{}, visits: map[backend.Stream]*visit{}}
 }
 
-// Add checks an operation and finds its place. An error is the member's.
+// Add checks an operation and notes its buffers. An error is the member's.
 func (g *group) Add(m *Member, o *dispatch.Ncclop) error {
 	op := collective.Op{Kind: collective.Kind(o.Kind), Type: collective.Type(o.Type), Root: int(o.Root), Peer: int(o.Root)}
 	one, n := op.Type.Size(), m.size
@@ -272,7 +272,7 @@ func (v *visit) noteMissedTurn() {
 	v.skipTurn()
 }
 
-// skipTurn is beginTurn of a turn that does not come.
+// skipTurn takes the place of beginTurn if the turn does not come.
 func (v *visit) skipTurn() {
 	v.turn.Lock()
 	defer v.turn.Unlock()

@@ -22,7 +22,7 @@ import (
 //
 // Its groups are carried out in the order in which they were issued. An issued group waits in queue until its turn has
 // come on each of its streams; then the group is the communicator's. When the communicator has carried out the group,
-// the streams go on; after a failure, the streams are held: see hold.
+// the streams go on; after a failure, the streams are held: see holdStream.
 type Member struct {
 	Calls   *Calls
 	context *driver.Context // the context of its default streams and its device
@@ -31,10 +31,10 @@ type Member struct {
 	cancel    context.CancelCauseFunc
 	made      chan struct{} // closed when comm is there, or err
 	unwatch   func() bool   // stops the watch for the process's end
-	asks      *asks         // the member's contribution to a rendezvous, nil: the member comes of a split
+	asks      *asks         // the member's contribution to a rendezvous, nil: a split makes the member
 	Arrived   bool          // the member has arrived; of cutKeeper.mu, like Known
 	Known     bool          // the leader was told that the communicator is made, or will not be
-	Held      atomic.Bool   // the member is not let in
+	Held      atomic.Bool   // the member waits before its rendezvous: the leader has not let it in
 
 	// Known when made is closed, constant since.
 	rank, size int // size is 0 if the member never was a rank
@@ -70,7 +70,7 @@ type asks struct {
 type redop struct {
 	t     collective.Type
 	value []byte       // nil: the value is in device memory, read at its use
-	at    backend.Addr // where
+	at    backend.Addr // the address of the value
 
 	recorded bool // a graph's node was made with the value
 	op       dispatch.Redop
@@ -338,7 +338,7 @@ func (q *part) useFactor(f *redop) {
 	q.factors = append(q.factors, f)
 }
 
-// dropFactors undoes use. The caller holds the member's lock.
+// dropFactors undoes useFactor. The caller holds the member's lock.
 func (q *part) dropFactors() {
 	for _, f := range q.factors {
 		if f.uses--; f.uses == 0 && !f.recorded {

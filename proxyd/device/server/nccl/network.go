@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/meeting"
 )
 
-// Network is how a server's communicators come to be, and how their bytes go to other servers.
+// Network brings a server's communicators about, and carries their bytes to other servers.
 type Network struct {
 	Rendezvous meeting.Rendezvous
 	Node       *collective.Node
@@ -73,7 +73,7 @@ func ownAddress() string {
 	return loopback
 }
 
-// Defaults of collectives.
+// Default times of Collectives.
 const (
 	// meetingTime bounds the time from the first rank of a communicator to the last.
 	meetingTime = 10 * time.Minute

@@ -19,7 +19,7 @@ import (
 // so all ranks of the communicator have to give theirs. The leader tells each process how many operations of each kind
 // it may keep back (LimitParts), and a process gives one part after the other until it keeps back no more than that.
 
-// pace says when a process's parts are given to their communicators. The zero value gives them at once.
+// pace decides when a process's parts are given to their communicators. The zero value gives them at once.
 type pace struct {
 	mu      sync.Mutex
 	open    map[*part]bool // issued, and not over
@@ -138,7 +138,7 @@ func (s *Calls) ForgetLimits() {
 	s.pace.most = nil
 }
 
-// LimitParts says how many operations may be kept back, of those that are named.
+// LimitParts sets how many operations may be kept back, of the kinds in the list.
 func (s *Calls) LimitParts(most []barrier.Count) {
 	s.pace.mu.Lock()
 	defer s.pace.mu.Unlock()
@@ -249,7 +249,7 @@ func (s *Calls) PartsLeft() PartsLeft {
 	return left
 }
 
-// mustEnd tells whether a part cannot be issued again: the part makes a communicator, or its communicator was destroyed.
+// mustEnd tells whether a part cannot be issued again: a split makes a communicator, or the communicator was destroyed.
 func (q *part) mustEnd() bool {
 	q.m.mu.Lock()
 	defer q.m.mu.Unlock()
@@ -270,7 +270,7 @@ func (q *part) hasKept(p *pace) bool {
 	return slices.ContainsFunc(q.group, func(o *part) bool { return !o.given })
 }
 
-// addOperations adds the part's operations.
+// addOperations adds the part's operations to the counts.
 func (q *part) addOperations(to map[barrier.Key]uint64) {
 	place := q.m.Place()
 	if place == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// CommName is the barrier's name of a communicator, of collective's, which is the same everywhere.
+// CommName is the barrier's name of a communicator of package collective, the same on all servers.
 func CommName(id string) barrier.Comm {
 	sum := sha256.Sum256([]byte(id))
 	return barrier.Comm(binary.LittleEndian.Uint64(sum[:]))
@@ -63,5 +63,6 @@ func KeyAt(p *cut.Place, c wire.Count) barrier.Key {
 	return barrier.Key{Comm: p.Comm, Member: p.Member, Kind: barrier.Kind(c.Kind), Peer: int32(c.Peer)}
 }
 
-// IsKnown tells whether its making has ended, well or not, and whether the leader of an attempt then was told so. The caller holds cuts.mu.
+// IsKnown tells whether the member's making has ended, with success or not, and whether the leader of an attempt then
+// was told. The caller holds cuts.mu.
 func (m *Member) IsKnown() bool { return m.Known || m.Connected() }

@@ -21,7 +21,7 @@ import (
 //	Save       its name, its key, its splits, for each rank the number of its device server
 //	Restore    members without a communicator
 //	Reconnect  its servers meet again (meeting.Host.Again), by the saved key and where they are today; servers that
-//	           have all of its ranks need no other. All is connected when Reconnect returns; members have
+//	           have all of its ranks need no other. All are connected when Reconnect returns; members have
 //	           their communicators
 //	Resume     members that were waiting in the rendezvous go there again
 
@@ -81,7 +81,7 @@ func (f *Collectives) Reconnect(ctx context.Context, peers map[int]string) error
 	return nil
 }
 
-// ReconnectAlone is reconnect for a server that needs no other.
+// ReconnectAlone is Reconnect for a server that needs no other server.
 func (f *Collectives) ReconnectAlone() error {
 	f.mu.Lock()
 	back, self := f.back, f.Self

@@ -17,8 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// MemberState is a member of a communicator. The calls that made it are among the process's, for the order among all: see
-// ncclCalls.restoreMember. Its configuration stands in these calls.
+// MemberState is a member of a communicator. The calls that made the member are among the process's calls, to keep the
+// order of all calls: see ncclCalls.restoreMember. Its configuration stands in these calls.
 type MemberState struct {
 	Handle     dispatch.Comm      `json:"handle"`
 	Comm       string             `json:"comm,omitempty"` // its communicator's name; "": none, or a failed communicator
@@ -69,7 +69,7 @@ type failedBefore struct {
 
 func (e *failedBefore) Error() string { return e.why }
 
-// maxWhy is how much of a reason is kept.
+// maxWhy is the length to which a reason is cut.
 const maxWhy = 1024
 
 // describeMember writes a member down. The member is settled.

@@ -35,7 +35,7 @@ type NetworkState struct {
 	Maker []byte      `json:"maker"`
 	Key   []byte      `json:"key"` // of unique ids
 	Comms []commState `json:"comms,omitempty"`
-	// Rounded tells that sums depend on the order in which they were made: see Status.Reductions.
+	// Rounded tells that sums depend on the order in which the terms were added: see Status.Reductions.
 	Rounded bool `json:"rounded,omitempty"`
 }
 
@@ -50,7 +50,7 @@ type commState struct {
 	Is      meeting.Attendance `json:"is,omitempty"`
 }
 
-// isHere tells whether all ranks are.
+// isHere tells whether all ranks are on this server.
 func (c *commState) isHere() bool { return len(c.Ranks) == c.Size }
 
 // returning is a communicator that is to be made again.
@@ -170,7 +170,7 @@ func (c *commState) checkValid(self int) error {
 	return nil
 }
 
-// comesBack has a restored member get a communicator when that is made again.
+// comesBack has a restored member get a communicator when the communicator is made again.
 func (f *Collectives) comesBack(name string, m *Member) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -189,7 +189,7 @@ func (f *Collectives) resumeMeeting(m *Member) {
 	f.asking = append(f.asking, m)
 }
 
-// MeetAgain sends them there.
+// MeetAgain sends the members that wait to their rendezvous.
 func (f *Collectives) MeetAgain() {
 	f.mu.Lock()
 	all := f.asking
@@ -207,10 +207,10 @@ func (f *Collectives) isWaiting(id meeting.ID) bool {
 	return f.net == nil || f.net.Rendezvous.Waits(id)
 }
 
-// HoldMeetings keeps communicators from coming to be, and release lets them.
+// HoldMeetings keeps communicators from being made, until ReleaseMeetings.
 func (f *Collectives) HoldMeetings() { f.doWithRendezvous((meeting.Rendezvous).Hold) }
 
-// ReleaseMeetings lets communicators come to be again.
+// ReleaseMeetings lets communicators be made again.
 func (f *Collectives) ReleaseMeetings() { f.doWithRendezvous((meeting.Rendezvous).Release) }
 
 func (f *Collectives) doWithRendezvous(do func(meeting.Rendezvous)) {

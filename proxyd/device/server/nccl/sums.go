@@ -11,7 +11,7 @@ type Sums struct {
 	Bytes uint64 `json:"bytes,omitempty"` // that the member gave
 }
 
-// SumsOn are the sums of a member, and where.
+// SumsOn are the sums of a member, with its communicator and device.
 type SumsOn struct {
 	Comm    string // as in Member
 	Ordinal int32  // of the member's device in its process
@@ -32,7 +32,8 @@ func (m *Member) countSums(ops []collective.Op) {
 	}
 }
 
-// tellSums tells that a member has added up twice as often as before. The caller may hold any lock.
+// tellSums puts an item into SumsNews when a member has added up twice as often as before. The caller may hold any
+// lock.
 func (f *Collectives) tellSums() {
 	select {
 	case f.SumsNews <- struct{}{}:

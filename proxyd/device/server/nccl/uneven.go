@@ -23,11 +23,11 @@ type issued struct {
 	receives    map[[2]int]uint64
 }
 
-// handleMask is the part of a handle that counts have.
+// handleMask is the part of a handle that is in the keys of counts.
 const handleMask = 1<<handles.ClassShift - 1
 
-// Uneven tells whether ranks that are here have issued different numbers of operations. The gates are shut. So it is known at once
-// that work will not end, and the gates open again.
+// Uneven tells whether ranks on this server have issued different numbers of operations. The gates are shut. So it is
+// known at once that work will not end, and the gates open again.
 func Uneven(all []*Calls) error {
 	lines := map[*collective.Comm]*issued{}
 	for _, p := range all {
@@ -88,7 +88,7 @@ func (l *issued) addCount(rank int, c wire.Count, n uint64) {
 	}
 }
 
-// isEven compares the ranks that are here.
+// isEven compares the counts of the ranks on this server.
 func (l *issued) isEven() bool {
 	first, some := uint64(0), false
 	for _, n := range l.collectives {
