@@ -20,8 +20,8 @@ import (
 const attachTime = 10 * time.Second
 
 // attachProgram makes a process of the program that has connected, and watches the process from then on. attachProgram
-// closes conn, but not before the process has closed its end: as long as that end is open CRIU cannot take the process,
-// and our end shows that.
+// closes conn, but not before the process has closed its end: CRIU cannot dump the process while the process's end is
+// open, and our end shows whether it is.
 func (s *Server) attachProgram(conn *net.UnixConn) error {
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(attachTime)); err != nil {
@@ -78,7 +78,7 @@ func (s *Server) admitProcess(conn *net.UnixConn, pid int, end *os.File) error {
 		err = w.tellPipe(ring)
 	}
 	if err == nil {
-		n.Exec = nil // w's from here on
+		n.Exec = nil // w closes it from here on
 		_, err = s.makeProcess(ring, w, visibility{n.Visible, n.Names}, func() error { return n.Welcome(ring, reaches) })
 	}
 	if err != nil {

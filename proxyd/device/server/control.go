@@ -109,15 +109,15 @@ func (s *Server) ServeControl(l *net.UnixListener) error {
 	return (&orderSocket{s.ctx, s.cfg.Log, s.obeyOrder}).serveSocket(l)
 }
 
-// orderSocket serves a socket for orders. The results of an order are told in the answer; the file goes with that, and is
-// closed then.
+// orderSocket serves a socket for orders. The results of an order go into the answer, with the file, which is then
+// closed.
 type orderSocket struct {
 	ctx  context.Context // ends the serving
 	log  *slog.Logger
 	obey func(context.Context, *controlSession, *receivedMessage) (any, *os.File, error)
 }
 
-// serveSocket is ServeControl.
+// serveSocket is the body of ServeControl.
 func (s *orderSocket) serveSocket(l *net.UnixListener) error {
 	defer l.Close()
 	defer context.AfterFunc(s.ctx, func() { l.Close() })()
@@ -132,7 +132,7 @@ func (s *orderSocket) serveSocket(l *net.UnixListener) error {
 	for left.Err() == nil {
 		conn, err := l.AcceptUnix()
 		switch {
-		case left.Err() != nil, s.ctx.Err() != nil: // the context closes l before left, its child, need have ended
+		case left.Err() != nil, s.ctx.Err() != nil: // l may be closed before left, the child context, has ended
 			if err == nil {
 				conn.Close()
 			}
@@ -267,12 +267,13 @@ func sendMessage(conn *net.UnixConn, message any, f *os.File) error {
 	if err != nil {
 		return err
 	}
-	// Not Fd, which would have f block.
+	// Not Fd, which would make f blocking.
 	bad := raw.Control(func(fd uintptr) { _, _, err = conn.WriteMsgUnix(append(b, '\n'), unix.UnixRights(int(fd)), nil) })
 	return errors.Join(bad, err)
 }
 
-// receiveMessage receives a message and the file that came with it, if any, which is the caller's. io.EOF is the end.
+// receiveMessage receives a message and the file that came with it, if any. The file is the caller's. io.EOF is the
+// end.
 func receiveMessage(conn *net.UnixConn, message any) (*os.File, error) {
 	b := make([]byte, maxMessage)
 	n, files, err := localsock.Receive(conn, b, 1)

@@ -23,7 +23,7 @@ const (
 	pipeSize = 1 << 20 // the requested capacity of a pipe: fewer turns between the two
 )
 
-// plainName is how files of a save are called.
+// plainName is the form of the names of a save's files.
 var plainName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
 func checkName(name string) error {
@@ -36,7 +36,7 @@ func checkName(name string) error {
 // carrier is a parent's side of the files of an order.
 type carrier struct {
 	conn    *net.UnixConn
-	sink    Sink   // nil: they are read
+	sink    Sink   // nil: files are read
 	src     Source // or nil
 	sending sync.Mutex
 	group   sync.WaitGroup
@@ -159,7 +159,7 @@ func (c *carrier) takeFile(name string, f *carried) {
 	}
 	if err != nil {
 		f.err = err
-		c.failFile(name, err) // before the server can notice, or its complaint would be the first
+		c.failFile(name, err) // before the server can notice, or the server's complaint would be the first error
 	}
 	if from != nil {
 		from.Close() // the server's next write fails
@@ -183,7 +183,7 @@ func (c *carrier) askedClose(name string, length int64) error {
 }
 
 func (c *carrier) closeFile(name string, f *carried, length int64) {
-	<-f.copied // at the latest when the order ends
+	<-f.copied // copied is closed at the latest when the order ends
 	err := f.err
 	if err == nil && f.n != length {
 		err = fmt.Errorf("%d bytes have come of %d: %w", f.n, length, ErrNonsense)
@@ -226,7 +226,7 @@ func (c *carrier) giveFile(name string, f *carried) {
 		_, err = io.Copy(onlyWriter{to}, from)
 	}
 	if err != nil && !errors.Is(err, unix.EPIPE) { // else the server has read enough
-		c.failFile(name, err) // as in take
+		c.failFile(name, err) // as in takeFile
 	}
 	if to != nil {
 		to.Close()
@@ -236,7 +236,7 @@ func (c *carrier) giveFile(name string, f *carried) {
 	c.mu.Unlock()
 }
 
-// onlyWriter is like onlyReader.
+// onlyWriter hides the other methods of a file, like onlyReader.
 type onlyWriter struct{ io.Writer }
 
 // isComplete tells whether a file has come as a whole.

@@ -25,7 +25,7 @@ func (s *Server) Address(ctx context.Context) (string, error) {
 
 // Reconnect makes the communicators again of a server that was restored. peers is where all of the job's device servers are
 // today, by their numbers, as their Address says. Reconnect is called on all of them at the same time, after Restore
-// and Adopt and before Resume; Reconnect returns when all is connected, or with the name of the server that does not
+// and Adopt and before Resume; Reconnect returns when all are connected, or with the name of the server that does not
 // come, when ctx is done at the latest. Then Reconnect may be called again, on all of them. A server whose
 // communicators have all their ranks here need not be reconnected.
 func (s *Server) Reconnect(ctx context.Context, peers map[int]string) error {
@@ -43,7 +43,7 @@ func (s *Server) Reconnect(ctx context.Context, peers map[int]string) error {
 	return nil
 }
 
-// Address asks where the server is reached; see Server.Address.
+// Address asks a server for its address; see Server.Address.
 func (c *Controller) Address(ctx context.Context) (string, error) {
 	t, err := c.giveOrder(ctx, &order{Do: "address"}, nil, nil)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// controlSession is a server's end of a control connection, and the Sink and the Source of the saves and restores that the
-// server is told to do by the connection.
+// controlSession is a server's end of a control connection. It is the Sink and the Source of the saves and restores
+// that come by the connection.
 type controlSession struct {
 	conn   *net.UnixConn
 	orders chan receivedMessage // closed at its end
@@ -88,7 +88,7 @@ func (h *controlSession) handOver(m receivedMessage) {
 	c <- m // c has room for an answer
 }
 
-// errParent is why a file cannot be fetched any more.
+// errParent is the error for files after the end of the connection.
 var errParent = errors.New("the connection that ordered it has ended")
 
 // askParent asks the parent about a file.

@@ -159,7 +159,7 @@ func (c *Controller) Save(ctx context.Context, sink Sink, o SaveOptions) (*Repor
 		case files.isComplete(name):
 		case o.Upon == "":
 			return nil, fmt.Errorf("it has not saved %s: %w", name, ErrNonsense)
-		default: // whether there is such a file the caller knows
+		default: // the caller knows whether there is such a file
 			r.Kept = append(r.Kept, name)
 		}
 	}
@@ -221,8 +221,8 @@ func (c *Controller) Place(ctx context.Context, places []int) error {
 	return c.doOrder(ctx, &order{Do: "place", Places: places}, nil, nil)
 }
 
-// Arrange has the job's devices be on other devices of the machine, those together that are alike; see Server.Arrange. A
-// server of an earlier release takes it for Place.
+// Arrange has the job's devices be on other devices of the machine, devices that are alike together; see
+// Server.Arrange. A server of an earlier release takes the order for Place.
 func (c *Controller) Arrange(ctx context.Context, places []int) error {
 	return c.doOrder(ctx, &order{Do: "place", Places: places, Alike: true}, nil, nil)
 }

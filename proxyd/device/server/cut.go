@@ -22,7 +22,7 @@ type cutKeeper struct {
 	left []departure // members that were given up, while other members of their communicators may still be there
 }
 
-// maxDepartures is how many members are remembered that were given up.
+// maxDepartures is how many of the members that were given up are remembered.
 const maxDepartures = 1 << 14
 
 // cutAttempt is an attempt at a cut that was opened and not forgotten.
@@ -33,7 +33,7 @@ type cutAttempt struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup // goroutines that end with ctx
 
-	// Of cutKeeper.mu.
+	// Guarded by cutKeeper.mu.
 	until   time.Time // the lease
 	expiry  *time.Timer
 	heard   uint64 // how many events the leader has
@@ -41,7 +41,7 @@ type cutAttempt struct {
 	news    chan struct{} // closed, and replaced, when there is another event
 	gates   map[uint64]*gated
 	created map[barrier.Comm]chan struct{} // closed when arriving processes may go on
-	holds   bool                           // its cut does
+	holds   bool                           // the cut of the attempt holds
 	sealed  chan struct{}                  // closed when the calls' gates are shut to stay
 }
 

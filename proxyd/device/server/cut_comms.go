@@ -20,8 +20,8 @@ type departure struct {
 	pid int
 }
 
-// openPlaces are a process's members when an attempt is opened. The caller holds cuts.mu, as of all that follows in
-// this file with an attempt for its receiver.
+// openPlaces are a process's members when an attempt is opened. The caller holds cuts.mu, as for all methods of an
+// attempt in this file.
 func (a *cutAttempt) openPlaces(p *ncclCalls) []cut.Place {
 	var all []cut.Place
 	for _, m := range p.Members.Values() {
@@ -39,7 +39,7 @@ func (a *cutAttempt) openPlaces(p *ncclCalls) []cut.Place {
 	return all
 }
 
-// watchMember tells when a member's communicator fails.
+// watchMember reports the failure of a member's communicator.
 func (a *cutAttempt) watchMember(m *nccl.Member) {
 	comm, _ := m.Communicator()
 	if comm == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 )
 
-// gated is a process in an attempt: the barrier's gate over the ring's. The ring's permissions are handed out singly,
-// and the next only when the use of the permission before was told.
+// gated is a process in an attempt: the barrier's gate over the ring's gate. The ring's permissions are handed out
+// singly, and the next only when the use of the permission before was reported.
 type gated struct {
 	p      *process
 	gate   barrier.Gate
@@ -50,7 +50,7 @@ func (a *cutAttempt) shutGates() {
 	}
 }
 
-// openGate undoes the whole gating.
+// openGate undoes shutGates for a process.
 func (g *gated) openGate() {
 	if g.shut {
 		g.p.Ring.OnCounted(nil)
@@ -153,7 +153,7 @@ func (a *cutAttempt) withdrawPermissions(g *gated) {
 	a.tellEvent(cut.Event{Kind: cut.Withdrawn, Process: g.p.ID, Counts: changed})
 }
 
-// readCounts tells all counts once more.
+// readCounts reports all counts once more.
 func (a *cutAttempt) readCounts() {
 	for _, g := range a.gates {
 		if g.over || !g.shut {

@@ -80,7 +80,7 @@ func (a *cutAttempt) drainProcess(g *gated) {
 	for {
 		t, err := g.p.Ring.Tally()
 		if err != nil {
-			return // its end is told
+			return // its end is reported
 		}
 		handled := g.p.Handled.Load()
 		if handled == t.Messages {

@@ -72,7 +72,7 @@ type Report struct {
 	Files     []string       `json:"files"`   // the files that a Source must have
 	Kept      []string       `json:"kept"`    // of these, the files of earlier saves
 	Bytes     uint64         `json:"bytes"`   // of the devices' memory
-	Written   uint64         `json:"written"` // of these
+	Written   uint64         `json:"written"` // of these: written now
 	Zero      uint64         `json:"zero"`    // left out
 	Twice     uint64         `json:"twice"`   // the same as other blocks of this save
 	Known     uint64         `json:"known"`   // in files of the saves before
@@ -101,8 +101,8 @@ type stateKeeper struct {
 	awaits   bool          // a restore, with admission held
 	shift    time.Duration // the lead of the saved server's clock
 	key      *[32]byte
-	saves    uint64      // how many there were, before a restore too
-	earlier  []*earlier  // the last of these, oldest first
+	saves    uint64      // number of saves so far, before a restore too
+	earlier  []*earlier  // the last saves, oldest first
 	alike    []uint64    // of each device of the machine, as in SharingStatus
 	common   [][]int     // of each two devices of the job: blocks that they had alike at the last save; nil: no save
 	regroup  *regrouping // when the job goes on after the last save; nil: as before
@@ -197,8 +197,7 @@ func (s *Server) resumeJob() error {
 }
 
 // Leave gives up the rings after Save, without a message to the processes, and frees all memory; Close is still to be
-// called.
-// The processes wait for another server.
+// called. The processes wait for another server.
 func (s *Server) Leave() error {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
@@ -232,7 +231,7 @@ func (s *Server) dismissWaiting() {
 	}
 }
 
-// forgetProcess takes a process off the list that has no ring.
+// forgetProcess takes a process that has no ring off the list.
 func (s *Server) forgetProcess(p *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -78,7 +78,7 @@ func (s *Server) adoptProcess(p *process, pid int, with []*os.File) (err error) 
 		ring.Detach()
 		return err
 	}
-	_ = ring.Open(wire.Counted) // the server of before had shut the gate
+	_ = ring.Open(wire.Counted) // the earlier server had shut the gate
 	var magic [8]byte
 	if err := w.Memory().Read(magic[:], at.begin); err != nil {
 		s.cfg.Log.Warn("the memory of a process cannot be read: what it copies from there on is lost", "pid", pid, "error", err)
@@ -139,7 +139,7 @@ func openPidfd(pid int) (*os.File, error) {
 	return f, nil
 }
 
-// pipeOf opens the read end of the pipe of which a process has the other end as fd. If the process has closed that, or
+// pipeOf opens the read end of the pipe whose other end is descriptor fd of a process. If the process has closed fd, or
 // never had it, the returned file is at its end.
 func pipeOf(pid, fd int) (*os.File, error) {
 	if fd >= 0 {
@@ -202,7 +202,7 @@ func (w *watched) hasEnded() bool {
 	return err == nil && n > 0
 }
 
-// Settled tells whether the process has its ring: the process may still be on its way to the ring.
+// Settled tells whether the process has its ring: until then the process may be on its way to the ring.
 func (w *watched) Settled() bool {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", w.pid))
 	return err != nil || isMapped(string(maps), w.ring)

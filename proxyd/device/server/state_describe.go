@@ -39,7 +39,7 @@ type serverState struct {
 	Version   int                `json:"version"`
 	ID        string             `json:"id"`
 	Saves     uint64             `json:"saves"`
-	Key       []byte             `json:"key"` // of the hashes
+	Key       []byte             `json:"key"` // the key of the hashes
 	Clock     time.Duration      `json:"clock"`
 	Last      uint64             `json:"last"` // process
 	Devices   []deviceInfo       `json:"devices"`

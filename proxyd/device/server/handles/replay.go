@@ -12,9 +12,9 @@ type Any interface {
 	Counter() uint64
 	List() []uint64
 	Has(uint64) bool
-	// Restore has Make go on behind the n-th handle, and forget the forced handles.
+	// Restore has Make continue after the n-th handle, and forget the forced handles.
 	Restore(n uint64)
-	// Rewind has Make go on behind the n-th handle too, unless a later handle is in use.
+	// Rewind has Make continue after the n-th handle too, unless a later handle is in use.
 	Rewind(n uint64)
 	// Force has Make give out this handle, once, after the handles forced before.
 	Force(h uint64)
@@ -71,7 +71,7 @@ func (t *Table[H, T]) Force(h uint64) {
 	}
 }
 
-// nextHandle is the handle that make gives out. The caller holds mu.
+// nextHandle is the handle that Make gives out. The caller holds mu.
 func (t *Table[H, T]) nextHandle() H {
 	if len(t.forced) > 0 {
 		h := t.forced[0]

@@ -37,7 +37,7 @@ const (
 // Handle is the n-th of a class.
 func (k Class) Handle(n uint64) uint64 { return FirstServer | uint64(k)<<ClassShift | n }
 
-// Max is how many things of a class a process may have: more than any program makes, and few enough that a process
+// Max is how many objects of a class a process may have: more than any program makes, and few enough that a process
 // cannot use up the server's memory with them.
 const Max = 1 << 20
 
@@ -79,7 +79,7 @@ func (t *Table[H, T]) Put(h H, v T) dispatch.Result {
 	return r
 }
 
-// PutAt is put for handles that are addresses of the program.
+// PutAt is Put for handles that are addresses of the program.
 func (t *Table[H, T]) PutAt(h H, v T) dispatch.Result {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -34,7 +34,7 @@ func (p *CopyCalls) MemsetD32Async(c *dispatch.Call, dst dispatch.Devptr, value 
 	return p.Fill(c, stream, backend.Fill{Addr: backend.Addr(dst), Value: value, Element: 4, Width: n})
 }
 
-// fill2D sets rows.
+// fill2D sets the bytes of several rows.
 func (p *CopyCalls) fill2D(c *dispatch.Call, stream dispatch.Stream, dst dispatch.Devptr, pitch uint64, value, element uint32, width, height uint64) dispatch.Result {
 	if height == 0 {
 		width = 0

@@ -29,7 +29,7 @@ type PinnedShares struct {
 	ended bool
 }
 
-// PinnedShare is a piece of such memory. A user of the bytes holds mu; they are gone when mem is nil.
+// PinnedShare is a piece of pinned memory. A user of the bytes holds mu; they are gone when mem is nil.
 type PinnedShare struct {
 	mu   sync.RWMutex
 	At   backend.Addr
@@ -52,7 +52,7 @@ func (h *PinnedShares) findShare(a backend.Addr, n uint64) *PinnedShare {
 	return nil
 }
 
-// Sorted lists them by address.
+// Sorted lists the shares by address.
 func (h *PinnedShares) Sorted() []*PinnedShare {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -80,7 +80,7 @@ func (s *PinnedShare) useBytes(addr uint64, b []byte, do func([]byte)) error {
 	return nil
 }
 
-// unmapShare takes the bytes away when they are not in use.
+// unmapShare unmaps the bytes when they are not in use.
 func (s *PinnedShare) unmapShare() { s.replaceBytes(nil, nil) }
 
 // replaceBytes puts other bytes in the place of the present bytes, when those are not in use.
@@ -176,7 +176,7 @@ func (p *Calls) ShareWith(x *driver.Space) {
 	defer p.Shares.mu.RUnlock()
 	for _, s := range p.Shares.all {
 		if _, there := x.Lookup(s.At); there {
-			continue // a concurrent share knew of the space
+			continue // a concurrent mapShare knew of the space
 		}
 		if err := x.MapHost(s.At, s.Mem); err != nil {
 			p.Log.Warn("a device does not reach pinned memory", "device", x.Ordinal, "err", err)
@@ -195,7 +195,7 @@ func (p *Calls) EndShares() {
 	p.Shares.all = nil
 }
 
-// AwaitShare makes a share before its process is here: graphs with such addresses are to be built before.
+// AwaitShare makes a share before its process is here: graphs with its addresses are built before that.
 func (p *Calls) AwaitShare(at backend.Addr, n uint64) error {
 	if n == 0 || n > math.MaxInt {
 		return fmt.Errorf("pinned memory of %d bytes: %w", n, driver.ErrRestore)
@@ -232,7 +232,7 @@ func (p *Calls) Bring(at backend.Addr, from *os.File) error {
 	}
 	spaces := p.Spaces()
 	for i, x := range spaces {
-		_ = x.UnmapHost(at) // a call before may have got as far
+		_ = x.UnmapHost(at) // an earlier call may have come this far
 		if err := x.MapHost(at, mem); err != nil {
 			for _, y := range spaces[:i] {
 				_ = y.UnmapHost(at)

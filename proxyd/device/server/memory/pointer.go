@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// bufferIDs names allocations that were asked for: an allocation at the place of an earlier allocation has another
-// name.
+// bufferIDs numbers allocations for programs that ask: an allocation at the place of an earlier allocation has another
+// number.
 type bufferIDs struct {
 	mu   sync.Mutex
 	last uint64

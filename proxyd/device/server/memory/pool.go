@@ -9,7 +9,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// memoryPool is a pool of a space, or one that another process has exported.
+// memoryPool is a pool of a space, or a pool that another process has exported.
 type memoryPool struct {
 	space    *driver.Space
 	id       backend.PoolID

@@ -25,7 +25,7 @@ type imports struct {
 type importedMemory struct {
 	context *driver.Context
 	share   backend.Share
-	opened  int  // how often, and not closed
+	opened  int  // number of opens without a close
 	pooled  bool // from a pool: freed like the process's own memory
 }
 
@@ -94,7 +94,7 @@ func shareIn(content []byte) backend.Share {
 	return backend.Share{Memory: backend.ShareID(content[:16]), Number: binary.LittleEndian.Uint64(content[16:])}
 }
 
-// openShare opens memory of another process, which may be of a pool.
+// openShare opens memory of another process, which may be memory of a pool.
 func (p *Calls) openShare(c *dispatch.Call, x *driver.Context, share backend.Share, pooled bool) (dispatch.Devptr, dispatch.Result) {
 	from, r := p.findExporter(share)
 	if r != 0 {
@@ -113,7 +113,7 @@ func (p *Calls) openShare(c *dispatch.Call, x *driver.Context, share backend.Sha
 	if err != nil {
 		return 0, p.Result(err)
 	}
-	// Another thread may have opened the same meanwhile.
+	// Another thread may have opened the same memory meanwhile.
 	first, r, is := p.imports.openAgain(wanted, at)
 	if is {
 		_ = with.CloseImport(at) // it is there
@@ -150,8 +150,8 @@ func (m *imports) addImport(at backend.Addr, x *importedMemory) {
 	m.all[at] = x
 }
 
-// findExporter finds the space that has exported memory: INVALID_HANDLE if no process has that any more, INVALID_CONTEXT
-// if it is of this process.
+// findExporter finds the space that has exported memory: INVALID_HANDLE if no process has the memory any more,
+// INVALID_CONTEXT if the space is of this process.
 func (p *Calls) findExporter(share backend.Share) (*driver.Space, dispatch.Result) {
 	for _, other := range p.processes() {
 		if other.IsGone() {

@@ -88,7 +88,8 @@ func (p *Calls) checkProp(prop *dispatch.Allocprop) (*driver.Space, dispatch.Res
 	if r != 0 {
 		return nil, r
 	}
-	// Devices that export pools by descriptors say so of all memory. The export of this memory is refused by its name.
+	// Devices that export pools by descriptors say so of all memory. The call that would export this memory is refused
+	// by its name.
 	if _, shares := s.Space.(backend.ShareHolder); !shares && prop.RequestedHandleTypes != 0 {
 		return nil, dispatch.ResultNotSupported
 	}

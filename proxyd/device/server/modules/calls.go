@@ -110,7 +110,7 @@ func loadConfig(names []int32, values []uint64) backend.LoadConfig {
 	return cfg
 }
 
-// millisecondsSince is for a program that asks how long the compiler took.
+// millisecondsSince is the time of the compiler, for a program that asks.
 func millisecondsSince(t time.Time) float32 {
 	return float32(time.Since(t)) / float32(time.Millisecond)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// inContext is the function that a kernel is in the context that is current.
+// inContext is the kernel's function in the current context.
 func (p *Calls) inContext(c *dispatch.Call, k *kernel) (dispatch.Function, dispatch.Result) {
 	m, r := p.moduleIn(c, k.library)
 	if r != 0 {

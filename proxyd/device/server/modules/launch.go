@@ -65,7 +65,7 @@ func (p *LaunchCalls) LaunchEx(c *dispatch.Call, h dispatch.Function, gridX, gri
 	return p.Result(st.Backend.Launch(l))
 }
 
-// FunctionFacts takes functions only: which function a kernel is, a replay must know.
+// FunctionFacts takes functions only: a replay must know which function a kernel is.
 func (p *LaunchCalls) FunctionFacts(_ *dispatch.Call, h dispatch.Function, n uint32) (facts dispatch.Facts, offsets, sizes []uint32, count uint32, r dispatch.Result) {
 	f, ok := p.functions.Get(h)
 	if !ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// linker makes a single image of several.
+// linker makes a single image of several images.
 type linker struct {
 	context *driver.Context
 	cfg     backend.LoadConfig

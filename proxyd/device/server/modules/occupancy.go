@@ -56,7 +56,7 @@ func (p *LaunchCalls) OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(c *disp
 	return f.blocksPerMultiprocessor(uint32(size), shared), 0
 }
 
-// OccupancyAvailableDynamicSMemPerBlock is how much each block may have when so many of them are to fit.
+// OccupancyAvailableDynamicSMemPerBlock is how much each block may have when a given number of blocks is to fit.
 func (p *LaunchCalls) OccupancyAvailableDynamicSMemPerBlock(c *dispatch.Call, h dispatch.Function, blocks, size int32) (uint64, dispatch.Result) {
 	f, r := p.fitOf(c, h)
 	switch {
@@ -65,7 +65,7 @@ func (p *LaunchCalls) OccupancyAvailableDynamicSMemPerBlock(c *dispatch.Call, h 
 	case size <= 0 || blocks <= 0 || f.blocksPerMultiprocessor(uint32(size), 0) < blocks:
 		return 0, dispatch.ResultInvalidValue
 	}
-	// Fewer fit the more each has, so the answer is found by halves.
+	// The more each block has, the fewer fit, so the answer is found by halves.
 	low, high := uint64(0), uint64(f.info.Attributes[backend.MaxSharedPerBlockOptin])
 	for low < high {
 		middle := (low + high + 1) / 2

@@ -72,7 +72,7 @@ func (p *Calls) LoadLibraries(all []ModuleState, before func(dispatch.Library)) 
 		}
 		m, ok := p.modules.Get(st.Handle)
 		if !ok {
-			continue // check will say so
+			continue // the check after the restore reports this
 		}
 		for name, h := range st.Functions {
 			if p.functions.Has(uint64(h)) {
