@@ -74,7 +74,7 @@ func (a *cutAttempt) doWithProcess(id uint64, do func(g *gated)) {
 const obstacleAfter = time.Second
 
 // drainProcess waits until no counted message of a process is in flight. For the work that the messages have queued see
-// settle.
+// settleProcess.
 func (a *cutAttempt) drainProcess(g *gated) {
 	pause, said := 50*time.Microsecond, time.Now()
 	for {
@@ -156,7 +156,7 @@ func (a *cutAttempt) stillProcesses(keep bool) {
 	a.holdCut()
 }
 
-// holdCut tells that the cut holds at this server.
+// holdCut tells the leader that the cut holds at this server.
 func (a *cutAttempt) holdCut() {
 	s := a.s
 	select {
@@ -226,9 +226,9 @@ type unquietError struct {
 func (r *unquietError) Error() string { return fmt.Sprintf("process %d: %s: %v", r.pid, r.what, r.err) }
 func (r *unquietError) Unwrap() error { return r.err }
 
-// contextOfSave returns the context of a save at the cut of an attempt. The context ends with the attempt, and with ctx. It
-// is an error if that cut does not hold, or if number is 0 and an attempt is under way. The caller holds state.mu, and calls
-// the returned function after the save.
+// contextOfSave returns the context of a save at the cut of an attempt. The context ends with the attempt, and with
+// ctx. If that cut does not hold, or if number is 0 and an attempt is under way, the result is an error. The caller
+// holds state.mu, and calls the returned function after the save.
 func (s *Server) contextOfSave(ctx context.Context, number uint64) (context.Context, func(), error) {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()

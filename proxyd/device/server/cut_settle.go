@@ -31,7 +31,7 @@ type settling struct {
 
 const (
 	shortPause = 20 * time.Millisecond  // the first wait for work that has begun
-	longPause  = 200 * time.Millisecond // and at last
+	longPause  = 200 * time.Millisecond // the longest wait
 	mostTries  = 3                      // failed attempts, until work seems to wait for a collective that is kept back
 )
 
@@ -77,7 +77,7 @@ func (st *settling) stepTowardsQuiet() {
 	st.a.reportLeft(st.g, left.Counts, st.held, &st.told)
 }
 
-// thawWork lets the process's work go on.
+// thawWork undoes holdWork.
 func (st *settling) thawWork() {
 	st.held, st.tries = false, 0
 	st.p.ThawParts()

@@ -32,8 +32,8 @@ const (
 )
 
 // OpenHostMappings opens the host mappings that a saved process has brought back as pid, for Adopt, in the order of
-// p.HostMappings. The caller closes the files, and needs CAP_CHECKPOINT_RESTORE. A file that is not shared memory of the
-// process's user is an error: the process can have mapped anything that it could open.
+// p.HostMappings. The caller closes the files, and needs CAP_CHECKPOINT_RESTORE. A file that is not shared memory of
+// the process's user is an error: the process can have mapped any file that it could open.
 func OpenHostMappings(pid int, p SavedProcess) (_ []*os.File, err error) {
 	var out []*os.File
 	defer func() {

@@ -23,13 +23,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
-// statusGone is the status of a call that could not be carried out for no fault of its own: SING_GONE.
+// statusGone is the status of a call that failed through no fault of its own: SING_GONE.
 const statusGone = -1
 
 // maxScratch is how much of an answer's room is kept for the next answer.
 const maxScratch = 1 << 16
 
-// patience is how long the ring waits for a call that may wait and has not said so.
+// patience is how long the ring waits for a call that may wait and has not called BeginWait.
 const patience = time.Millisecond
 
 // mayWait has the names of the calls that may wait.

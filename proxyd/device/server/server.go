@@ -107,7 +107,7 @@ func Spread(n, m int) []int {
 	return out
 }
 
-// deviceCount is how many devices of the backend the job begins with.
+// deviceCount is the number of the backend's devices with which the job begins.
 func (s *Server) deviceCount() int { return len(s.machine.timeSlices) - s.cfg.Spare }
 
 // makeDevices makes the job's devices, in an order of the backend's.

@@ -42,7 +42,7 @@ type SharingStatus struct {
 // Of SharingStatus.Rung, from the dearest to the cheapest.
 const (
 	RungSwap     = "swap"     // memory that does not fit is moved to the host's memory and back
-	RungResident = "resident" // the memory of all is there, a copy for each
+	RungResident = "resident" // the memory of all spaces is there, a copy for each
 	RungAlias    = "alias"    // memory with the same bytes is there once
 	RungSplice   = "splice"   // and kernels that spaces launch alike run for one of them
 )

@@ -91,7 +91,7 @@ type processState struct {
 	Footprints []graphs.Footprint        `json:"footprints,omitempty"`
 	Members    []nccl.MemberState        `json:"members,omitempty"` // of communicators
 	Buffers    []memory.BufferState      `json:"buffers,omitempty"`
-	Buffer     uint64                    `json:"buffer,omitempty"` // the last name
+	Buffer     uint64                    `json:"buffer,omitempty"` // the last number of an allocation
 	Last       map[string]uint64         `json:"last,omitempty"`   // handles made, by class
 	Handles    map[string][]uint64       `json:"handles"`          // alive, by class
 	File       string                    `json:"file"`             // has the bytes of the calls
@@ -181,7 +181,7 @@ func (p *process) savedProcess() SavedProcess {
 	return SavedProcess{ID: p.ID, PID: pid, Capsule: innermostPID(pid)}
 }
 
-// innermostPID is a process's PID in its own namespace, or in ours if that cannot be told.
+// innermostPID is a process's PID in its own namespace, or in ours if its own cannot be read.
 func innermostPID(pid int) int {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -29,7 +29,7 @@ type earlier struct {
 	files  map[string]extent
 }
 
-// place is where a block's bytes are.
+// place is the position of a block's bytes.
 type place struct {
 	file  string
 	index int
@@ -79,7 +79,7 @@ func (e *earlier) isWorthKeeping(file string) bool {
 	return 2*x.needed >= x.blocks
 }
 
-// fileLengths are the lengths of its files.
+// fileLengths are the lengths of the save's files.
 func (e *earlier) fileLengths() map[string]int {
 	all := map[string]int{}
 	if e != nil {
@@ -90,8 +90,7 @@ func (e *earlier) fileLengths() map[string]int {
 	return all
 }
 
-// saveByID returns the save of an ID, nil if not known. The saves before will not be asked for any more. The caller
-// holds mu.
+// saveByID returns the save of an ID, nil if the ID is not known. Saves before it are forgotten. The caller holds mu.
 func (k *stateKeeper) saveByID(id string) *earlier {
 	for i, e := range k.earlier {
 		if id != "" && e.id == id {

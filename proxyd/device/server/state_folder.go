@@ -65,7 +65,7 @@ func (f *folderFile) CloseWithError(error) error {
 	return f.Close()
 }
 
-// Close gives the file its name, if all was written.
+// Close gives the file its name, if all bytes were written.
 func (f *folderFile) Close() error {
 	err := f.File.Close()
 	if err == nil && f.bad {

@@ -31,14 +31,14 @@ var (
 	opReset   = opOf("cuDevicePrimaryCtxReset_v2")
 	opDestroy = opOf("cuCtxDestroy_v2")
 
-	// pools keep memory, like the allocations in them: see describe.
+	// Calls about pools. Pools keep memory, like the allocations in them: see describe.
 	ofPools = map[uint32]bool{
 		opOf("cuMemPoolCreate"): true, opOf("cuMemPoolDestroy"): true, opOf("pool_set"): true, opOf("cuMemPoolSetAccess"): true, opOf("pool_share"): true, opOf("pool_open"): true,
 		opOf("cuDeviceSetMemPool"): true, opOf("cuDeviceGetMemPool"): true, opOf("cuDeviceGetDefaultMemPool"): true,
 	}
 )
 
-// The making of a communicator may be in progress: ncclInProgress. The communicator exists all the same.
+// The making of a communicator may be in progress: ncclInProgress. The communicator exists nevertheless.
 const inProgress = 7
 
 var (
@@ -96,8 +96,8 @@ func (h *history) addCall(call replay.Call) {
 	}
 }
 
-// notePrimary looks whether the primary context of a device is still the noted context, and if not notes that it ended.
-// notePrimary returns whether there is another, with that handle. The caller holds mu.
+// notePrimary notes the end of a device's noted primary context, if that context is gone, and then notes the context
+// with the given handle. notePrimary returns whether the noted context is a new one. The caller holds mu.
 func (h *history) notePrimary(p *process, dev int32, handle dispatch.Context) bool {
 	noted := h.primaries[dev]
 	if noted != nil && noted.Gone.Load() {

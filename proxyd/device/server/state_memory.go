@@ -39,7 +39,7 @@ type blockWriter struct {
 	upon   *earlier // nil: every block is new
 	report *Report
 	fresh  hands // for blocks that are new
-	moved  hands // for blocks of files of which too little is needed: see earlier
+	moved  hands // for blocks of files of which too few blocks are needed: see earlier
 
 	mu      sync.Mutex
 	number  map[backend.Hash]int // in blocks
@@ -48,7 +48,7 @@ type blockWriter struct {
 	err     error
 }
 
-// hands are the files, of several written side by side, that are free just now.
+// hands are the idle files, of several that are written side by side.
 type hands chan *blockFile
 
 // blockFile is a file of a save, made for its first block.
@@ -63,7 +63,7 @@ type blockFile struct {
 // maxHands is how many files are written, or read, at a time.
 const maxHands = 8
 
-// newBlockWriter begins files with names that begin with name. finish must follow.
+// newBlockWriter begins files with names that begin with name. finishFiles must follow.
 func newBlockWriter(ctx context.Context, sink Sink, name string, key *[32]byte, upon *earlier, r *Report) *blockWriter {
 	w := &blockWriter{ctx: ctx, key: key, upon: upon, number: map[backend.Hash]int{}, lengths: upon.fileLengths(), report: r}
 	w.fresh, w.moved = newHands(sink, name), newHands(sink, name+"-moved")

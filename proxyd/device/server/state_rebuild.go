@@ -77,7 +77,7 @@ func newRebuild(p *process, st *processState, shift time.Duration) *rebuild {
 	return r
 }
 
-// SpaceState implements restorer, as the following.
+// SpaceState implements driver.Restorer, as the following methods.
 func (r *rebuild) SpaceState(ordinal int32) *backend.State { return r.spaces[ordinal] }
 
 func (r *rebuild) ContextID(h dispatch.Context) backend.ContextID {
@@ -87,7 +87,7 @@ func (r *rebuild) ContextID(h dispatch.Context) backend.ContextID {
 	return r.contexts[h].Backend
 }
 
-// WrapContext puts a rebuiltContext between a context and the program until all is built.
+// WrapContext puts a rebuiltContext between a context and the program until the process is built.
 func (r *rebuild) WrapContext(x *driver.Context) {
 	x.Backend = &rebuiltContext{x.Backend, r, x.Handle, x.Space}
 	r.wrapped = append(r.wrapped, x)
@@ -170,7 +170,7 @@ func (r *rebuild) makeSpaces() error {
 	return nil
 }
 
-// replayCalls carries the calls out again and returns the first failure: checkHandles finds out the meaning.
+// replayCalls carries the calls out again and returns the first failure: checkHandles finds out whether it matters.
 func (r *rebuild) replayCalls(calls []replay.Call) (first error) {
 	for _, c := range calls {
 		if err := r.replayCall(c); err != nil && first == nil {
@@ -237,7 +237,7 @@ func (r *rebuild) correctState() error {
 	p.graphs.RestoreFootprints(r.st.Footprints)
 	p.Buffers.Restore(r.st.Buffers, r.st.Buffer)
 	if err := p.RestoreContexts(r.st.Contexts); err != nil {
-		return err // check will report missing handles
+		return err // checkHandles will report missing handles
 	}
 	if err := p.RestoreImports(r.st.Imports); err != nil {
 		return err

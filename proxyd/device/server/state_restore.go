@@ -43,7 +43,7 @@ func (s *Server) Restore(ctx context.Context, src Source) error {
 	return nil
 }
 
-// restoreFrom is Restore. The caller holds state.mu.
+// restoreFrom is the body of Restore. The caller holds state.mu.
 func (s *Server) restoreFrom(ctx context.Context, src Source) error {
 	st, err := readState(src)
 	if err == nil {
@@ -194,7 +194,7 @@ func (s *Server) buildProcess(ctx context.Context, src Source, ps *processState,
 	return nil
 }
 
-// readCalls reads the calls of a process, and the calls with work left.
+// readCalls reads the calls of a process, and the calls with unfinished work.
 func readCalls(src Source, ps *processState) (out []replay.Call, held []driver.QueuedCall, err error) {
 	f, err := src.Open(ps.File)
 	if err != nil {
@@ -239,7 +239,7 @@ func readCalls(src Source, ps *processState) (out []replay.Call, held []driver.Q
 	return out, held, nil
 }
 
-// shiftTime is a time by the saved server's clock, by this one's backend.
+// shiftTime converts a time by the saved server's clock into a time by this server's backend.
 func shiftTime(at, shift time.Duration) *time.Duration {
 	at -= shift
 	return &at

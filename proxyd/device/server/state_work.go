@@ -17,7 +17,7 @@ import (
 // A cut does not wait for the work that a program has queued on its devices: driver.HeldWork has the unfinished part of
 // that work, this file saves the work and carries it out again.
 
-// holdable are the calls that queue work which can be queued again. Others' work is done before a cut.
+// holdable are the calls that queue work which can be queued again. The work of other calls is done before a cut.
 var holdable = func() map[uint32]bool {
 	all := map[uint32]bool{}
 	for _, symbol := range []string{
@@ -224,7 +224,7 @@ func queueHeldWork(all []*process) {
 	}
 }
 
-// queueHeld queues the work of calls of before a restore, up to a call that is not to be made yet.
+// queueHeld queues the work of calls from before a restore, up to a call that is not to be made yet.
 func (p *process) queueHeld(now func(*driver.QueuedCall) bool) {
 	for len(p.held) > 0 && now(&p.held[0]) {
 		h := p.held[0]
