@@ -153,7 +153,7 @@ func TestArranged(t *testing.T) {
 	arrange := func(what string, order, want []int) {
 		t.Helper()
 		if err := s.Arrange(t.Context(), order); err != nil {
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("%s: Arrange failed: %v", what, err)
 		}
 		checkPlaced(t, s, want)
 	}

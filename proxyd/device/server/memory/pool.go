@@ -14,7 +14,7 @@ type memoryPool struct {
 	space    *driver.Space
 	id       backend.PoolID
 	props    dispatch.Poolprops
-	share    driver.RandomID // the name among processes, zero: not exported. sharing.go lists the exported pools
+	share    driver.RandomID // the name among processes, zero: not exported. driver.Sharing lists the exported pools
 	imported bool            // no allocation can be made from the pool
 }
 

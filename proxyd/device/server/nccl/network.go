@@ -21,7 +21,7 @@ import (
 type Network struct {
 	Rendezvous meeting.Rendezvous
 	Node       *collective.Node
-	Close      func() // closes both; nil if nothing is open
+	Close      func() // closes Rendezvous and Node; nil if neither has to be closed
 }
 
 // Alone is the network of a server that is alone in its job. Alone opens no socket.
