@@ -31,7 +31,7 @@ var (
 	opReset   = opOf("cuDevicePrimaryCtxReset_v2")
 	opDestroy = opOf("cuCtxDestroy_v2")
 
-	// Calls about pools. Pools keep memory, like the allocations in them: see describe.
+	// Calls about pools. Pools keep memory, like the allocations in them: see memory.PoolState.
 	ofPools = map[uint32]bool{
 		opOf("cuMemPoolCreate"): true, opOf("cuMemPoolDestroy"): true, opOf("pool_set"): true, opOf("cuMemPoolSetAccess"): true, opOf("pool_share"): true, opOf("pool_open"): true,
 		opOf("cuDeviceSetMemPool"): true, opOf("cuDeviceGetMemPool"): true, opOf("cuDeviceGetDefaultMemPool"): true,
