@@ -403,7 +403,7 @@ func TestTwinsCaptured(t *testing.T) {
 	}
 }
 
-// TestTwinsKernel: a library's kernel has the attributes of its code, also after a context's function was set otherwise.
+// TestTwinsKernel: a library's kernel has its code's attributes, also after a context's function was set otherwise.
 func TestTwinsKernel(t *testing.T) {
 	w := newTwin(t)
 	w.callBoth("cuCtxCreate_v2", uint64(ctxA), uint32(0), int32(0))
