@@ -3,9 +3,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench measures what protection costs the jobs of ordinary users on a real
-// cluster, and compares the parts that do the work with what is there without them. Each
-// figure compares two things that take turns in a single run. docs/performance.md has the method.
+// Package bench measures the cost of protection for the jobs of ordinary users on a real cluster, and compares our
+// parts (capsule, dump, shim) with the same work without them. Each figure compares two variants that take turns in a
+// single run. docs/performance.md has the method.
 package bench
 
 import (
@@ -46,8 +46,8 @@ func TestMain(m *testing.M) {
 }
 
 // TestBench takes all figures, or with -run 'TestBench/^start' some, and prints them as a
-// table. A figure that misses its aim is marked and fails nothing: that is for people to
-// judge, with knowledge of what else the machine did.
+// table. A figure that misses its aim is marked, and the test does not fail: people judge the figure, because they know
+// the other load of the machine.
 func TestBench(t *testing.T) {
 	got := table{began: time.Now(), loads: readLoad()}
 	t.Log("raising the cluster")

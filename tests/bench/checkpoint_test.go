@@ -62,7 +62,7 @@ func (c *cluster) checkpointsOf(t *testing.T, mib, seed int, way, until string) 
 	var cost usage
 	for i := range turnsOf(mib) + 1 {
 		if said := a.giveOrder(t, fmt.Sprintf("fill %d %d", mib, seed+i)); said != "filled" {
-			t.Fatal(said)
+			t.Fatalf("the answer to the order to fill memory: %v", said)
 		}
 		var p float64
 		if i%2 == 0 {
@@ -91,7 +91,7 @@ func (c *cluster) checkpointsOf(t *testing.T, mib, seed int, way, until string) 
 	}
 }
 
-// taken is what a checkpoint took, in seconds.
+// taken has the durations of a checkpoint, in seconds.
 type taken struct {
 	waited   float64 // for singctl
 	captured float64 // from the freeze until the job goes on
@@ -99,7 +99,7 @@ type taken struct {
 	usage
 }
 
-// usage is what proxyd used.
+// usage has the resources that proxyd used.
 type usage struct {
 	logical    float64 // bytes captured
 	stored     float64 // bytes that were new to the store
@@ -110,7 +110,7 @@ func (u *usage) add(v usage) {
 	u.logical, u.busy, u.peak = u.logical+v.logical, u.busy+v.busy, max(u.peak, v.peak)
 }
 
-// proxydUsage prints what proxyd has used: ticks of the user's and of the system's, kilobytes.
+// proxydUsage prints the usage of proxyd: user ticks, system ticks, and the peak of memory in kilobytes.
 const proxydUsage = `p=$(pgrep -xo proxyd); read -r -a f </proc/$p/stat; echo ${f[13]} ${f[14]} $(awk '/^VmHWM:/ { print $2 }' /proc/$p/status); `
 
 // measurePauses makes a checkpoint while the program looks at the clock.
@@ -120,7 +120,7 @@ func (c *cluster) measurePauses(t *testing.T, a *agent) (m taken) {
 		var user, system float64
 		said := c.runScript(t, "n1", "root", script)
 		if _, err := fmt.Sscan(said, &user, &system, &peak); err != nil {
-			t.Fatalf("%q: %v", said, err)
+			t.Fatalf("proxyd's usage is printed as %q: %v", said, err)
 		}
 		return user + system, peak
 	}

@@ -51,7 +51,7 @@ func runCommand(t *testing.T, cmd *exec.Cmd) string {
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
 		said := strings.TrimSpace(out.String() + errs.String())
-		t.Fatalf("%q: %v: %s", cmd.Args, err, said[max(0, len(said)-1000):])
+		t.Fatalf("command %q: %v: %s", cmd.Args, err, said[max(0, len(said)-1000):])
 	}
 	return strings.TrimSpace(out.String())
 }
@@ -74,7 +74,7 @@ func (c *cluster) sharedPath(path ...string) string {
 	return filepath.Join(append([]string{"/var/lib/minicluster", c.name, "shared/bench"}, path...)...)
 }
 
-// daemonLog is what a daemon of a host has logged.
+// daemonLog returns the log of a daemon of a host.
 func (c *cluster) daemonLog(t *testing.T, host, daemon string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "logs", host, daemon+".log"))

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// speedLine is how TestSpeed of proxyd/criu prints what an operation took, run by run.
+// speedLine matches the line in which TestSpeed of proxyd/criu prints the times of an operation, run by run.
 var speedLine = regexp.MustCompile(`: (plain dump|dump|dump to memory|plain restore|restore|restore from memory) +\[(.*)\] median`)
 
 // plainCRIU compares proxyd/criu with plain criu, by a test of that package that runs on a
@@ -40,7 +40,7 @@ func plainCRIU(t *testing.T, c *cluster) (all []figure) {
 			for word := range strings.FieldsSeq(m[2]) {
 				d, err := time.ParseDuration(word)
 				if err != nil {
-					t.Errorf("%q: %v", line, err)
+					t.Errorf("line %q of TestSpeed: %v", line, err)
 				}
 				times[m[1]] = append(times[m[1]], d.Seconds())
 			}
@@ -61,7 +61,7 @@ func plainCRIU(t *testing.T, c *cluster) (all []figure) {
 	return append(all, left...)
 }
 
-// relayOutput shows what a command writes, line by line, and has see look at each.
+// relayOutput runs a command, logs each line of its output, and calls see with the line.
 func relayOutput(t *testing.T, cmd *exec.Cmd, see func(string)) {
 	t.Helper()
 	r, w := io.Pipe()

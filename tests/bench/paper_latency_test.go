@@ -20,7 +20,7 @@ type journey struct {
 	decided float64 // until the checkpoint begins to look for a cut
 	barrier float64 // until all ranks stand at a cut
 	dump    float64 // until the checkpoint is committed
-	upload  float64 // from the stage into the store, while Slurm works; 0: nothing is staged
+	upload  float64 // from the stage into the store, while Slurm works; 0: no staging
 	slurm   float64 // until the job is started again
 	restore float64 // until the job is restored
 }
@@ -163,7 +163,7 @@ func (j *training) awaitUpload(t *testing.T, number int) float64 {
 	return 0
 }
 
-// placed is what a node logs when a job's devices are on other GPUs.
+// placed matches the line that a node logs when a job's devices are on other GPUs.
 var placed = regexp.MustCompile(`msg="devices are placed".* took=(\S+)`)
 
 // resizeInPlace has a job of four ranks get two more devices, and give them back, while the job runs.

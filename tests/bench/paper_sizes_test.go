@@ -17,8 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
 )
 
-// measureSizes returns Table 4: what the first checkpoint of a training has, and what the second adds, which is made some
-// mini-batches later.
+// measureSizes returns Table 4: the size of a training's first checkpoint, and of the data that the second checkpoint
+// adds, which is made some mini-batches later.
 func measureSizes(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString("| workload | workers | user's checkpoint | S_G: memory, one copy | as the nodes write it | kernels and handles | S_Cr of all workers | of each | one copy | memory added by the second | S_Cr added |\n")
@@ -74,8 +74,8 @@ func (p *content) bytesWithout(q *content) (n int) {
 	return n
 }
 
-// contents are the parts of a checkpoint: memory of devices; what else of devices is kept, such as kernels and handles; and
-// the rest, which is of programs and files.
+// contents are the parts of a checkpoint: memory of devices; other state of devices, such as kernels and handles; and
+// the rest, which belongs to programs and files.
 type contents struct{ memory, control, host content }
 
 // readContents reads which chunks a checkpoint has.

@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/page"
 )
 
-// paperPart measures what a table or a figure of the paper has. docs/paper.md has a place for its text.
+// paperPart measures the numbers of a table or a figure of the paper. docs/paper.md has a place for its text.
 type paperPart struct {
 	name    string
 	measure func(*testing.T) string
@@ -28,8 +28,8 @@ var paperParts = []paperPart{
 	{"figure-4", measureSlicing},
 }
 
-// TestPaper measures what the paper's tables have, or with -run 'TestPaper/^table-3' some of them. With -table, each goes
-// to its place in that file. No figure fails the test.
+// TestPaper measures the tables of the paper, or with -run 'TestPaper/^table-3' some of them. With -table, each table
+// is written to its place in docs/paper.md. No figure fails the test.
 func TestPaper(t *testing.T) {
 	for _, part := range paperParts {
 		t.Run(part.name, func(t *testing.T) {

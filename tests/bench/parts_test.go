@@ -44,7 +44,7 @@ func ofBenchmark(what string, show func(float64) string, plain, ours float64) fi
 	return figure{what: what, plain: show(plain), ours: show(ours), compared: fmt.Sprintf("× %.3f", ours/plain)}
 }
 
-// runBenchmark runs benchmarks of a package and returns what they report, by their names.
+// runBenchmark runs benchmarks of a package and returns their metrics, by name of benchmark and unit.
 func runBenchmark(t *testing.T, pkg, pattern, times string) map[string]map[string]float64 {
 	t.Helper()
 	all := map[string]map[string]float64{}
@@ -60,7 +60,7 @@ func runBenchmark(t *testing.T, pkg, pattern, times string) map[string]map[strin
 		for i := 2; i+1 < len(f); i += 2 {
 			v, err := strconv.ParseFloat(f[i], 64)
 			if err != nil {
-				t.Errorf("%q: %v", line, err)
+				t.Errorf("line %q of a benchmark: %v", line, err)
 			}
 			all[name][f[i+1]] = v
 		}

@@ -27,11 +27,11 @@ var works = []struct {
 	{"exec", "fork, exec of /bin/true, wait", noAim},
 }
 
-// slice is the least that a turn takes, in nanoseconds of a processor: much more than a
-// process's start, less than what else happens on the machine takes.
+// slice is the shortest time of a turn, in nanoseconds of a processor: much longer than a process's start, shorter than
+// disturbances by other work of the machine.
 const slice = 40e6
 
-// measureSpeed measures what a program's work costs in a capsule.
+// measureSpeed measures how much slower a program's work is in a capsule.
 func measureSpeed(t *testing.T, c *cluster) (all []figure) {
 	plain, ours := c.startBoth(t, "speed", "-w n1", plainAgent)
 	for _, w := range works {

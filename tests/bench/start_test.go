@@ -42,12 +42,12 @@ func measureStart(t *testing.T, c *cluster) []figure {
 	}, c.startOfSteps(t)...)
 }
 
-// launch is what slurmd logs at the beginning of a batch job.
+// launch matches the line that slurmd logs at the beginning of a batch job.
 var launch = regexp.MustCompile(`(?m)^\[([-0-9T:.]+)\] Launching batch JobId=(\d+) `)
 
-// startOf starts a job and returns what lies between slurmd's launch and the script's
-// first instruction, and how long sbatch took, in seconds. What lies between the two is
-// the scheduler's, which looks for jobs at times of its own.
+// startOf starts a job and returns the time between slurmd's launch and the script's first instruction, and the time
+// that sbatch took, in seconds. The time between sbatch's end and the launch is left out: the scheduler looks for jobs
+// at times of its own.
 func (c *cluster) startOf(t *testing.T, options string) (launched, sbatch float64) {
 	t.Helper()
 	job, sbatch := c.submitJob(t, "-w n1 "+options, "echo $EPOCHREALTIME")

@@ -82,7 +82,7 @@ func measureStorage(t *testing.T, c *cluster) []figure {
 		return first, second
 	}
 	one, _ := job(1, 101)
-	four, again := job(4, 102) // other memory: what another job has stored is not stored again either
+	four, again := job(4, 102) // other memory: chunks that the first job stored would not be stored again
 	var equal, idle turns
 	equal.add(float64(one.Stored), float64(four.Stored))
 	idle.add(float64(four.Stored), float64(again.Stored))

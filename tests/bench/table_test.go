@@ -44,7 +44,7 @@ func quantileOf(all []float64, q float64) float64 {
 	return all[i] + (at-float64(i))*(all[i+1]-all[i])
 }
 
-// bound is what a figure is held against.
+// bound is the limit that a figure is compared with.
 type bound struct {
 	text  string // as in the table; "" is no bound
 	least bool   // the bound is a lower one
@@ -73,7 +73,7 @@ type figure struct {
 	compared    string // of the medians
 	pairs       string // of the pairs, and between which values half of them are
 	aim         bound
-	value       float64 // what the aim is about
+	value       float64 // the number that the aim limits
 }
 
 func (f figure) String() string {
@@ -98,7 +98,7 @@ func (s *turns) more(what string, show func(float64) string, aim bound) figure {
 	}
 }
 
-// figureAlone is a figure that is compared with nothing.
+// figureAlone returns a figure of ours alone, without a variant to compare it with.
 func figureAlone(what string, show func(float64) string, aim bound, v float64) figure {
 	return figure{what: what, ours: show(v), aim: aim, value: v}
 }

@@ -112,7 +112,7 @@ type event struct {
 	Event, Text string
 }
 
-// shown is what singctl show says of a job.
+// shown has the fields of a job in the output of singctl show --json.
 type shown struct {
 	Timeline    []event
 	Checkpoints []checkpoint

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestBadInput: a single clear line, a code, nothing left behind.
+// TestBadInput: bad input gets a single clear line and an exit code, and leaves nothing behind.
 func TestBadInput(t *testing.T) {
 	before := listTraces(t)
 	cases := []struct {

@@ -31,7 +31,7 @@ func TestCapsule(t *testing.T) {
 		"/shared/capsule/capsule.test", "-test.v", "-test.timeout=5m"))
 }
 
-// buildCapsuleTests leaves in a folder what CAPSULE_TOOLS names, and the tests.
+// buildCapsuleTests builds the tests of capsules, and the C programs that they find by CAPSULE_TOOLS, into a folder.
 func buildCapsuleTests(t *testing.T, tools string) {
 	t.Helper()
 	// Static, because the host has another libc than this machine.
@@ -44,7 +44,7 @@ func buildCapsuleTests(t *testing.T, tools string) {
 		cmd := exec.Command(build[0], build[1:]...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", build, err, out)
+			t.Fatalf("command %v: %v\n%s", build, err, out)
 		}
 	}
 }

@@ -27,9 +27,9 @@ func (c protected) recordedBytes(t *testing.T, node, job string) (all, written i
 	return all, written
 }
 
-// TestChangedFiles: a checkpoint writes of a job's files only what was changed since the checkpoint before, into the store and into
-// stages. After the death of the node the files are what they were at that checkpoint, also those that the program changes by a
-// mapping.
+// TestChangedFiles: a checkpoint writes only those files of a job that changed since the checkpoint before, into the
+// store and into stages. After the death of the node the files are as at that checkpoint, also files that the program
+// changes by a mapping.
 func TestChangedFiles(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-changed", "--nodes", "3")

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// ociConf is what a site has for containers: here a runtime of a few lines, for jobs without us.
+// ociConf is a site's configuration of containers: here a runtime of a few lines, for jobs without us.
 const ociConf = `cat > /etc/slurm/oci-state <<'X'
 #!/bin/sh
 echo '{"status":"stopped"}'
@@ -61,7 +61,7 @@ func inContainer(name string) []string {
 }
 
 // TestContainers: Slurm's --container in protected jobs. Programs go on in their container on
-// another node, with what they wrote into the container, and have no more rights than their user.
+// another node, with the files that they wrote into the container, and have no more rights than their user.
 func TestContainers(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-containers", "--nodes", "2")

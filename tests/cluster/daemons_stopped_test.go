@@ -16,12 +16,12 @@ import (
 	"time"
 )
 
-// tries is how often a moment may be missed: what the tests wait for is certain, that they
-// are fast enough is not.
+// tries is how often a moment may be missed: the event that a test waits for always comes, but the test may be too slow
+// for the moment after the event.
 const tries = 8
 
-// TestDaemonsStopped: what happens in between. A daemon is stopped, so that the moment lasts until
-// the test has seen what it needs.
+// TestDaemonsStopped: events at moments between two steps of the daemons. A daemon is stopped, so that the moment lasts
+// until the test has seen it.
 func TestDaemonsStopped(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-moments", "--nodes", "2")
@@ -34,8 +34,8 @@ func TestDaemonsStopped(t *testing.T) {
 	t.Run("the leader dies before all are open", c.diesBeforeOpen)
 }
 
-// stopProxyd stops a node's proxyd, and returns what continues the daemon, which the end of the test does
-// otherwise.
+// stopProxyd stops a node's proxyd by SIGSTOP, and returns a function that continues the daemon. The end of the test
+// calls the function if the test has not.
 func (c protected) stopProxyd(t *testing.T, node string) (goOn func()) {
 	t.Helper()
 	goOn = sync.OnceFunc(func() { c.runOn(t, node, "", "pkill", "-CONT", "-x", "proxyd").mustSucceed(t) })
@@ -95,9 +95,9 @@ func (c protected) waitForLog(t *testing.T, node, pattern string) {
 	})
 }
 
-// endsBeforeFreeze: the leader has seen the script and waits for another node's word about
-// what is there; the script ends; the other node answers. A checkpoint without the script
-// would have the job begin anew, beside what is left of its steps.
+// endsBeforeFreeze: the leader has seen the script and waits until another node tells which programs it has; the script
+// ends; the other node answers. A checkpoint without the script would have the job begin anew, beside the rest of its
+// steps.
 func (c protected) endsBeforeFreeze(t *testing.T) {
 	for range tries {
 		job := c.submitJob(t, "--singularity -N2 --ntasks=2 -w n1,n2", "srun sleep 1000 &>/dev/null &\n"+untilTold)
@@ -242,7 +242,7 @@ func (c protected) isCapsuleShut(t *testing.T, node, job string) bool {
 	return strings.Contains(c.readNote(t, node, job), `"shut":true`)
 }
 
-// waitForInit waits until the leader has read what the capsule's init said of the script's start.
+// waitForInit waits until the leader has read the report of the capsule's init about the script's start.
 func (c protected) waitForInit(t *testing.T, job string) {
 	t.Helper()
 	waitFor(t, 60*time.Second, func() (bool, string) {
@@ -251,7 +251,7 @@ func (c protected) waitForInit(t *testing.T, job string) {
 	})
 }
 
-// readNote returns what a node's proxyd keeps of its capsule of a job.
+// readNote returns the note that a node's proxyd keeps of its capsule of a job.
 func (c protected) readNote(t *testing.T, node, job string) string {
 	t.Helper()
 	return c.runOn(t, node, "", "sh", "-c", fmt.Sprintf("cat /var/lib/singularity-slurm/notes/%s.*.json || true", job)).mustSucceed(t)

@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// connects holds 250 connections to proxyd's port for a while, with what a client says first.
+// connects holds 250 connections to proxyd's port for a while, and sends a client's first bytes over each.
 const connects = `import socket, time
 all = [socket.create_connection(("n1", 6830)) for _ in range(250)]
 for s in all: s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
 print("begin", flush=True); time.sleep(5); print("over", flush=True)`
 
-// readProxydStatus returns what /proc says of proxyd itself on n1.
+// readProxydStatus runs a script with proxyd's folder of /proc on n1 as $d, and returns its output.
 func (c protected) readProxydStatus(t *testing.T, script string) string {
 	t.Helper()
 	return strings.TrimSpace(c.runOn(t, "n1", "", "bash", "-euc", "d=/proc/$(pgrep -of '^[^ ]*proxyd daemon'); "+script).mustSucceed(t))
@@ -53,8 +53,8 @@ func (c protected) checkpointTime(t *testing.T, job string) time.Duration {
 	return time.Since(begin).Round(10 * time.Millisecond)
 }
 
-// TestFloods: what a job of alice's, and alice without a job, do to srun.sock, and alice to proxyd's port, neither ends the
-// daemon, nor makes it large, nor keeps other users' jobs from being captured.
+// TestFloods: floods of srun.sock by a job of alice's and by alice without a job, and floods of proxyd's port by alice,
+// neither end the daemon, nor make it large, nor keep other users' jobs from being captured.
 func TestFloods(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-floods", "--nodes", "1")
@@ -124,7 +124,7 @@ func TestFloods(t *testing.T) {
 	} else {
 		flood(hang+", from outside of any job", c.sendHangingFiles)
 		flood(hang, inJob("echo begin; for n in {1..8}; do python3 flood.py 4 /mnt/hangs/file & done; sleep 5"))
-		c.runOn(t, "n1", "", "bash", "-euc", "kill $(cat /run/fuse.pid)").mustSucceed(t) // what waits for an answer gets an error
+		c.runOn(t, "n1", "", "bash", "-euc", "kill $(cat /run/fuse.pid)").mustSucceed(t) // programs that wait for an answer get an error
 	}
 	c.runScript(t, "touch ~/go."+victim)
 	c.waitForLine(t, victim, "after")

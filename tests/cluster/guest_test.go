@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/guest"
 )
 
-// TestGuest runs the tests of capsules and of the conductor that need a node with cgroup v2 and nothing else, as
-// a virtual machine: this one may have v1 controllers. A single minute.
+// TestGuest runs the tests of capsules and of the conductor that need a node with cgroup v2 alone, in a virtual
+// machine: this machine may have v1 controllers. The test takes a minute.
 func TestGuest(t *testing.T) {
 	guest.RunTests(t, guest.Machine{
 		Tree:   forkyTree(t),
@@ -29,7 +29,7 @@ func TestGuest(t *testing.T) {
 }
 
 // TestStoreOnNFS runs the store's tests on an NFS server, in a virtual machine with a kernel that has such a server.
-// The random tests have writers and collectors on two mounts that share nothing but the server, as two nodes.
+// The random tests have writers and collectors on two mounts that share only the server, as two nodes do.
 func TestStoreOnNFS(t *testing.T) {
 	guest.RunTests(t, guest.Machine{
 		Tree:    forkyTree(t),

@@ -6,8 +6,8 @@
 // Package cluster drives the minicluster program as a person would, and real Slurm
 // through minicluster. The tests need root; they run under the build tag "cluster".
 //
-// A test that looks at the whole machine (what is left behind?) runs alone; the
-// others are parallel and have clusters of their own.
+// A test that looks at the whole machine, for leftovers, runs alone; the other tests are parallel and have clusters of
+// their own.
 package cluster
 
 import (
@@ -72,14 +72,14 @@ func copyProgram() (string, error) {
 	return folder, os.WriteFile(filepath.Join(folder, "minicluster"), data, 0o755)
 }
 
-// result is what a run of minicluster gave.
+// result is the output and the exit code of a run of minicluster.
 type result struct {
 	out, err string
 	code     int
 }
 
-// runMinicluster runs minicluster and waits for its end. What minicluster starts in the background must
-// not keep its streams open, or this waits for that too.
+// runMinicluster runs minicluster and waits for its end. Background processes of minicluster must not keep its streams
+// open, or runMinicluster waits for them, too.
 func runMinicluster(t *testing.T, args ...string) result {
 	t.Helper()
 	return runMiniclusterWith(t, "", args...)

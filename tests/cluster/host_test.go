@@ -320,7 +320,7 @@ func TestSideBySideAndEight(t *testing.T) {
 }
 
 // TestWarmUpBuildsNothing: with a warm cache, a cluster is raised without a build of its root. How long that takes is
-// logged: on a machine that does nothing else, under 15 s.
+// logged: on an otherwise idle machine, under 15 s.
 func TestWarmUpBuildsNothing(t *testing.T) {
 	runMinicluster(t, "up", "--name", "t-warm").mustSucceed(t)
 	runMinicluster(t, "down", "--name", "t-warm").mustSucceed(t)

@@ -20,15 +20,15 @@ import (
 // (proxyd/criu/doc.go); how often the program dies is up to the machine's load.
 const hurtful = "TestCRIUKilled"
 
-// hostTests are the tests of a package that need what only a host has: a CRIU that works on this kernel, or Slurm.
+// hostTests are the tests of a package that need a host: for a CRIU that works on this kernel, or for Slurm.
 type hostTests struct {
 	name, nodes string   // of the package below proxyd, and how many hosts there are
-	make        string   // a folder with a Makefile; what make builds goes beside the test
-	target      string   // what of that; "": all
+	make        string   // a folder with a Makefile; make builds into the test's folder
+	target      string   // make's target; "": all
 	args        []string // before the test
 }
 
-// TestCRIUInHost has attacks on restores, and what confines criu.
+// TestCRIUInHost tests attacks on restores, and the confinement of criu.
 func TestCRIUInHost(t *testing.T) {
 	t.Parallel()
 	hostTests{name: "criu", nodes: "1", make: "../../libsingshim", target: "libsingshim-criu.so"}.runTests(t)
@@ -51,14 +51,14 @@ func (p hostTests) runTests(t *testing.T) {
 	build := exec.Command("go", "test", "-c", "-o", filepath.Join(tools, "test"), "github.com/singularity-slurm/singularity-slurm/proxyd/"+p.name)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go test -c failed: %v\n%s", err, out)
 	}
 	args := []string{"-s", "-C", p.make, "O=" + tools}
 	if p.target != "" {
 		args = append(args, filepath.Join(tools, p.target))
 	}
 	if out, err := exec.Command("make", args...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("make failed: %v\n%s", err, out)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 36*time.Minute) // beyond the binary's own
 	defer cancel()

@@ -19,7 +19,7 @@ print("watches", flush=True)
 print("sees", os.read(watch, 4096)[16:].rstrip(b"\0").decode(), flush=True)' `
 
 // TestInotify: a watch on an overlay file system, as the root of these nodes is, keeps a job from being captured: CRIU could take
-// another file for the watched file. Other watches are captured, and see after a restore what happens in their folder.
+// another file for the watched file. Other watches are captured, and report events in their folder after a restore.
 func TestInotify(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-watches", "--nodes", "2", "--with-corpus")

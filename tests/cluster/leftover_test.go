@@ -134,7 +134,7 @@ func listProcesses(t *testing.T) []string {
 	return found
 }
 
-// addedSince says what is there now and was not before.
+// addedSince describes the traces that are in now and not in before.
 func (before traces) addedSince(now traces) string {
 	var words []string
 	for _, kind := range []struct {
@@ -218,7 +218,7 @@ func listCgroups(t *testing.T) []string {
 	})
 }
 
-// walkExisting lists all that is below a folder, but for what is removed meanwhile.
+// walkExisting lists all paths below a folder, without those that are removed meanwhile.
 func walkExisting(t *testing.T, folder string) []string {
 	t.Helper()
 	var found []string
@@ -263,8 +263,8 @@ func TestKilledAnywhere(t *testing.T) {
 	before.assertNothingLeft(t)
 }
 
-// upAndKill starts `up`, waits for delay and kills. A cluster that is up by then is
-// killed by its keeper: `up` is gone and has nothing to do with the cluster any more.
+// upAndKill starts `up`, waits for delay and kills the processes that whom names. If `up` has ended by then, upAndKill
+// kills the cluster's keeper: the cluster does not depend on `up` any more.
 func upAndKill(t *testing.T, delay time.Duration, whom string) (killed bool) {
 	t.Helper()
 	cmd := exec.Command(program, "up", "--name", "t-kill")
@@ -309,7 +309,7 @@ func killProcess(t *testing.T, pid string) {
 	}
 }
 
-// TestDownOfTheStubborn: a keeper that answers nothing, a keeper without a
+// TestDownOfTheStubborn: a keeper that does not answer, a keeper without a
 // socket, a keeper without its lock, and a keeper that is still being raised.
 func TestDownOfTheStubborn(t *testing.T) {
 	before := listTraces(t)

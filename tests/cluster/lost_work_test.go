@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestLostWork: what a job loses with its node is in its comment and in singctl show, from the newest
-// checkpoint, or from its beginning.
+// TestLostWork: the work that a job loses with its node is in its comment and in singctl show, counted from the newest
+// checkpoint, or from the job's beginning.
 func TestLostWork(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-lost", "--nodes", "2")
@@ -57,7 +57,8 @@ func TestLostWork(t *testing.T) {
 	}
 }
 
-// checkShownWithoutNode: while the node of a job is dead, singctl show names the node, and tells what is known elsewhere.
+// checkShownWithoutNode: while the node of a job is dead, singctl show names the node, and shows the facts that others
+// know.
 func (c protected) checkShownWithoutNode(t *testing.T, job string, checkpoint bool) {
 	t.Helper()
 	shown := c.runOn(t, "ctl", "alice", "singctl", "show", job)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// looksAtFolders is a script that says, as often as a file is made for it, what its mounts forbid and what becomes of set-user-ID
-// programs of root's there.
+// looksAtFolders is a script that prints, as often as a file is made for it, which flags its mounts have and which
+// rights set-user-ID programs of root's get there.
 const looksAtFolders = `look() {
 	echo "waits $1"; until [ -e ~/look.$SLURM_JOB_ID.$1 ]; do sleep 0.1; done
 	for d in /tmp /var/tmp /dev/shm; do
@@ -45,9 +45,10 @@ func (c protected) lookAtFolders(t *testing.T, job, node, when string) {
 	c.waitForLine(t, job, "looked "+when)
 }
 
-// TestMountFlags: what a node forbids in /tmp, /var/tmp and /dev/shm is forbidden in the private folders that a job has in their
-// place, in its first run and after a restore: a job sees that in its mounts, and by what becomes of set-user-ID programs.
-// On a node that forbids less, the same programs run, and have root's rights.
+// TestMountFlags: the mount flags of a node's /tmp, /var/tmp and /dev/shm (nosuid, nodev, noexec) hold for the private
+// folders that a job has in their place, in its first run and after a restore: a job sees the flags in its mounts, and
+// by the rights that set-user-ID programs get. On a node with fewer flags, the same programs run, and have root's
+// rights.
 func TestMountFlags(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-forbids", "--nodes", "2")

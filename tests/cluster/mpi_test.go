@@ -212,7 +212,7 @@ func TestPMIx(t *testing.T) {
 	})
 }
 
-// checkQuiet checks that what serves a job's MPI does not even wake up while the job computes and communicates.
+// checkQuiet checks that the servers of a job's MPI do not even wake up while the job computes and communicates.
 func (c protected) checkQuiet(t *testing.T, job, server string) {
 	t.Helper()
 	wakes := func() (all string) {

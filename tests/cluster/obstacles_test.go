@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestObstacleTold: soon after its start a job is told which of its parts cannot be captured, although nothing
-// has asked for a checkpoint.
+// TestObstacleTold: soon after its start a job is told which of its parts cannot be captured, before any checkpoint is
+// asked for.
 func TestObstacleTold(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-obstacle", "--nodes", "2")
@@ -67,8 +67,8 @@ func TestToldInLog(t *testing.T) {
 	})
 }
 
-// TestObstacleLater: an obstacle that a job gets later, and the end of that obstacle, are in the job's comment beside
-// what was there, and in singctl show, although nothing has asked for a checkpoint.
+// TestObstacleLater: an obstacle that a job gets later, and the end of that obstacle, are added to the job's comment,
+// and are in singctl show, before any checkpoint is asked for.
 func TestObstacleLater(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-later", "--nodes", "2")
@@ -103,7 +103,7 @@ func TestObstacleLater(t *testing.T) {
 	}
 	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 0)
 
-	// What Slurm writes for the job in the node's /tmp is named soon after the start, before anything is frozen.
+	// A log that Slurm writes for the job in the node's /tmp is named soon after the start, before the job is frozen.
 	job = c.submitJob(t, "--singularity --output=/tmp/%j.log", "sleep 1000")
 	file := "has /tmp/" + job + ".log open, a file of the node that the job does not see: name another folder in --output"
 	waitFor(t, 90*time.Second, func() (bool, string) {
@@ -113,7 +113,8 @@ func TestObstacleLater(t *testing.T) {
 	c.checkCommand(t, "alice", "singctl show "+job, 0, `stands in the way of a checkpoint:`, "has /tmp/"+job+".log open")
 	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 5, "prepare: ", file)
 
-	// A removed file with another name, which CRIU finds when all is frozen, is named before. Without the other name it is none.
+	// A removed file with another name, which CRIU finds only in the frozen job, is named before. Without the other name
+	// the file is no obstacle.
 	job = c.submitJob(t, "--singularity", `cd; echo kept >linked; exec 3<linked; ln -f linked other; rm linked; echo ready
 		while [ -e other ]; do sleep 0.2; done; echo alone; sleep 1000`)
 	c.waitForLine(t, job, "ready")

@@ -57,9 +57,8 @@ const psqlLoop = `again=0
 	done 2>/dev/null
 	echo again $again`
 
-// TestOutside: real clients of servers outside of the job. A checkpoint in place disturbs none;
-// a move resets their connections, which they find at once, and go on as they do after a failure
-// of the network.
+// TestOutside: real clients of servers outside of the job. A checkpoint in place disturbs no client; a move resets
+// their connections. The clients notice the reset at once, and go on as after a failure of the network.
 func TestOutside(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-outside", "--nodes", "2", "--with-corpus")
@@ -94,7 +93,7 @@ func TestOutside(t *testing.T) {
 			c.runAsRoot(t, "scontrol requeue "+job)
 			c.restartJob(t, job, node)
 			c.endScript(t, job)
-			if test.late != "" { // what waits is over at once
+			if test.late != "" { // the job whose client waits ends too soon for singctl show
 				waitFor(t, 60*time.Second, func() (bool, string) {
 					said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 					return strings.Contains(said, "connections to 10.77.0.1"+test.to), said

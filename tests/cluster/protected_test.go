@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// protected is a cluster with singularity-slurm, and what its tests do to jobs.
+// protected is a cluster with singularity-slurm. Its methods are the steps of the tests.
 type protected struct{ raised }
 
 // raiseProtected brings a cluster of the suite that -suite names up.
@@ -60,7 +60,7 @@ func (c protected) showColumn(t *testing.T, job, column string) string {
 	return c.runAsRoot(t, fmt.Sprintf("squeue --noheader --states=all --jobs=%s --Format=%s:200 | head -n 1", job, column))
 }
 
-// jobLog is what the job wrote, without what Slurm adds at the end of a run.
+// jobLog returns the job's log, without the lines that Slurm adds at the end of a run.
 func (c protected) jobLog(job string) string {
 	b, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice", job+".log"))
 	return strings.TrimSpace(slurmsOwn.ReplaceAllString(string(b), ""))
@@ -104,7 +104,7 @@ func (c protected) waitForEnd(t *testing.T, job string) string {
 // count is a script that counts in a loop; its state is in the shell.
 const count = `sum=0; for i in $(seq 1 60); do sum=$((sum + i)); echo $i; sleep 0.15; done; echo sum $sum on $(hostname)`
 
-// undisturbedOutput is what the program prints on a node when nothing disturbs the program.
+// undisturbedOutput returns the output of the program on a node in an undisturbed run.
 func undisturbedOutput(node string) string {
 	var b strings.Builder
 	for i := 1; i <= 60; i++ {
@@ -132,7 +132,7 @@ func (c protected) requeueSteps(t *testing.T) {
 	c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
 	c.restartJob(t, job, "n1")
 	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-		t.Error(s)
+		t.Errorf("the job's state at its end, want COMPLETED: %v", s)
 	}
 	var want strings.Builder
 	for r := range 2 {
@@ -151,7 +151,7 @@ func (c protected) requeueSteps(t *testing.T) {
 	}
 }
 
-// TestProtected: whatever Slurm does to a job costs the job nothing but time.
+// TestProtected: each intervention of Slurm (requeue, preemption, signals) costs a job only time.
 func TestProtected(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-protected", "--nodes", "3")
@@ -241,7 +241,7 @@ func TestProtected(t *testing.T) {
 			c.waitForLine(t, job, "ready")
 			c.runAsRoot(t, "scancel --signal=USR1 --batch "+job)
 			if s := c.waitForEnd(t, job); !strings.Contains(s, "FAILED") {
-				t.Error(s)
+				t.Errorf("the job's state at its end, want FAILED: %v", s)
 			}
 			c.waitForLine(t, job, "usr1")
 		},
@@ -343,7 +343,7 @@ func TestProtectedNodes(t *testing.T) {
 		c.restartJob(t, job, "")
 		c.waitForEnd(t, job)
 		runMinicluster(t, "heal", "n1", "--name", c.name).mustSucceed(t)
-		// What the job wrote after its checkpoint is gone, and so is what srun and slurmstepd wrote for the job.
+		// The job's output after its checkpoint is gone, also the output that srun and slurmstepd wrote for the job.
 		want := map[string]*strings.Builder{"one": {}, "step.0": {}, "step.1": {}, "file.0": {}, "file.1": {}}
 		for i := 1; i <= 150; i++ {
 			fmt.Fprintln(want["one"], i)
@@ -355,7 +355,7 @@ func TestProtectedNodes(t *testing.T) {
 		for name, text := range want {
 			got, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice", name))
 			if string(got) != text.String() {
-				t.Errorf("%s:\n%s", name, got)
+				t.Errorf("file %s has not the lines of an undisturbed run:\n%s", name, got)
 			}
 		}
 		if got := c.jobLog(job); !strings.Contains(got, "rc 0") {
@@ -395,7 +395,7 @@ func TestProtectedNodes(t *testing.T) {
 		}
 		for _, name := range []string{"step.0", "step.1"} {
 			if got, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice", name)); string(got) != step.String() {
-				t.Errorf("%s:\n%s", name, got)
+				t.Errorf("file %s has not the lines of an undisturbed run:\n%s", name, got)
 			}
 		}
 		// Between freeze and commit no program of the job starts.
@@ -436,7 +436,7 @@ func TestProtectedNodes(t *testing.T) {
 			s := c.showColumn(t, job, "State")
 			return s == "PENDING" || s == "REQUEUE_HOLD", s
 		})
-		// The job's task waits for proxyd, and is killed meanwhile: none of the job's programs has run.
+		// The job's task waits for proxyd, and is killed meanwhile: no program of the job has run.
 		c.runOn(t, "n3", "", "pkill", "-STOP", "-x", "proxyd").mustSucceed(t)
 		c.runAsRoot(t, "sleep 2; scontrol update StartTime=now JobId="+job+"; scontrol release "+job)
 		waitFor(t, 30*time.Second, func() (bool, string) {
@@ -528,7 +528,7 @@ func requeuedWhileTaskWaits(t *testing.T, c protected) {
 		for _, name := range []string{"step.0", "step.1"} {
 			got := c.runOn(t, "ctl", "alice", "cat", name).mustSucceed(t)
 			if want := c.runOn(t, "ctl", "", "seq", "30").mustSucceed(t); got != want {
-				t.Errorf("%s:\n%s", name, got)
+				t.Errorf("file %s has not the lines of an undisturbed run:\n%s", name, got)
 			}
 		}
 	}
@@ -553,7 +553,7 @@ func requeuedBeforeTaskBegins(t *testing.T, c protected) {
 	c.runAsRoot(t, "scontrol requeue "+job)
 	c.restartJob(t, job, "")
 	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-		t.Error(s)
+		t.Errorf("the job's state at its end, want COMPLETED: %v", s)
 	}
 	if got := c.jobLog(job); !strings.HasSuffix(got, "\nrc 0") || strings.Contains(got, "without a checkpoint") { // Slurm says that the prolog was ended
 		t.Errorf("log:\n%s", got)
@@ -561,7 +561,7 @@ func requeuedBeforeTaskBegins(t *testing.T, c protected) {
 	for _, name := range []string{"step.0", "step.1"} {
 		got := c.runOn(t, "ctl", "alice", "cat", name).mustSucceed(t)
 		if want := c.runOn(t, "ctl", "", "seq", "30").mustSucceed(t); got != want {
-			t.Errorf("%s:\n%s", name, got)
+			t.Errorf("file %s has not the lines of an undisturbed run:\n%s", name, got)
 		}
 	}
 }

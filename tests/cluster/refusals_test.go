@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// refusal is a batch script with a command that cannot be captured, and what is said of the command.
+// refusal is a batch script with a command that cannot be captured, and the messages about the command.
 type refusal struct {
 	command string // prints "ready", and stays
-	check   string // what singctl check says of the command; "": the text of the script does not show it
+	check   string // the message of singctl check; "": the script's text does not show that the command is refused
 	name    string // of the program that is named
 	what    string
 }
@@ -66,7 +66,7 @@ var refusals = map[string]refusal{
 	},
 }
 
-// TestRefusals: each program that docs/silent-gaps.md says is named, is named with what to do by singctl check, by
+// TestRefusals: each program that docs/silent-gaps.md lists as refused is named, with advice, by singctl check, by
 // singctl checkpoint, by singctl show and in the comment. The job runs on; requeued, it begins anew.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
@@ -122,14 +122,14 @@ func (c protected) isRefused(t *testing.T, r refusal) {
 
 	c.beginsAnew(t, job, r.what)
 
-	// A requeue comes as soon as the job has begun: no work is lost that is worth a word.
+	// A requeue comes as soon as the job has begun: too little work is lost to be reported.
 	job = c.submitFile(t, script)
 	c.waitForLine(t, job, "ready")
 	c.beginsAnew(t, job, r.what)
 }
 
 // untilAnewTold has a script wait until the job's log and comment say that the run begins anew. proxyd writes them while the script
-// runs, and Slurm's accounting does not take what comes into the comment after a job's end.
+// runs, and Slurm's accounting does not take changes of the comment after a job's end.
 const untilAnewTold = `until grep -q "begins anew" $SLURM_JOB_ID.log && scontrol show job $SLURM_JOB_ID | grep -q "AdminComment=.*begins anew"; do sleep 0.2; done`
 
 // beginsAnew requeues a job that cannot be captured: its log has a line about that, and the comment names the obstacle, too.
@@ -149,7 +149,8 @@ func (c protected) beginsAnew(t *testing.T, job, obstacle string) {
 	})
 }
 
-// doesWithoutRing: a program that asks the C library for io_uring is told that the kernel has none, and is captured.
+// doesWithoutRing: a program that asks the C library for io_uring gets the error of a kernel without io_uring, and is
+// captured.
 func (c protected) doesWithoutRing(t *testing.T) {
 	job := c.submitFile(t, c.writeScript(t, `python3 -c '
 import ctypes, os, time
@@ -178,7 +179,7 @@ func (c protected) failsComponents(t *testing.T) {
 	}
 }
 
-// capturesPrograms: a step of several programs, which is what failsComponents has people use, is captured.
+// capturesPrograms: a step of several programs, which the message of failsComponents advises, is captured.
 func (c protected) capturesPrograms(t *testing.T) {
 	job := c.submitFile(t, c.writeScript(t, `#SBATCH -N2 -n2
 echo 'for i in $(seq 60); do echo $1 $i; sleep 0.2; done' > count.sh

@@ -39,7 +39,7 @@ func (c protected) startRelay(t *testing.T) {
 	})
 }
 
-// Programs that would show a lost connection: none of them connects again. Before number 90 they wait for finish.
+// Programs that would show a lost connection, because they do not connect again. Before number 90 they wait for finish.
 const (
 	redisOnce = `coproc redis-cli -h ctl 2>&1
 	for n in $(seq 0 99); do
@@ -56,7 +56,7 @@ const (
 )
 
 // TestRelay: real clients of servers outside of the job, and the relay. A checkpoint in place, a requeue and a move
-// disturb none of them: all that they see is a pause.
+// disturb no client: clients see only a pause.
 func TestRelay(t *testing.T) {
 	t.Parallel()
 	c := raiseWithRelay(t, "t-relay")
@@ -131,8 +131,9 @@ func TestRelayTransfer(t *testing.T) {
 	}
 }
 
-// TestRelayLost: what the relay cannot keep is reset and named: after a checkpoint that is older than what the other
-// side has got, and after a new start of the relay. And a site without a relay refuses such jobs.
+// TestRelayLost: connections that the relay cannot keep are reset and named: after a restore from a checkpoint that is
+// older than the data that the other side has received, and after a new start of the relay. A site without a relay
+// refuses such jobs.
 func TestRelayLost(t *testing.T) {
 	t.Parallel()
 	c := raiseWithRelay(t, "t-lost")
@@ -214,7 +215,7 @@ func TestRelayLost(t *testing.T) {
 				}
 				said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 				if !strings.Contains(said, "a signal had stopped their forwarder") {
-					t.Error(said)
+					t.Errorf("singctl show does not say that a signal had stopped the forwarder: %v", said)
 				}
 			})
 		}

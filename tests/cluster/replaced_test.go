@@ -21,11 +21,11 @@ const makeSecrets = `secret() { printf 'secret%58s\n' . > $1; chmod 600 $1; }
 	for f in key closed/key closed/in/key; do secret $f; done
 	chmod 755 /shared/root ~bob; secret ~bob/key; chown bob: ~bob/key`
 
-// makeMine begins the job's script, and what alice does before.
+// makeMine begins the job's script, and the script that alice runs before.
 const makeMine = `mine() { printf 'mine%60s\n' . > $1; chmod 600 $1; }; mkdir -p ~/DIR; cd ~/DIR
 `
 
-// endOfScript is the end of a job's script. What comes next is done by the restored job alone.
+// endOfScript returns the end of a job's script, with commands that only the restored job runs.
 func endOfScript(then string) string {
 	return "echo ready; while [ ! -e ~/go.$SLURM_JOB_ID ]; do sleep 0.1; done\n" + then
 }
@@ -43,12 +43,12 @@ func inPython(begin, then string) string {
 // replacement is a job of alice's. Its files are replaced while the job is queued.
 type replacement struct {
 	options string
-	files   string   // alice's script, before the job: what the job makes itself is put back at a restore
+	files   string   // alice's script, before the job: a restore puts files back that the job itself makes
 	script  string   // the job's
 	user    string   // the user that replaces the file; "" is root
 	replace string   // the script that replaces the files
-	held    []string // what the comment of the held job has
-	want    string   // what the restored job writes, unless the job is to be held
+	held    []string // texts in the comment of the held job
+	want    string   // the output of the restored job, unless the job is to be held
 }
 
 // replacements are the cases of TestReplacedFiles, by their names.
@@ -130,7 +130,7 @@ assert ctypes.CDLL(None).shmget(0, 4096, 0o1600) >= 0`, `print("after", os.stat(
 		replace: "chgrp bob key", held: []string{"/key", "group"},
 	},
 
-	// What a user may open is restored, even if the file could not be opened that way again.
+	// A file that the user may open is restored, even if the file cannot be opened in the same mode again.
 	"file that cannot be written to": {script: "exec 7>>key; chmod 444 key; " + endOfScript("echo after >&7; tail -n 1 key"), want: "after"},
 	"file that cannot be read":       {script: "exec 7<key; chmod 0 key; " + endOfScript("chmod 600 key; grep -o mine <&7"), want: "mine"},
 	"removed file":                   {script: "exec 7<>key; rm key; " + endOfScript("grep -o mine /proc/self/fd/7"), want: "mine"},
@@ -187,7 +187,7 @@ func (c protected) isHeld(t *testing.T, job string, reasons ...string) {
 	c.runAsRoot(t, "scancel "+job)
 }
 
-// secretsUntouched checks that nothing was written to the files of root's and bob's, nor made beside them.
+// secretsUntouched checks that the files of root and bob are unchanged, and that there are no files beside them.
 func (c protected) secretsUntouched(t *testing.T) {
 	t.Helper()
 	got := c.runAsRoot(t, "cd /shared/root; cat key closed/key closed/in/key ~bob/key | sort | uniq -c; stat -c %U%a key ~bob/key closed; find . | sort | tr '\\n' ' '")
@@ -197,8 +197,8 @@ func (c protected) secretsUntouched(t *testing.T) {
 	}
 }
 
-// TestReplacedFiles: whatever a user puts in the place of files that a job has open, the
-// restored job has what the user may open and what the job had, or is held with the file's name.
+// TestReplacedFiles: if a user replaces files that a job has open by any other file, the restored job has the same file
+// as before if the user may open it, or is held with the file's name.
 func TestReplacedFiles(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-replaced", "--nodes", "2")
@@ -245,7 +245,7 @@ func TestReplacedFiles(t *testing.T) {
 	c.secretsUntouched(t)
 }
 
-// readsWhenAsked is a job that says what its open file has, whenever there is another question.
+// readsWhenAsked is a job that prints the content of its open file for each new file question.N.
 const readsWhenAsked = `python3 -c 'import os, time
 f = os.open("key", os.O_RDONLY); print("ready", flush=True)
 for n in range(1, 4):

@@ -23,7 +23,7 @@ func TestRequeueEnded(t *testing.T) {
 	c := raiseProtected(t, "t-requeue-ended", "--nodes", "1")
 	for name, row := range map[string]struct {
 		exit    int
-		cleaned bool // what the job had in the shared folder is removed before the requeue
+		cleaned bool // the job's files in the shared folder are removed before the requeue
 	}{
 		"completed": {0, false}, "failed": {3, false}, "completed and cleaned": {0, true}, "failed and cleaned": {3, true},
 	} {

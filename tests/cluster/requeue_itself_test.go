@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// steps is a script that notes in a file how many steps are done, and goes on from there; TRAP stands for
-// what the script does about SIGUSR1.
+// steps is a script that notes in a file how many steps are done, and goes on from there; TRAP stands for the script's
+// handler of SIGUSR1.
 const steps = `trap 'TRAP' USR1
 	n=$(cat steps.$SLURM_JOB_ID 2>/dev/null | wc -l)
 	echo begin at $n
 	while [ $n -lt 60 ]; do n=$((n + 1)); echo step $n | tee -a steps.$SLURM_JOB_ID; sleep 0.15; done
 	echo done`
 
-// TestRequeueItself: jobs that have Slurm requeue themselves, as people write them. What such a
-// job has saved by itself counts: its next run begins anew, unless the job went on after its request.
+// TestRequeueItself: jobs that have Slurm requeue themselves, as people write them. Such a job has saved its own state:
+// its next run begins anew, unless the job went on after its request.
 func TestRequeueItself(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-requeue-itself", "--nodes", "2")
@@ -162,8 +162,8 @@ func scanned(line, form string, value *int) bool {
 // quoteForShell returns a word of a shell.
 func quoteForShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// TestRequeueExit: a job that ends with an exit code of RequeueExit begins anew, whatever
-// checkpoints there are of the run that has ended.
+// TestRequeueExit: a job that ends with an exit code of RequeueExit begins anew, even if there are checkpoints of the
+// run that has ended.
 func TestRequeueExit(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-requeue-exit", "--nodes", "1")

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// seenSrun stands in the place of the real srun: it writes down what it has been started with.
+// seenSrun stands in the place of the real srun: it writes down its user, groups, limits, OOM score and cgroup.
 const seenSrun = `#!/bin/bash
 case "$*" in --help|--version) exec /usr/bin/srun.real "$@";; esac
 printf "%s; %s; %s; %s; %s\n" "$(id -u)" "$(id -G)" "$(ulimit -n)" "$(cat /proc/self/oom_score_adj)" "$(paste -sd, /proc/self/cgroup)" >>/shared/home/alice/seen
@@ -84,7 +84,7 @@ func TestReusedPID(t *testing.T) {
 	t.Logf("%d sruns, as %q; %d callers had ended, and %d of their PIDs were root's or bob's, too", len(all), honest, len(ended), reused)
 }
 
-// seenSruns returns what sruns have written down, a line each.
+// seenSruns returns the lines that sruns have written, one for each srun.
 func (c protected) seenSruns(t *testing.T) []string {
 	t.Helper()
 	b, err := os.ReadFile(c.homePath("seen"))

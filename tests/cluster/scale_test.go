@@ -79,7 +79,7 @@ done`, jobs, name, countScript("out.$SLURM_JOB_ID")))
 }
 
 // requeueTogether captures all of the jobs at once while they run, requeues all of them at once, and
-// compares what their programs wrote with what an undisturbed program writes.
+// compares the output of their programs with that of an undisturbed program.
 func (c protected) requeueTogether(t *testing.T, p countingPrograms) {
 	t.Helper()
 	list := strings.Join(p.jobs, " ")
@@ -147,7 +147,7 @@ func (c protected) allRestored(t *testing.T, jobs []string) {
 	})
 }
 
-// loggedProblems returns what the daemons of all nodes have logged as errors and warnings.
+// loggedProblems returns the errors and warnings in the logs of proxyd and Slurm's daemons on all nodes.
 func (c protected) loggedProblems(t *testing.T) string {
 	t.Helper()
 	return c.logLines(t, "*/proxyd.log", "level=ERROR", "level=WARN") + c.logLines(t, "*/slurm*.log", "error:")

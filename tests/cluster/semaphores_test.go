@@ -34,7 +34,7 @@ func TestSemaphores(t *testing.T) {
 		"forkserver": {"python3 pool.py forkserver", pool},
 		"fork":       {"python3 pool.py fork", pool},
 		"default":    {"srun python3 pool.py default", pool},
-		"links": { // what is written by one name is read by the other, before and after
+		"links": { // a write by one name is read by the other, before and after
 			`for d in /tmp /var/tmp /dev/shm; do
 				exec {f}<>$d/one; ln $d/one $d/two; rm $d/one; eval "f_${d//\//_}=$f"
 			done

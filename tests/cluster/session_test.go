@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// attachAndType attaches to a session as alice, types lines, and returns what the terminal showed, until
-// that has want in it, or a minute is over. Then it detaches.
+// attachAndType attaches to a session as alice, types lines, waits until the terminal shows want, for a minute at most,
+// detaches, and returns the terminal's text.
 func (c protected) attachAndType(t *testing.T, job, want string, lines ...string) string {
 	t.Helper()
 	typed := ""
 	for _, line := range lines {
 		typed += fmt.Sprintf("echo '%s'; ", line)
 	}
-	// The end of the input detaches. What was typed is shown after a while.
+	// The end of the input detaches. The answer to the typed lines is shown after a while.
 	return c.runScript(t, fmt.Sprintf(`cd; rm -f shown-%[3]s
 		{ %[1]s timeout 60 sh -c 'until grep -q "%[2]s" shown-%[3]s 2>/dev/null; do sleep 0.1; done'; } |
 		timeout 90 singctl session attach %[3]s > shown-%[3]s; cat shown-%[3]s`, typed, want, job))
@@ -47,7 +47,7 @@ func TestSession(t *testing.T) {
 		c.runAsRoot(t, "scontrol requeue "+job)
 		c.restartJob(t, job, node)
 		shown := c.attachAndType(t, job, "again=42 0 on", "kill -0 $pid; echo again=$((keep + 1)) $? on $(hostname)")
-		if !strings.Contains(shown, "value=41") { // what was shown before the move is shown again
+		if !strings.Contains(shown, "value=41") { // the terminal's text from before the move is shown again
 			t.Errorf("the terminal:\n%s", shown)
 		}
 		if now := c.showColumn(t, job, "NodeList"); now == node {
@@ -190,7 +190,7 @@ func TestSession(t *testing.T) {
 			b, _ := os.ReadFile(out + file)
 			if strings.Count(string(b), "session "+job+" is being moved") != 1 || strings.Contains(string(b), "srun") ||
 				strings.Contains(string(b), "CANCELLED AT") {
-				t.Errorf("%s:\n%q", file, b)
+				t.Errorf("file %s, want one line about the move and none of srun:\n%q", file, b)
 			}
 		}
 	})
@@ -237,7 +237,7 @@ func TestSession(t *testing.T) {
 			t.Fatal(err)
 		}
 		if st, err := os.Stat(record); err != nil || st.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v", record, st.Mode(), err)
+			t.Errorf("record %s has mode %v, want 0600; %v", record, st.Mode(), err)
 		}
 		address, _, _ := strings.Cut(strings.SplitAfter(string(b), `"Address":"`)[1], `"`)
 		host, port, _ := strings.Cut(address, ":")

@@ -12,8 +12,8 @@ import (
 )
 
 // TestSharedFolder: a shared folder or a store that is missing, or is another cluster's, never has a job begin anew over
-// its own output. The folder is taken away on a single node by an empty file system that is mounted over the folder, which
-// is what a node without its mount looks like.
+// its own output. The folder is taken away on a single node by an empty file system that is mounted over the folder: a
+// node without its mount looks the same.
 func TestSharedFolder(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-shared", "--nodes", "2")

@@ -18,8 +18,8 @@ import (
 // and all that Slurm has for output on its way, are full at each checkpoint. Each line arrives once, in its order.
 func slowReader(t *testing.T, c protected) {
 	const lines = 150_000
-	// slurmstepd sends what a task that has ended has left in pieces of 1024 bytes, whole lines or not, and other
-	// tasks' lines may come between the pieces. So that lines are whole, a piece is two lines.
+	// slurmstepd sends the remaining output of an ended task in pieces of 1024 bytes, whole lines or not, and lines of
+	// other tasks may come between the pieces. A line here has 512 bytes, so that a piece is two whole lines.
 	const format = "%-511s\n"
 	c.runOn(t, "ctl", "alice", "bash", "-c", "rm -f go slowly.read").mustSucceed(t)
 	job := c.submitJob(t, "--singularity --singularity-interval=10s -N2 -w n1,n2", fmt.Sprintf(`
@@ -31,7 +31,7 @@ func slowReader(t *testing.T, c protected) {
 	captured := func() (n int) {
 		comment := c.showColumn(t, job, "Comment")
 		if strings.Contains(comment, "no checkpoint") {
-			t.Fatal(comment)
+			t.Fatalf("the job has an obstacle: %v", comment)
 		}
 		fmt.Sscanf(comment, "singularity: checkpoint %d at ", &n)
 		return n
@@ -57,7 +57,7 @@ func slowReader(t *testing.T, c protected) {
 	}
 	c.runOn(t, "ctl", "alice", "touch", "go").mustSucceed(t)
 	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-		t.Error(s)
+		t.Errorf("the job's state at its end, want COMPLETED: %v", s)
 	}
 	if got := c.jobLog(job); got != "rc 0" {
 		t.Errorf("log:\n%s", got)

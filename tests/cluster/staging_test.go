@@ -76,8 +76,8 @@ const heavy = `blob=$(head -c 5000000 /dev/urandom | base64 -w0); before=$(md5su
 ` + count + `
 [[ $(md5sum <<< "$blob") = "$before" ]] && echo same || echo different`
 
-// TestStaging: checkpoints land on their nodes, which are free long before they are in
-// the store; what may die meanwhile costs nothing that is not said.
+// TestStaging: checkpoints are written to their nodes, which are free long before the checkpoints are in the store;
+// each loss by a death of a node meanwhile is reported.
 func TestStaging(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-staging", "--nodes", "3")

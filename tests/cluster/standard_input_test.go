@@ -73,7 +73,7 @@ func standardInput(t *testing.T, c protected) {
 		{closed, "y\nrc 0"},
 	} {
 		if s := c.waitForEnd(t, k.job); !strings.Contains(s, "COMPLETED") {
-			t.Error(s)
+			t.Errorf("the job's state at its end, want COMPLETED: %v", s)
 		}
 		lines := strings.Split(c.jobLog(k.job), "\n")
 		if lines[0] == fmt.Sprintf("rank 1 has read %d", size) { // the tasks end in any order
@@ -104,18 +104,18 @@ func largeInput(t *testing.T, c protected) {
 	}
 	c.runOn(t, "ctl", "alice", "bash", "-c", "cd; touch big.go").mustSucceed(t)
 	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-		t.Error(s)
+		t.Errorf("the job's state at its end, want COMPLETED: %v", s)
 	}
 }
 
-// inputOfOthers: sing-srun reads nothing of its standard input where srun does not.
+// inputOfOthers: sing-srun does not read its standard input where srun does not.
 func inputOfOthers(t *testing.T, c protected) {
 	job := c.submitJob(t, "--singularity -w n1", `
 		seq 1 4 | while read x; do srun -n1 --input=none echo $x; done
 		seq 5 7 | while read x; do SLURM_STDINMODE=none srun -n1 echo $x; done
 		echo 8 >input.file; seq 9 9 | { srun -n1 -i input.file cat; cat; }`)
 	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-		t.Error(s)
+		t.Errorf("the job's state at its end, want COMPLETED: %v", s)
 	}
 	if got := c.jobLog(job); got != "1\n2\n3\n4\n5\n6\n7\n8\n9" {
 		t.Errorf("log:\n%s", got)

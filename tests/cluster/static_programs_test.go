@@ -21,15 +21,15 @@ import (
 // staticSteps is how many steps testdata/static_program takes; its job dies in the middle.
 const staticSteps = 160
 
-// TestStaticPrograms: files of a program that does not go through libc are what they are when
-// nothing disturbs it, though its node died after a checkpoint.
+// TestStaticPrograms: files of a program that does not go through libc are the same as in an undisturbed run, although
+// its node died after a checkpoint.
 func TestStaticPrograms(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "static")
 	build := exec.Command("go", "build", "-o", program, "./testdata/static_program")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("go build of the static program failed: %v: %s", err, out)
 	}
 	undisturbed := filepath.Join(t.TempDir(), "files")
 	createFile := func(path string) {
@@ -41,7 +41,7 @@ func TestStaticPrograms(t *testing.T) {
 	createFile(undisturbed + ".goes-on")
 	said, err := exec.Command(program, undisturbed, strconv.Itoa(staticSteps), "0").Output()
 	if err != nil {
-		t.Fatalf("%v: %s", err, said)
+		t.Fatalf("the undisturbed run failed: %v: %s", err, said)
 	}
 	want := readFolder(t, undisturbed)
 
@@ -54,7 +54,7 @@ func TestStaticPrograms(t *testing.T) {
 		return c.submitJob(t, "--singularity -w "+node, fmt.Sprintf("./static $PWD/%s %d 100ms; echo rc $?", dir, staticSteps))
 	}
 
-	// Nothing was watched while proxyd was away, and the next checkpoint says so.
+	// While proxyd was away, no changes of files were recorded, and the next checkpoint says so.
 	left := start("n2", "left")
 	c.waitForLine(t, left, "10")
 	c.runOn(t, "n2", "", "pkill", "-KILL", "-x", "proxyd").mustSucceed(t)
@@ -91,7 +91,7 @@ func TestStaticPrograms(t *testing.T) {
 	for line := range strings.Lines(c.proxydLog("n1") + c.proxydLog("n2")) {
 		for _, bad := range []string{"not complete", "not put back", "not recorded"} {
 			if strings.Contains(line, "job="+job+" ") && strings.Contains(line, bad) {
-				t.Error(line)
+				t.Errorf("proxyd logged an incomplete record or restore of files: %v", line)
 			}
 		}
 	}
@@ -103,7 +103,7 @@ func (c protected) proxydLog(node string) string {
 	return string(b)
 }
 
-// readFolder returns what is in a folder, by path.
+// readFolder returns the content of a folder's files, by path.
 func readFolder(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -14,7 +14,7 @@ import (
 )
 
 // TestSummary: a job is captured and resumes twice, and loses its node once. The runs of its summary are the runs of
-// sacct, and its work adds up: each moment is counted once, and nothing is saved that the job did not do.
+// sacct, and its work adds up: each moment is counted once, and no more work counts as saved than the job did.
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-summary", "--nodes", "2")

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// sleepers makes system calls that wait, each in a process of its own, as C programs make them: nothing
-// calls them again if a signal's handler has not run. Each prints the call's result, errno, and after
-// how many seconds of its own clock. The endless poll ends by the byte that comes when time.sleep has ended; a
-// semaphore that is waited for until a time gives -1 and ETIMEDOUT, of which 0 is made.
+// sleepers makes system calls that wait, each in a process of its own, as C programs make them: no library repeats a
+// call if no handler of a signal has run. Each process prints the call's result, errno, and the seconds that the call
+// took by the process's own clock. The endless poll ends by the byte that comes when time.sleep has ended; a semaphore
+// that is waited for until a time gives -1 and ETIMEDOUT, which the script turns into 0.
 const sleepers = `cat >waits.py <<'END'
 import ctypes, os, select, struct, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -82,8 +82,8 @@ func (c protected) captureWaits(t *testing.T, seconds int) (job string, waited f
 	return job, waited, true
 }
 
-// TestWaitingCalls: checkpoints in place and a requeue change neither what system calls return that wait,
-// nor for how long they wait by the program's clock.
+// TestWaitingCalls: checkpoints in place and a requeue change neither the results of waiting system calls, nor the time
+// that they wait by the program's clock.
 func TestWaitingCalls(t *testing.T) {
 	last := 40
 	c := raiseProtected(t, "waits", "--nodes", "2")

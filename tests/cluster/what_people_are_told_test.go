@@ -39,7 +39,7 @@ func (c protected) waitUntilQueued(t *testing.T, job string) {
 	})
 }
 
-// TestWhatPeopleAreTold: what people are told of jobs and checkpoints.
+// TestWhatPeopleAreTold: messages and lists of jobs and checkpoints that users see.
 func TestWhatPeopleAreTold(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-asked", "--nodes", "2")

@@ -24,7 +24,7 @@ import (
 const (
 	program = "../../contrib/minicluster/minicluster"
 	proxyd  = "../../bin/proxyd"
-	// patience is for a machine that does much else.
+	// patience allows for a machine with much other load.
 	patience = 5 * time.Minute
 )
 
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// site is the cluster, and what gives so many bytes of what the run prints that nothing disturbs.
+// site is the cluster, and a function calm that returns the first n bytes that the undisturbed run prints.
 type site struct {
 	*testing.T
 	cluster mini.Cluster

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guest runs test programs in a virtual machine, for what this machine has not: another version of cgroups, an
-// NFS server, systemd. The machine is emulated, for /dev/kvm may be of no use, with Debian's kernel, a root file system
-// of the test clusters, and no network.
+// Package guest runs test programs in a virtual machine, for facilities that this machine lacks: another version of
+// cgroups, an NFS server, systemd. The machine is emulated, because /dev/kvm may not work, with Debian's kernel, a root
+// file system of the test clusters, and no network.
 package guest
 
 import (
@@ -32,14 +32,14 @@ var makeInitrd string
 
 // Machine is a virtual machine with a single processor.
 type Machine struct {
-	Tree    string        // the root file system; what is written there is lost
+	Tree    string        // the root file system; changes to it are lost
 	Init    string        // path of the script that is the first process, of /bin/sh; see testdata/guest/run.sh of tests/cluster
 	Within  time.Duration // how long all of it may take
 	Memory  int           // MiB; 0: 1536
 	Modules []string      // of the kernel, there before Init runs; more are in /usr/lib/modules
 
-	// FillFolder puts into a folder what Init needs. The folder is /guest in the machine. Init leaves there what the test
-	// programs have said ("out") and their exit status ("code"), and ends the machine.
+	// FillFolder puts the files that Init needs into a folder. The folder is /guest in the machine. Init leaves there
+	// the output of the test programs ("out") and their exit status ("code"), and ends the machine.
 	FillFolder func(folder string)
 }
 
@@ -106,7 +106,7 @@ func (m Machine) qemuCommand(ctx context.Context, t *testing.T, kernel, initrd, 
 	return cmd
 }
 
-// CacheDir returns the folder where the tests keep what they have fetched.
+// CacheDir returns the folder where the tests keep downloaded files.
 func CacheDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.UserCacheDir()
@@ -120,7 +120,7 @@ func CacheDir(t *testing.T) string {
 func RunScript(t *testing.T, script string, args ...string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "sh", append([]string{"-c", script, "script"}, args...)...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s\n%s", err, script, out)
+		t.Fatalf("the script failed: %v\n%s\nIt printed:\n%s", err, script, out)
 	}
 }
 
@@ -131,6 +131,6 @@ func BuildTests(t *testing.T, where, to string, args ...string) {
 	build := exec.CommandContext(t.Context(), "go", args...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go test -c failed: %v\n%s", err, out)
 	}
 }

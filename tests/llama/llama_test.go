@@ -102,8 +102,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestLogits: what the model says of each next token is what llama.cpp computes on the CPU. The two round activations to
-// eight bits in ways of their own, which is some percent.
+// TestLogits: the model's logits of each next token are those that llama.cpp computes on the CPU. GPU and CPU round
+// activations to eight bits in different ways, which makes a difference of some percent.
 func TestLogits(t *testing.T) {
 	k := newKit(t)
 	out, err := exec.Command(k.node, k.pathOf("logits.mjs"), k.pathOf("tiny.gguf"), "cpu").Output()

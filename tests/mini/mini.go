@@ -85,7 +85,7 @@ func (c Cluster) WaitForStateSave(ctx context.Context, job string) error {
 		return err
 	}
 	began := time.Now()
-	// slurmctld saves what has changed, so the value is new each time.
+	// slurmctld saves a job only if a value has changed, so the value is new each time.
 	if err := c.Scontrol(ctx, "update", "JobId="+job, fmt.Sprintf("Nice=%d", 1+began.UnixNano()%100)); err != nil {
 		return err
 	}

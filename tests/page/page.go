@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package page puts what a command has measured into the command's place in a page of the documentation.
+// Package page writes the measurements of a command into the command's place in a page of the documentation.
 //
 //	<!-- make bench writes from here -->
 //	the place of the command "make bench"
 //	<!-- to here -->
 //
-// The text around a place is written by people, and stays.
+// The text around a place is written by people, and is not changed.
 package page
 
 import (
@@ -18,13 +18,13 @@ import (
 
 const placeEnd = "<!-- to here -->\n"
 
-// Read returns what the place of a command has.
+// Read returns the text in the place of a command.
 func Read(file, command string) (string, error) {
 	_, place, _, err := splitPage(file, command)
 	return place, err
 }
 
-// Write replaces what the place of a command has. The text ends with a newline.
+// Write replaces the text in the place of a command. The new text ends with a newline.
 func Write(file, command, text string) error {
 	before, _, after, err := splitPage(file, command)
 	if err != nil {

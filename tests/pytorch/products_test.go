@@ -43,8 +43,9 @@ func findResult(t *testing.T, printed, name string) string {
 	return ""
 }
 
-// TestNativeProducts: models whose products the software GPU computes itself learn in f32 and in bf16 what they learn with the
-// vendor's cuBLAS, but for the order of sums, and have the same bits in each run. In short, a perceptron; else a GPT, too.
+// TestNativeProducts: models whose matrix products the software GPU computes itself have the same losses in f32 and in
+// bf16 as with the vendor's cuBLAS, except for the order of sums, and the same bits in each run. With -short, the model
+// is a perceptron; otherwise also a GPT.
 func TestNativeProducts(t *testing.T) {
 	learn := []string{"programs/learn.py", "--steps", "4", "mlp"}
 	if !testing.Short() {
@@ -53,7 +54,7 @@ func TestNativeProducts(t *testing.T) {
 	native := runPythonWith(t, wire.BlasNative, nil, learn...)
 	vendor := runPythonWith(t, wire.BlasVendor, nil, learn...)
 	compareResults(t, native, vendor, 2e-3)
-	// Which of the two multiplied shows in sums of 2000 products in f32. In bf16, rounding leaves nothing of the order.
+	// Sums of 2000 products in f32 show which of the two multiplied. In bf16, rounding hides the order of the sums.
 	if name := "product f32"; findResult(t, native, name) == findResult(t, vendor, name) {
 		t.Errorf("the bits are those of the vendor's cuBLAS, which therefore has the products:\n%s", native)
 	}

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pytorch runs unmodified PyTorch, with CUDA, the vendor's cuBLAS and backend nccl, on the software GPU. The programs
-// are such as people write; PyTorch is what contrib/cuda-software fetches from Debian.
+// Package pytorch runs unmodified PyTorch, with CUDA, the vendor's cuBLAS and backend nccl, on the software GPU. The
+// programs are like those that people write; contrib/cuda-software fetches PyTorch from Debian.
 package pytorch
 
 import (
@@ -22,13 +22,14 @@ func TestMain(m *testing.M) { soft.Main(m) }
 // limit is for machines that do much else: a run takes half a minute on two quiet cores.
 const limit = 8 * time.Minute
 
-// runPython runs Python over two software GPUs, and returns what it printed. The test is skipped where PyTorch cannot be had.
+// runPython runs Python on two software GPUs, and returns its output. The test is skipped where PyTorch is not
+// available.
 func runPython(t *testing.T, on []string, args ...string) string {
 	t.Helper()
 	return runPythonWith(t, wire.BlasVendor, on, args...)
 }
 
-// runPythonWith is runPython with a choice of what multiplies matrices.
+// runPythonWith is runPython with a choice of the library that multiplies matrices.
 func runPythonWith(t *testing.T, blas string, on []string, args ...string) string {
 	t.Helper()
 	w := soft.Need(t)
@@ -39,12 +40,12 @@ func runPythonWith(t *testing.T, blas string, on []string, args ...string) strin
 	return r.Stdout
 }
 
-// TestOperators: operators compute what they compute on the CPU, a perceptron learns, a captured graph is replayed.
+// TestOperators: operators have the same results as on the CPU, a perceptron learns, a captured graph is replayed.
 func TestOperators(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(runPython(t, nil, "programs/operators.py")), "\n")
 	for _, line := range lines {
 		if !strings.HasSuffix(line, ": ok") {
-			t.Error(line)
+			t.Errorf("a line of operators.py does not end with ok: %v", line)
 		}
 	}
 	if len(lines) < 33 {
@@ -52,8 +53,8 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// TestPackageOperators: the operators of PyTorch's own tests compute on the GPU what they compute on the CPU, on the inputs that
-// these tests have.
+// TestPackageOperators: the operators of PyTorch's own tests have the same results on the GPU as on the CPU, with the
+// inputs of these tests.
 func TestPackageOperators(t *testing.T) {
 	args, least := []string{"programs/package_operators.py", "--samples", "3"}, 600
 	if testing.Short() {
@@ -62,7 +63,7 @@ func TestPackageOperators(t *testing.T) {
 	out := runPython(t, nil, args...)
 	found := regexp.MustCompile(`^(\d+) equal, \d+ left out, 0 wrong\n$`).FindStringSubmatch(out)
 	if found == nil {
-		t.Fatal(out)
+		t.Fatalf("package_operators.py does not print its counts with 0 wrong: %v", out)
 	}
 	if equal, _ := strconv.Atoi(found[1]); equal < least {
 		t.Errorf("%d operators were compared, want %d", equal, least)

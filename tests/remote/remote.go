@@ -30,7 +30,7 @@ func RunTests(t *testing.T, cmd *exec.Cmd) {
 		})
 	}
 	if err != nil || len(found) == 0 {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("the tests on the other machine failed or did not run: %v\n%s", err, out)
 	}
 	t.Logf("%d tests", len(found))
 }

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shim measures what libsingshim.so costs a program that does little else but
-// small files.
+// Package shim measures the cost of libsingshim.so for a program that does little else than write small files.
 package shim
 
 import (
@@ -17,8 +16,7 @@ import (
 	"testing"
 )
 
-// makeList makes a list of files, as proxyd does; docs and libsingshim/shim/list.h say
-// what the list has in it.
+// makeList makes a list of files, as proxyd does; docs and libsingshim/shim/list.h describe the format of the list.
 func makeList(tb testing.TB, path string) {
 	tb.Helper()
 	b := make([]byte, 4<<20)
@@ -45,10 +43,10 @@ func buildProgram(tb testing.TB, dir string) (program, library string) {
 	return program, library
 }
 
-// took is what a run of the program took, in nanoseconds.
+// took has the times of a run of the program, in nanoseconds.
 type took struct{ wall, cpu float64 }
 
-// other is a shim to compare with, in place of none.
+// other is a second shim for the comparison, instead of a run without a shim.
 var other = flag.String("other", "", "a libsingshim.so to compare with, instead of with none")
 
 // BenchmarkShim runs the program with and without the shim in turn. Of the pairs the benchmark
@@ -56,7 +54,7 @@ var other = flag.String("other", "", "a libsingshim.so to compare with, instead 
 // of the pairs lie between "cpu-low-%" and "cpu-high-%"; "wall-%" is the time by the clock,
 // which a busy disk blurs.
 func BenchmarkShim(b *testing.B) {
-	// Not below /tmp, of which nothing is recorded.
+	// The folder is not below /tmp: the shim does not record files there.
 	dir, err := os.MkdirTemp("/var/lib", "bench-shim-")
 	if err != nil {
 		b.Skip("SKIP: needs a folder outside /tmp: ", err)

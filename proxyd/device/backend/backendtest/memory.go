@@ -168,12 +168,12 @@ func testLookup(r *rig) {
 	}{{a, a, 1000}, {a + 999, a, 1000}, {big, big, 5 << 20}, {big + 4<<20, big, 5 << 20}} {
 		x, ok := r.space.Lookup(tc.at)
 		if !ok || x.Base != tc.base || x.Size != tc.size || x.Kind != backend.Plain || x.Context != r.cu.ID() || !x.Access {
-			r.Errorf("%#x: %+v, %v", uint64(tc.at), x, ok)
+			r.Errorf("Lookup(%#x) = %+v, %v, want the allocation that holds the address", uint64(tc.at), x, ok)
 		}
 	}
 	for _, at := range []backend.Addr{0, a - 1, a + 4096, big - 1, big + 8<<20, ^backend.Addr(0)} {
 		if x, ok := r.space.Lookup(at); ok {
-			r.Errorf("%#x: %+v", uint64(at), x)
+			r.Errorf("Lookup(%#x) = %+v, want none: no allocation holds the address", uint64(at), x)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func testPitch(r *rig) {
 		a, p, err := r.cu.AllocPitch(1001, 5, e)
 		r.mustSucceed(err)
 		if p < 1001 || p%512 != 0 || uint64(a)%512 != 0 {
-			r.Errorf("pitch %d at %#x", p, uint64(a))
+			r.Errorf("the pitched allocation has pitch %d and address %#x, which do not fit", p, uint64(a))
 		}
 		if x, ok := r.space.Lookup(a + backend.Addr(4*p)); !ok || x.Base != a {
 			r.Error("the last row is not allocated")
@@ -213,7 +213,7 @@ func testHostMemory(r *rig) {
 	r.mustSucceed(r.space.MapHost(at, b))
 	x, ok := r.space.Lookup(at + 8191)
 	if !ok || x.Kind != backend.Host || x.Base != at || x.Size != 8192 {
-		r.Errorf("%+v, %v", x, ok)
+		r.Errorf("Lookup within the mapped host memory = %+v, %v, want its 8192 bytes as Host", x, ok)
 	}
 	free, total := r.space.Info()
 	checkEqual(r, "free", free, total)

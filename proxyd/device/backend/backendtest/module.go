@@ -19,11 +19,11 @@ func testModules(r *rig) {
 	checkEqual(r, "size", g.Size, 4)
 	v := m.Variables()
 	if x, ok := r.space.Lookup(v.Base); !ok || x.Kind != backend.Globals || x.Size != v.Size {
-		r.Errorf("%+v: %+v, %v", v, x, ok)
+		r.Errorf("Lookup of the module's variables %+v = %+v, %v, want Globals of the same size", v, x, ok)
 	}
 	x, ok := r.space.Lookup(g.Addr)
 	if !ok || x.Kind != backend.Globals || x.Context != r.cu.ID() {
-		r.Errorf("%+v, %v", x, ok)
+		r.Errorf("Lookup of variable counter = %+v, %v, want Globals of the module's context", x, ok)
 	}
 	r.wantBytes("counter at first", g.Addr, joinWords(7))
 	r.wantBytes("constants", must(m.Global("table"))(r).Addr, joinWords(1, 2, 3, 4))
@@ -96,7 +96,7 @@ func testImagesMisused(r *rig) {
 		m, log, err := r.cu.Load([]byte(tc.image), backend.LoadConfig{})
 		r.wantError(tc.name, err, tc.want)
 		if m != nil || !strings.Contains(log.Error, tc.log) {
-			r.Errorf("%s: module %v, log %q", tc.name, m, log.Error)
+			r.Errorf("%s: Load gave module %v and log %q, want no module and the reason in the log", tc.name, m, log.Error)
 		}
 	}
 	free, total := r.space.Info()
@@ -151,7 +151,7 @@ func testFunctionAttributes(r *rig) {
 	checkEqual(r, "dynamic shared memory", attr("shares", backend.FuncMaxDynamicShared), 47<<10)
 	checkEqual(r, "version", attr("add", backend.FuncPTXVersion), 80) // that of .target, not of .version
 	if n := attr("add", backend.FuncRegisters); n <= 0 || n > 255 {
-		r.Errorf("%d registers", n)
+		r.Errorf("kernel add uses %d registers, want 1 to 255", n)
 	}
 	add := r.findKernel(m, "add")
 	_, err := add.Attribute(99)
@@ -293,7 +293,7 @@ func testKernelHeap(r *rig) {
 	}
 	a, b := get(p, 100, 5), get(q, 100, 6)
 	if a == 0 || b == 0 || a == b || a%16 != 0 {
-		r.Errorf("%#x and %#x", uint64(a), uint64(b))
+		r.Errorf("malloc of a kernel gave %#x and %#x, want two different addresses, aligned to 16", uint64(a), uint64(b))
 	}
 	r.mustSucceed(r.runKernel(peek, 1, joinArgs([]backend.Addr{p, out})))
 	r.syncStream()
@@ -323,7 +323,7 @@ func testKernelHeap(r *rig) {
 	// The module ends with its context.
 	r.mustSucceed(r.cu.Destroy())
 	if h := r.space.State().KernelHeap; h == nil || len(h.Pieces) != 0 {
-		r.Errorf("%+v", h)
+		r.Errorf("after the context was destroyed, the kernel heap = %+v, want one without pieces", h)
 	}
 }
 

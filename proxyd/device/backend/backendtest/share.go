@@ -63,7 +63,7 @@ func testShared(r *rig) {
 		}
 		x, ok := b.space.Lookup(got + backend.Addr(size) - 1)
 		if !ok || x.Base != got || x.Size != size || x.Kind != backend.Imported || x.Context != b.cu.ID() {
-			r.Errorf("%+v, %v", x, ok)
+			r.Errorf("Lookup of the import's last byte = %+v, %v, want the whole import, as Imported", x, ok)
 		}
 		b.wantIn("written by the exporter", got, makePattern(512, 1))
 		b.runInTurn(func() { b.copyIn(got, makePattern(512, 2)) })
@@ -148,7 +148,7 @@ func testSharedRestored(r *rig) {
 			rigs := []*rig{a, b}
 			saved := []*savedSpace{saveSpace(a), saveSpace(b)}
 			if n := len(saved[0].blocks) + len(saved[1].blocks); n != 1 {
-				r.Errorf("%d blocks, of one that was written", n)
+				r.Errorf("the two spaces saved %d blocks, want 1, the one that was written", n)
 			}
 			for _, x := range rigs {
 				r.mustSucceed(x.space.Close())

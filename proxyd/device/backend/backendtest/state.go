@@ -28,7 +28,7 @@ func testState(r *rig) {
 	last := backend.Addr(0)
 	for _, x := range st.Allocations {
 		if x.Base <= last {
-			r.Errorf("%+v is out of order", x)
+			r.Errorf("allocation %+v of State does not come after the one before", x)
 		}
 		last = x.Base
 		kinds[x.Base] = x.Kind
@@ -45,7 +45,7 @@ func testState(r *rig) {
 	var sum uint64
 	for _, g := range st.Regions() {
 		if g.Size%granule != 0 {
-			r.Errorf("%+v", g)
+			r.Errorf("the size of region %+v is no multiple of the granule", g)
 		}
 		sum += g.Size
 	}
@@ -124,7 +124,7 @@ func testBlocks(r *rig) {
 	var count atomic.Int32
 	r.mustSucceed(r.space.Blocks(&[32]byte{}, func(backend.BlockID, backend.Hash) bool { count.Add(1); return false }))
 	if n := int(count.Load()); n < 1 || n > runtime.GOMAXPROCS(0) {
-		r.Errorf("%d blocks before it was stopped", n)
+		r.Errorf("Blocks gave %d blocks to a function that stops it at once, want 1 for each worker at most", n)
 	}
 	checkBlocksRefused(r, a, v)
 }

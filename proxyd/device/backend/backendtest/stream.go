@@ -206,7 +206,7 @@ func testWaitValue(r *rig) {
 		r.mustSucceed(r.stream.WaitValue(a, tc.size, tc.value, tc.cond))
 		r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a + 32, Value: 1, Element: 4, Width: 1}))
 		if r.stream.Query() == nil {
-			r.Errorf("%s: it did not wait", tc.name)
+			r.Errorf("%s: the stream did not wait for the value", tc.name)
 		}
 		r.mustSucceed(other.Write(a, tc.size, tc.after))
 		r.syncStream()

@@ -32,7 +32,7 @@ func testVirtual(r *rig) {
 	r.wantBytes("over the border", cross, makePattern(16, 1))
 	x, ok := r.space.Lookup(cross + 8)
 	if !ok || x.Kind != backend.Mapped || x.Memory != two || x.Base != base+2*granule || x.Size != 2*granule || !x.Access {
-		r.Errorf("%+v, %v", x, ok)
+		r.Errorf("Lookup behind the border = %+v, %v, want the second mapping with access", x, ok)
 	}
 
 	// The same bytes at another address.
@@ -78,7 +78,7 @@ func checkPlaces(r *rig, base backend.Addr) {
 	checkEqual(r, "a hint that is free", must(r.space.Reserve(granule, 0, hint))(r), hint)
 	checkEqual(r, "a hint that is taken", must(r.space.Reserve(granule, 0, hint))(r), base)
 	if a := must(r.space.Reserve(granule, 1<<30, 0))(r); a%(1<<30) != 0 {
-		r.Errorf("%#x is not aligned", uint64(a))
+		r.Errorf("Reserve with an alignment of 1 GiB gave %#x, which is not aligned", uint64(a))
 	}
 	// 64 times the memory can be reserved.
 	for range 64 {
@@ -156,7 +156,7 @@ func testPools(r *rig) {
 	a := must(r.stream.AllocAsync(p, 1000))(r)
 	x, _ := r.space.Lookup(a)
 	if x.Kind != backend.Pooled || x.Pool != p || x.Size != 1000 {
-		r.Errorf("%+v", x)
+		r.Errorf("Lookup of an allocation of 1000 bytes from a pool = %+v, want Pooled of that size and pool", x)
 	}
 	attribute := func(a backend.PoolAttribute, want uint64) {
 		r.Helper()
