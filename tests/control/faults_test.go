@@ -53,7 +53,7 @@ func nodeFails(s *site) {
 	j.endAndCompare()
 }
 
-// status is what singctl says of preemptd.
+// status has the fields of preemptd in the output of singctl status --json.
 type status struct {
 	Holder   string
 	Term     int64
@@ -91,8 +91,8 @@ func (s *site) waitForFailures(policy string, times int, problem string) {
 	})
 }
 
-// A policy is killed, stopped in its tracks, and replaced by a policy that floods: preemptd says so and goes on, and
-// what the other policies decide is done.
+// A policy is killed, stopped by a signal, and replaced by a policy that floods preemptd with intents: preemptd reports
+// the fault and goes on, and the decisions of the other policies are carried out.
 func policiesFail(s *site) {
 	const folder = "/usr/libexec/singularity-slurm/"
 	binary := s.cluster.Shared("bin/sing-policy-bad")

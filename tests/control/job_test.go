@@ -22,7 +22,7 @@ type job struct {
 	id, name string
 }
 
-// state is what Slurm says of a job.
+// state has the fields of a job in Slurm.
 type state struct {
 	is, reason, nodes, gres, comment string
 	held                             bool
@@ -75,7 +75,7 @@ func (j *job) waitForState(is string) state {
 	return j.waitUntil("is "+is, func(st state) bool { return st.is == is })
 }
 
-// waitUntil waits until Slurm says of the job what is wanted.
+// waitUntil waits until ok accepts the state of the job in Slurm.
 func (j *job) waitUntil(what string, ok func(state) bool) state {
 	j.Helper()
 	var st state
@@ -110,7 +110,7 @@ func (j *job) stop() {
 // least is how many steps a job must have done to show anything.
 const least = 10
 
-// endAndCompare lets the job come to its end, and compares what the job wrote with the calm run, bit for bit: whatever
+// endAndCompare lets the job come to its end, and compares its output with the calm run, bit for bit: after all that
 // was done to the job, no step is missing, and no step is there twice.
 func (j *job) endAndCompare() state {
 	j.Helper()
@@ -157,7 +157,7 @@ func (j *job) describeCourse(a act, since time.Time) (steps string, checkpoint t
 	return strings.Join(all, ", "), checkpoint
 }
 
-// standing is what the ledger says of a job that has not ended.
+// standing is the ledger's entry of a job that has not ended.
 type standing struct {
 	Tier, Action, Waits    string
 	Promised, Fraction     float64
@@ -165,7 +165,7 @@ type standing struct {
 	Requested, GPUs, Least int
 }
 
-// readHistory returns what was done to the job, oldest first, and how the job stands.
+// readHistory returns the actions on the job, oldest first, and the job's entry in the ledger.
 func (j *job) readHistory() (acts []act, stands standing) {
 	j.Helper()
 	var reply struct {

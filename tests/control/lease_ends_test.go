@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// waitForLent waits until proxyd of a node has logged that the job has so many GPUs because of a lease. This asks nothing of preemptd.
+// waitForLent waits until proxyd of a node has logged that the job has want GPUs because of a lease. It does not need
+// preemptd.
 func (j *job) waitForLent(node string, lease *job, want int) {
 	j.Helper()
 	j.waitFor(fmt.Sprintf("proxyd of %s has logged that job %s has %d GPUs by lease %s", node, j.name, want, lease.id), func() (bool, string) {
@@ -45,8 +46,8 @@ func (s *site) preemptBySlurm() {
 }
 
 // TestLeasesWithoutController: proxyd and Slurm alone lend a GPU to a running job and take the GPU back: preemptd stands still.
-// Slurm itself preempts a lease; another is requeued while its node drains, and begins again. The running job is never requeued,
-// and computes what the undisturbed training computes.
+// Slurm itself preempts a lease; another lease is requeued while its node drains, and begins again. The running job is
+// never requeued, and has the results of the undisturbed training.
 func TestLeasesWithoutController(t *testing.T) {
 	s := raiseSite(t, *name+"-alone", 1, 2, 2)
 	s.configurePolicies("")
@@ -69,7 +70,7 @@ func TestLeasesWithoutController(t *testing.T) {
 	lease = s.submitBorrower("drains", "alice", j, "--qos=basic")
 	j.waitForLent("n1", lease, 2)
 	s.runOn("ctl", "root", "scontrol update NodeName=n1 State=DRAIN Reason=test")
-	j.waitForProgress() // what runs on the node may end there
+	j.waitForProgress() // a job that runs on a draining node goes on
 	s.runOn("ctl", "root", "scontrol requeue "+lease.id)
 	j.waitForLent("n1", lease, 1)
 	lease.waitForState("PENDING")
@@ -84,7 +85,7 @@ func TestLeasesWithoutController(t *testing.T) {
 	j.waitForProgress()
 
 	s.runOn("ctl", "root", "kill -CONT $(pidof preemptd)")
-	j.waitForShares(2) // preemptd learns what happened meanwhile
+	j.waitForShares(2) // preemptd learns of the changes meanwhile
 	if st := j.endAndCompare(); st.restarts != 0 {
 		t.Errorf("the job was restarted %d times", st.restarts)
 	}

@@ -155,7 +155,8 @@ func resizeInPlace(s *site) {
 	}
 }
 
-// refuseSize has an operator ask for a size that a job cannot have: the request is refused with the reason, and nothing is done.
+// refuseSize has an operator ask for a size that a job cannot have: the request is refused with the reason, and no
+// action begins.
 func (s *site) refuseSize(j *job, size, why string) {
 	s.Helper()
 	before, _ := j.readHistory()
@@ -179,7 +180,7 @@ func (s *site) watchState(ctx context.Context, j *job) string {
 }
 
 // TestLeases: a training of four ranks on a single GPU of its own is put on two, three and four GPUs and back, at
-// random moments; the training stays the same run of the same job, and computes what the undisturbed training computes.
+// random moments; the training stays the same run of the same job, and has the results of the undisturbed training.
 func TestLeases(t *testing.T) {
 	s := raiseSite(t, *name+"-four", 1, 4, 4)
 	s.configurePolicies("")
@@ -209,7 +210,7 @@ func TestLeases(t *testing.T) {
 
 // TestLeasesOfNodes: a training on two nodes with a GPU each is lent one more on each of them and leaves these again, in
 // place. The training goes on on a single node, by a requeue: there its capsules share a GPU and a device server, which are lent
-// another GPU, as one; proxyd's successor knows the lease. The training computes what the undisturbed training computes.
+// another GPU, as one; proxyd's successor knows the lease. The training has the results of the undisturbed training.
 func TestLeasesOfNodes(t *testing.T) {
 	s := raiseSite(t, *name+"-lent", 2, 2, 4)
 	s.configurePolicies("")

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// shownCapsule is what singctl show --json says of a capsule.
+// shownCapsule has the fields of a capsule in the output of singctl show --json.
 type shownCapsule struct {
 	Index   int
 	Node    string
@@ -77,8 +77,9 @@ func (j *job) resizeNodes(n, restarts int) state {
 }
 
 // TestFewerNodes: a training of four nodes with a GPU each goes on with all of its ranks on a single GPU, and comes back to four
-// nodes, and computes what the undisturbed training computes. On the single node its capsules share a device server, which knows what
-// their ranks hold alike; the server is found again by proxyd's successor, and its end costs no more than any device server's.
+// nodes, and has the results of the undisturbed training. On the single node its capsules share a device server, which
+// keeps equal blocks of their ranks once; proxyd's successor finds the server again, and its end costs no more than any
+// device server's.
 func TestFewerNodes(t *testing.T) {
 	const extra = "600000" // parameters: blocks of memory that all ranks hold alike
 	s := raiseSite(t, *name+"-nodes", 4, 1, 4, "--extra", extra)

@@ -11,8 +11,9 @@ import (
 )
 
 // TestRegrouped: a job that begins on two GPUs and can use four has two trainings, on the first and the third of the GPUs that its
-// programs see, and on the others. Neighbours share a GPU when it begins, a rank of each training. From its first checkpoint on the
-// ranks of a training do, and the training computes what the undisturbed training computes.
+// programs see, and on the second and the fourth. When the job begins, neighbours share a GPU: a rank of each training.
+// From its first checkpoint on, the ranks of one training share a GPU, and the training has the results of the
+// undisturbed training.
 func TestRegrouped(t *testing.T) {
 	const extra = "600000"
 	s := raiseSite(t, *name+"-pairs", 1, 2, 2, "--extra", extra)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// submitUnprotected submits a job of alice's that preemptd cannot capture, and that does nothing.
+// submitUnprotected submits a job of alice's that preemptd cannot capture, and that only sleeps.
 func (s *site) submitUnprotected(name, options string) *job {
 	s.Helper()
 	return &job{s, s.runOn("ctl", "alice", "sbatch --parsable --output=/dev/null --job-name="+name+" "+options+" --wrap='sleep 1000'"), name}

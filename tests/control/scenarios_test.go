@@ -60,7 +60,7 @@ func (s *site) fillCluster(prefix, options string) []*job {
 	return all
 }
 
-// Without a policy, preemptd decides nothing, and says so to people that wait: in the log once, and by singctl.
+// Without a policy, preemptd makes no decisions, and tells people that wait: in the log once, and by singctl.
 func nobodyDecides(s *site) {
 	s.configurePolicies("")
 	basic := s.fillCluster("n", "--singularity")
@@ -123,7 +123,8 @@ func premiumPreempts(s *site) {
 	premium.waitForState("RUNNING")
 	took := time.Since(asked)
 	s.Logf("premium runs %.1f s after it was submitted; checkpoint, Slurm's own requeue and start: %.1f s; ratio %.2f", took.Seconds(), alone.Seconds(), took.Seconds()/alone.Seconds())
-	// The aim is 1.3 times. docs/performance.md has what is reached; here only the wait above ends the test if premium does not run.
+	// The aim is 1.3 times. docs/performance.md has the measured ratio; here only the wait above fails if premium does
+	// not run.
 	var left *job
 	for _, j := range basic {
 		acts, _ := j.readHistory()
@@ -168,8 +169,9 @@ func premiumPreempts(s *site) {
 	}
 }
 
-// measureUndisturbed measures what a premium job has to wait for in any case: a checkpoint of the job that gives way, and what Slurm
-// itself takes from a job's submission on if another job is requeued at once, as when Slurm preempts by itself.
+// measureUndisturbed measures the times that a premium job has to wait in any case: for a checkpoint of the job that
+// gives way, and for Slurm itself, from a job's submission on, if another job is requeued at once, as when Slurm
+// preempts by itself.
 func (s *site) measureUndisturbed(of *job) (checkpoint, slurm time.Duration) {
 	s.Helper()
 	began := time.Now()
@@ -191,7 +193,7 @@ func (s *site) measureUndisturbed(of *job) (checkpoint, slurm time.Duration) {
 	return checkpoint, slurm
 }
 
-// Where a job can be shrunk no job is preempted; and the job gets back what its user asked for.
+// Where a job can be shrunk no job is preempted; and the job gets back the GPUs that its user asked for.
 func shrinkAndGrow(s *site) {
 	s.configurePolicies("elastic, tiers")
 	basic := s.fillCluster("s", "--singularity=gpus=1-2")
@@ -231,7 +233,7 @@ func shrinkAndGrow(s *site) {
 	}
 }
 
-// Each node is emptied in its turn, as for an upgrade, with the cluster at work: nothing is lost.
+// Each node is emptied in its turn, as for an upgrade, with the cluster at work: no work is lost.
 func rollingDrain(s *site) {
 	s.configurePolicies("drain")
 	jobs := []*job{
@@ -301,8 +303,8 @@ func defragMakesRoom(s *site) {
 	}
 }
 
-// The cluster must draw less: basic jobs go on with fewer GPUs, then they are parked, and the premium job notices
-// nothing. When there is power again they go on.
+// The cluster must draw less power: basic jobs go on with fewer GPUs, then they are parked, and the premium job is not
+// disturbed. When there is power again they go on.
 func powerCap(s *site) {
 	s.configurePolicies("power")
 	premium := s.submitTraining("wp", "--qos=premium --gpus-per-node=2 --singularity=gpus=1-2")

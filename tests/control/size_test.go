@@ -59,7 +59,7 @@ func chosenSizesStay(s *site) {
 	lent.checkActs("resize by policy elastic", "resize by alice")
 	own.waitForGPUs(1)
 	lent.waitForGPUs(1)
-	// The person chooses anew; and a run that begins has what its job asks for, to which policies lend.
+	// The person chooses anew; and a run begins with the GPUs that its job asks for, and policies lend more to it.
 	s.runOn("ctl", "alice", fmt.Sprintf("singctl resize %s --gpus 2 --reason faster & singctl preempt %s --reason faster; wait $!", own.id, lent.id))
 	own.waitForGPUs(2)
 	lent.waitForShares(2)

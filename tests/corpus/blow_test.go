@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// errMissed is a blow that came when the job had ended: nothing was tested.
+// errMissed is the error of a blow that came after the job's end: the run tested nothing.
 var errMissed = errors.New("the job ended before it was hit")
 
 // strikeBlow does a single blow and returns when the job runs again.
@@ -53,7 +53,7 @@ func (r *run) strikeBlow(ctx context.Context, b blow) error {
 		return r.runsOn(ctx, b, victim)
 	}
 	err = r.waitUntilBack(ctx, victim)
-	if b.kind == nodeFail { // whatever came of the node's end, the lane is another program's next
+	if b.kind == nodeFail { // also after an error: the lane is another program's next
 		err = errors.Join(err, r.c.healNode(context.WithoutCancel(ctx), at.host))
 	}
 	if err != nil {
@@ -250,7 +250,7 @@ func strikePreempt(ctx context.Context, h hit) error {
 }
 
 // isSilent tells whether a log of the job has no whole line yet. The log is looked at before the checkpoint is asked
-// for: a line that is written meanwhile is taken for none, which allows more.
+// for: if a line is written meanwhile, isSilent is true all the same, and the comparison allows more.
 func (r *run) isSilent() bool {
 	logs, err := filepath.Glob(filepath.Join(r.c.Shared(r.folder), "log*"))
 	if err != nil || len(logs) == 0 {
@@ -358,7 +358,7 @@ func (r *run) waitUntilBack(ctx context.Context, victim job) error {
 	})
 }
 
-// startRequeued tells Slurm to start what was requeued: by itself Slurm waits for two minutes.
+// startRequeued tells Slurm to start requeued jobs now: by itself Slurm waits for two minutes.
 func (r *run) startRequeued(ctx context.Context, jobs []job) error {
 	for _, j := range jobs {
 		if j.state != "PENDING" || j.restarts == 0 {

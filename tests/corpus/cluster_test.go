@@ -30,7 +30,7 @@ type cluster struct {
 	free    chan int // lanes without a program
 	board   board
 	site    site
-	missing map[string]error // why software that contrib/cuda-software fetches is not there, by what programs call it
+	missing map[string]error // why software of contrib/cuda-software is missing, by its name in programs
 }
 
 // laneNodes are the nodes of a lane, and strangers the nodes of all other lanes.
@@ -87,7 +87,7 @@ func raiseCluster(t *testing.T, name string, lanes int, up []string) *cluster {
 	return c
 }
 
-// job is what Slurm says of a single job, or of a single element of an array.
+// job has Slurm's facts of a single job, or of a single element of an array.
 type job struct {
 	id, array, element      string
 	state, reason, comment  string
@@ -104,8 +104,8 @@ func (j job) nameForSlurm() string {
 	return j.id
 }
 
-// hasEnded reports whether the job is in a state in which nothing of a job happens any more. A time limit's, a failed
-// node's, and that of a run which Slurm ended before the restore, may be followed by a requeue.
+// hasEnded reports whether the job is in a state that does not change any more. The states after a time limit, after a
+// node's failure, and of a run that Slurm ended before the restore, may be followed by a requeue.
 func (j job) hasEnded() bool {
 	switch j.state {
 	case "COMPLETED", "CANCELLED":
@@ -118,7 +118,7 @@ func (j job) hasEnded() bool {
 	return false
 }
 
-// describeOutcome returns what a user sees of a job's end.
+// describeOutcome returns the state and the exit codes of a job, as a user sees them.
 func (j job) describeOutcome() string { return j.state + " " + j.exits }
 
 func (j job) String() string {

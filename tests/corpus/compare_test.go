@@ -17,15 +17,16 @@ import (
 	"testing"
 )
 
-// slurmLine is what slurmstepd writes into the log of a job that is killed, wherever the
-// program's own line stood. Nothing else may be in a killed job's log beyond the undisturbed log.
+// slurmLine matches the lines that slurmstepd writes into the log of a job that is killed, also in the middle of the
+// program's own line. A killed job's log may have no other lines beyond the undisturbed log.
 var slurmLine = regexp.MustCompile(`(?m)(?:slurmstepd(?:-\w+)?: |\[[0-9T:.-]+\] )error: \*\*\* (?:JOB|STEP) .* \*\*\*\n|^srun: (?:Job step aborted: Waiting up to \d+ seconds for job step to finish\.|got SIGCONT|forcing job termination)\n`)
 
-// ourLine is what proxyd writes into the log of a job that loses a node: the last moment of that run was not captured.
+// ourLine matches the line that proxyd writes into the log of a job that loses a node: the run's last work was not
+// captured.
 var ourLine = regexp.MustCompile(`(?m)^singularity: the job ends without a checkpoint \(requeue\): .*\n`)
 
 // A job's log, or an array element's; a step's, where a program gives its steps logs of their
-// own. All else is what the program wrote itself.
+// own. All other files are the program's results.
 var (
 	jobLog  = regexp.MustCompile(`^log(\.\d+)?$`)
 	stepLog = regexp.MustCompile(`^log\.\d+\.\d+$`)
@@ -40,9 +41,8 @@ const (
 	anywhere         // to a checkpoint from before its first line: a step that began later begins again
 )
 
-// sameLog reports how got differs from want, "" if there is no difference. got may go back once to
-// what it said before: a job that fell back to its last checkpoint says again what
-// the job had said since.
+// sameLog reports how got differs from want, "" if there is no difference. got may repeat lines once: a job that fell
+// back to its last checkpoint writes the lines again that the job wrote after the checkpoint.
 func sameLog(want, got []byte, back rewind) string {
 	got = slurmLine.ReplaceAll(got, nil)
 	if back != never {
@@ -151,7 +151,7 @@ func commonSuffix(a, b []byte) int {
 	return n
 }
 
-// shownLength is how much of a line is shown: enough for what a checkpoint says that failed.
+// shownLength is how much of a line is shown: enough for the error of a failed checkpoint.
 const shownLength = 400
 
 // lineAt is the line around an offset, shortened for a person.
@@ -164,8 +164,8 @@ func lineAt(b []byte, at int) string {
 	return string(line)
 }
 
-// readEntry returns what counts of a file, all that a program can see again: its type and mode,
-// and its content, or where a link leads.
+// readEntry returns the properties of a file that are compared, those that a program can see again: its type and mode,
+// and its content, or the target of a link.
 func readEntry(root, rel string) (mode string, content []byte, err error) {
 	path := filepath.Join(root, rel)
 	fi, err := os.Lstat(path)
@@ -264,7 +264,7 @@ func TestSameLog(t *testing.T) {
 		"the end is missing twice": {"start\none\ntwo\none\n", false, false},
 	} {
 		if d := sameLog([]byte(want), []byte(c.got), never); (d == "") != c.exact {
-			t.Errorf("%s: %q", name, d)
+			t.Errorf("%s: the logs differ by %q, which is not expected", name, d)
 		}
 		if d := sameLog([]byte(want), []byte(c.got), notToZero); (d == "") != c.rew {
 			t.Errorf("%s, with a rewind: %q", name, d)
@@ -274,7 +274,7 @@ func TestSameLog(t *testing.T) {
 		t.Errorf("a step begun again: %q", d)
 	}
 	if d := sameLog([]byte(want), []byte("start\none\nTWO\nthree\n"), notToZero); d != `line 3: want "two", got "TWO"` {
-		t.Error(d)
+		t.Errorf("a log with another third line, want that line named: %v", d)
 	}
 }
 
@@ -295,7 +295,7 @@ func TestRanAfterItsEnd(t *testing.T) {
 		"an outcome not known":   {"9|COMPLETED|0:0\n9|COMPLETED|0:0\n", false},
 	} {
 		if got := ranAfterItsEnd(c.said, want); got != c.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: ranAfterItsEnd = %v", name, got)
 		}
 	}
 }
@@ -331,7 +331,7 @@ func TestBeganAnew(t *testing.T) {
 		"anew, then resumed":           {[]string{started, ended, started, told, killed, restored, started, ended}, true},
 	} {
 		if got := beganAnew(c.log, "12", "COMPLETED 0:0"); got != c.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: beganAnew = %v", name, got)
 		}
 		if beganAnew(c.log, "1", "COMPLETED 0:0") || beganAnew(c.log, "12", "FAILED 6:0") || beganAnew(c.log, "12", "") {
 			t.Errorf("%s: of another job, or with another outcome", name)
@@ -387,7 +387,7 @@ func TestSameFolder(t *testing.T) {
 		}
 		got, err := sameFolder(folder(want), folder(files), c.back)
 		if err != nil || strings.Join(got, "; ") != c.want {
-			t.Errorf("%s: %q, %v", name, got, err)
+			t.Errorf("%s: sameFolder = %q, %v", name, got, err)
 		}
 	}
 	if got, _ := sameFolder(folder(want), folder(map[string]string{"log": want["log"], "link": want["link"]}), never); len(got) != 2 {

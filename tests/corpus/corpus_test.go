@@ -98,7 +98,7 @@ func TestCorpus(t *testing.T) {
 					t.Logf("known to fail: %s: %v", what, err)
 					continue
 				}
-				t.Errorf("%s: %v", what, err)
+				t.Errorf("%s failed: %v", what, err)
 			}
 		})
 	}
@@ -147,7 +147,7 @@ func (c *cluster) noticesRestart(t *testing.T, programs []program) {
 	blows := []blow{{kind: requeue, at: 0.4}}
 	e, err := c.runProgram(t.Context(), p, lane, folder("requeued"), nil, blows, alone)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, e.log)
+		t.Fatalf("the requeued run failed: %v\n%s", err, e.log)
 	}
 	err = c.compareRuns(alone, e, folder("alone"), folder("requeued"), blows)
 	if want := `got "generating"`; err == nil || !strings.HasPrefix(err.Error(), "log: line ") || !strings.Contains(err.Error(), want) {
@@ -211,7 +211,7 @@ func blowsForRun(blows []blow) []blow {
 	return sooner
 }
 
-// saveEvidence keeps what a failed run wrote, beside what the undisturbed run wrote.
+// saveEvidence keeps the files of a failed run, beside those of the undisturbed run.
 func saveEvidence(t *testing.T, c *cluster, p program, run string) {
 	if *keep == "" {
 		return

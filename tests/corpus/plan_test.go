@@ -36,24 +36,24 @@ const (
 
 var kinds = []kind{requeue, move, preempt, timeLimit, nodeFail, proxyd, slurmd}
 
-// rolledBack says that what the job did after its last checkpoint is done again: its
-// log, which is never cut, then shows those lines twice.
+// rolledBack tells whether the job repeats its work after the last checkpoint: its log, which is never cut, then has
+// those lines twice.
 func (k kind) rolledBack() bool { return k == nodeFail }
 
 // blow is a single kill of a round.
 type blow struct {
 	kind kind
-	// at is the moment, as a fraction of what an undisturbed run takes. The first
+	// at is the moment, as a fraction of the time of an undisturbed run. The first
 	// blow of a round counts from the job's start, the second from its restart.
 	at float64
-	// pick chooses among what there is to hit: elements of an array, nodes.
+	// pick chooses among the targets: elements of an array, nodes.
 	pick uint64
 }
 
 func (b blow) String() string { return fmt.Sprintf("%s at %.0f %%", b.kind, b.at*100) }
 
-// planBlows decides what is done to a program. The plan depends on the arguments alone, so that a
-// seed and a name bring a failure back, whatever else was run at the same time.
+// planBlows decides which blows hit a program. The plan depends on the arguments alone, so that a seed and a name bring
+// a failure back, also without the other programs of that time.
 func planBlows(seed uint64, p program, rounds int) [][]blow {
 	h := fnv.New64a()
 	h.Write([]byte(p.name))
@@ -102,7 +102,7 @@ func TestPlan(t *testing.T) {
 	if reflect.DeepEqual(planBlows(7, program{name: "flock"}, 3), planBlows(8, program{name: "flock"}, 3)) || reflect.DeepEqual(planBlows(7, program{name: "flock"}, 3), planBlows(7, program{name: "fifo"}, 3)) {
 		t.Error("another seed or name plans the same")
 	}
-	// More rounds add to a plan and change nothing of the first rounds.
+	// More rounds add to a plan and do not change the first rounds.
 	if !reflect.DeepEqual(planBlows(7, program{name: "flock"}, 3), planBlows(7, program{name: "flock"}, 5)[:3]) {
 		t.Error("the number of rounds changes the first ones")
 	}
@@ -157,6 +157,6 @@ func TestPlan(t *testing.T) {
 		}
 	}
 	if got := describeBlows([]blow{{kind: move, at: 0.25}, {kind: nodeFail, at: 0.5}}); got != "move at 25 %, node fail at 50 %" {
-		t.Error(got)
+		t.Errorf("describeBlows of a move and a node's failure: %v", got)
 	}
 }

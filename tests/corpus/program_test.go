@@ -5,14 +5,14 @@
 // them at random moments in every way Slurm has, and wants their results to be
 // those of an undisturbed run, byte for byte. The package drives minicluster and Slurm from outside.
 //
-// Its tests need root and half an hour; they run under the build tag "corpus". What decides
-// (the plan of the kills, the comparison, the table) is tested without the tag.
+// Its tests need root and half an hour; they run under the build tag "corpus". The parts without a cluster (the plan of
+// the kills, the comparison, the table) are tested without the tag.
 //
 // # A program of the corpus
 //
-// A single batch script in programs/. The script says something at once, works for 5 to 15 seconds on
+// A single batch script in programs/. The script prints a line at once, works for 5 to 15 seconds on
 // a single CPU of each of its nodes, and writes results into the folder of its submission,
-// with nothing in them that differs between two runs: no times, process numbers, host
+// which must be the same in each run: no times, process numbers, host
 // names, paths of temporary or of its own folder. Its log is called log; a step's log, if there
 // is one, log.X.Y. Ports are unique in the corpus, since without capsules jobs share their node's.
 package corpus
@@ -27,7 +27,7 @@ import (
 	"testing"
 )
 
-// program is a single batch script of the folder programs, and what the script's head says.
+// program is a single batch script of the folder programs, with the fields of the script's head.
 type program struct {
 	name     string
 	what     string // a single line for the table
@@ -38,10 +38,10 @@ type program struct {
 	tasks    int    // of each node
 	most     int    // GPUs that the program can use, with lent GPUs
 	first    string // more options of the first run, which plain Slurm could not do
-	site     string // what the site has beside Slurm: a key of siteParts
+	site     string // software of the site beside Slurm: a key of siteParts
 	signal   string // the signal that Slurm is asked to send before the time limit
 	fails    string // why the program is known to fail; "" for all but a few
-	failure  string // a regular expression for what such a failure says; any other failure is a defect
+	failure  string // a regular expression for the text of such a failure; any other failure is a defect
 }
 
 var (
@@ -199,7 +199,7 @@ func TestParseProgram(t *testing.T) {
 			continue
 		}
 		if err != nil || got != c.want {
-			t.Errorf("%s: %+v, %v", name, got, err)
+			t.Errorf("%s: the parsed program is %+v, %v", name, got, err)
 		}
 	}
 }

@@ -40,13 +40,13 @@ type ending struct {
 	outcomes []string      // by element
 	nodes    int           // different nodes that the batch script was seen on
 	log      string        // Slurm's own account, for failures
-	proxyds  []string      // what all proxyds logged of the jobs, by time, for failures
+	proxyds  []string      // lines of all proxyds' logs about the jobs, by time, for failures
 	hadEnded bool          // a script ended while its job was requeued, so Slurm ran the job again from its beginning, as the rule is
 	silent   bool          // a checkpoint to fall back to was made before the log had its first line
 }
 
 // runProgram submits the program, strikes the blows and waits for its end. The first blow's
-// moment is measured in alone, what an undisturbed run takes.
+// moment is a fraction of the time of alone, the undisturbed run.
 func (c *cluster) runProgram(ctx context.Context, p program, lane int, folder string, options []string, blows []blow, alone ending) (ending, error) {
 	r := &run{c: c, program: p, lane: lane, folder: folder, want: map[string]string{}, hurried: map[string]time.Time{}, held: map[string]time.Time{}}
 	ctx, cancel := context.WithTimeoutCause(ctx, 4*time.Minute+4*alone.took, errors.New("out of time"))
@@ -74,7 +74,7 @@ func (c *cluster) runProgram(ctx context.Context, p program, lane int, folder st
 	e.silent, e.proxyds = r.silent, r.proxydLines()
 	e.hadEnded = r.beganAnew(e.proxyds)
 	if err != nil {
-		// Whatever went wrong, the lane must be free for the next program.
+		// After any error, the lane must be free for the next program.
 		clear := context.WithoutCancel(ctx)
 		e.log, _ = c.Exec(clear, "ctl", "root", "sacct", "-D", "-n", "-P", "-j", r.id, "-o", "JobID,State,ExitCode,NodeList,Start,End")
 		_, _ = c.Exec(clear, "ctl", "root", "scancel", r.id)
@@ -89,7 +89,7 @@ func (c *cluster) runProgram(ctx context.Context, p program, lane int, folder st
 	return e, errors.Join(err, r.endLeases(clear))
 }
 
-// proxydLines returns what the lane's proxyds have logged of the submission's jobs, by time.
+// proxydLines returns the lines of the lane's proxyds about the submission's jobs, by time.
 func (r *run) proxydLines() []string {
 	nodes, _ := r.c.laneNodes(r.lane)
 	var log []string

@@ -11,13 +11,13 @@ import (
 	"sync"
 )
 
-// site is what a cluster has beside Slurm by now: each part once, with the error of its setup.
+// site has the parts of siteParts that were set up so far on a cluster: each part once, with the error of its setup.
 type site struct {
 	mu  sync.Mutex
 	has map[string]error
 }
 
-// setUpSite returns when the cluster has a part of siteParts, which may be none ("").
+// setUpSite returns when the cluster has a part of siteParts; "" is no part.
 func (c *cluster) setUpSite(ctx context.Context, part string) error {
 	if part == "" {
 		return nil

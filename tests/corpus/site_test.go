@@ -3,8 +3,8 @@
 
 package corpus
 
-// siteParts are what a site has beside Slurm, by what a program's line "# Site: …" calls it: a script that root runs on
-// ctl, outside of all jobs, and a script that root runs on each host.
+// siteParts are the services of a site beside Slurm, by their names in a program's line "# Site: …": a script that root
+// runs on ctl, outside of all jobs, and a script that root runs on each host.
 var siteParts = map[string]struct{ onController, onEach string }{
 	"redis": {onController: `redis-server --daemonize yes --protected-mode no --save '' --logfile /var/log/redis.log`},
 	"postgres": {onController: `install -d -o postgres /srv/postgres; bin=$(echo /usr/lib/postgresql/*/bin)
@@ -13,8 +13,8 @@ echo 'host all all 10.77.0.0/16 trust' >>/srv/postgres/pg_hba.conf
 runuser -u postgres -- $bin/pg_ctl -D /srv/postgres -l /srv/postgres/log -w -o "-h '*' -k /tmp" start >/dev/null`},
 	"s3": {onController: `setsid moto_server -H 0.0.0.0 -p 9000 </dev/null >/var/log/moto.log 2>&1 &
 curl -sS -o /dev/null --retry 60 --retry-connrefused --retry-delay 1 localhost:9000`},
-	// What Slurm's manual has for crun without root, but without cgroups, of which hosts of a test cluster have none mounted and
-	// crun wants to see some, and with a folder below /tmp in the place of /run/user/UID, which no host has.
+	// The example of Slurm's manual for crun without root, but without cgroups, which hosts of a test cluster do not
+	// mount and crun wants to see, and with a folder below /tmp in the place of /run/user/UID, which no host has.
 	"containers": {onEach: `cat >/etc/slurm/oci-run <<'X'
 #!/bin/sh
 exec unshare --map-current-user --keep-caps --mount --cgroup sh -c 'mount -t cgroup2 cgroup /sys/fs/cgroup && exec "$@"' sh \

@@ -18,13 +18,13 @@ import (
 	"unicode/utf8"
 )
 
-// result is what became of a single program.
+// result has the outcomes of the runs of a single program.
 type result struct {
 	program program
 	alone   time.Duration
-	quiet   error   // an undisturbed run that came out otherwise
+	quiet   error   // how a second undisturbed run differed from the first
 	rounds  []round // with kills
-	broken  error   // the harness or the cluster failed: nothing is known
+	broken  error   // the harness or the cluster failed: there is no result
 }
 
 type round struct {
@@ -56,11 +56,11 @@ var heads = map[string]string{
 		"[cuda-suites.md](cuda-suites.md) is about other people's CUDA programs.",
 }
 
-// row is what a page says of a single program: of this run, or of an earlier run.
+// row is a single program's row of a page, from this run or from an earlier run.
 type row struct {
 	name  string
 	cells []string // all of the table's
-	notes string   // what failed, as list items
+	notes string   // the failures, as list items
 }
 
 // Columns of the table.
@@ -72,8 +72,8 @@ const (
 	passes, failsAsKnown, failsAnew = "pass", "**fails**, as known", "**fails**"
 )
 
-// reasons are why runs of any program may come out otherwise, by what their errors say. They excuse nothing: a program
-// with such a run fails.
+// reasons are known causes of failures of any program, by the texts of the errors. They are no excuse: a program with
+// such a run fails.
 var reasons = []struct {
 	says *regexp.Regexp
 	why  string
@@ -164,10 +164,11 @@ func renderPage(folder string, rows []row, options string) string {
 	return b.String()
 }
 
-// noteOf is the first line of what failed of a program.
+// noteOf matches the first line of a program's failures.
 var noteOf = regexp.MustCompile(`^\* \*\*([^*]+)\*\*, `)
 
-// readPage returns the rows of a page. What is not in this table's form, as the rows of older releases, is left out.
+// readPage returns the rows of a page. Lines that do not have this table's form, as the rows of older releases, are
+// left out.
 func readPage(text string) map[string]row {
 	all := map[string]row{}
 	last := ""
@@ -241,7 +242,7 @@ func (r result) failsAsKnown() bool {
 	return true
 }
 
-// failuresOf yields what went wrong with a program, in the order of the tries.
+// failuresOf yields the failures of a program, in the order of the tries.
 func failuresOf(r result) func(func(string, error) bool) {
 	return func(yield func(string, error) bool) {
 		if r.broken != nil && !yield("not run to the end", r.broken) {
