@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
 )
 
-// BenchmarkCalls is what calls cost a program, as testdata/bench/launch.c says:
+// BenchmarkCalls measures the cost of calls for a program; testdata/bench/launch.c describes them:
 //
 //	go test -run=- -bench=Calls -benchtime=1x ./tests/device
 func BenchmarkCalls(b *testing.B) {
@@ -33,10 +33,11 @@ func BenchmarkCalls(b *testing.B) {
 			b.ReportMetric(middle, name+"-middle-ns")
 		}
 	}
-	b.ReportMetric(0, "ns/op") // of a whole run, which says nothing
+	b.ReportMetric(0, "ns/op") // hides the time of a whole run, which has no meaning
 }
 
-// BenchmarkCopies says what copies to a device and back are of the speed of memcpy: in the best and in the middle of turns.
+// BenchmarkCopies reports the speed of copies to a device and back as a part of memcpy's speed: of the best and the
+// median turn.
 func BenchmarkCopies(b *testing.B) {
 	w := soft.Need(b)
 	path := w.Compile(b, "testdata/bench/copy.c", "-O2", "-Itests/device/testdata")
@@ -56,5 +57,5 @@ func BenchmarkCopies(b *testing.B) {
 			b.ReportMetric(memcpy, name+"-memcpy-GB/s")
 		}
 	}
-	b.ReportMetric(0, "ns/op") // of a whole run, which says nothing
+	b.ReportMetric(0, "ns/op") // hides the time of a whole run, which has no meaning
 }

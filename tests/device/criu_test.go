@@ -75,7 +75,7 @@ func startFreezable(t *testing.T, path string, args ...string) *frozen {
 func (f *frozen) failWithLogs(args ...any) {
 	f.t.Helper()
 	text, _ := os.ReadFile(f.text)
-	f.t.Fatalf("%s\n%s\n%s", fmt.Sprintln(args...), text, &f.log)
+	f.t.Fatalf("%s\nThe program printed:\n%s\nThe logs:\n%s", fmt.Sprintln(args...), text, &f.log)
 }
 
 // moveProgram saves, dumps and kills, restores the program with another device server, and lets the program go on. The result is false if the program

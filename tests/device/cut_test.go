@@ -16,8 +16,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
 )
 
-// ranksUnder runs a program's ranks under two device servers, in turns, and returns what they printed, rank by rank. strike is called
-// at random moments until all have ended.
+// ranksUnder runs a program's ranks under two device servers, in turns, and returns their output, rank by rank. strike
+// is called at random moments until all ranks have ended.
 func ranksUnder(t *testing.T, s *soft.Servers, seed uint64, ranks int, path, mode string, strike func()) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -58,7 +58,7 @@ func ranksUnder(t *testing.T, s *soft.Servers, seed uint64, ranks int, path, mod
 }
 
 // TestCutOfRanks: cuts are found for ranks that wait for each other outside of collectives, that are in host code or have ended, and
-// that make communicators all the time; they print what they print undisturbed.
+// that make communicators all the time; they print the same as in an undisturbed run.
 func TestCutOfRanks(t *testing.T) {
 	w := soft.Need(t)
 	path := w.Compile(t, "testdata/parts/cut.c")
@@ -84,7 +84,7 @@ func TestCutOfRanks(t *testing.T) {
 				case errors.As(err, &why) && (why.Why == barrier.RankEnded || why.Why == barrier.RankDied):
 					failed++
 				default:
-					t.Fatalf("%v\n%s", err, s.Stderr.String())
+					t.Fatalf("the cut failed: %v\n%s", err, s.Stderr.String())
 				}
 			})
 			if got != want {

@@ -45,7 +45,7 @@ func TestServerEnds(t *testing.T) {
 				_ = c.Wait()
 			})
 			if line, err := bufio.NewReader(out).ReadString('\n'); line != "spinning\n" {
-				t.Fatalf("%q, %v", line, err)
+				t.Fatalf("the program's first line = %q, %v, want \"spinning\\n\"", line, err)
 			}
 			server := serverOf(t, c.Process.Pid)
 			fd, err := unix.PidfdOpen(server, 0)

@@ -117,7 +117,7 @@ func (k *keeper) saveAt(ctx context.Context, to server.Folder, attempt uint64) (
 	return c.Save(ctx, to, server.SaveOptions{Attempt: attempt})
 }
 
-// takeOver builds what was saved and adopts the processes. The result is the server's address.
+// takeOver has the server build the saved state and adopt the processes. The result is the server's address.
 func (k *keeper) takeOver(ctx context.Context, from server.Folder, r *server.Report) (string, error) {
 	c, err := k.connectController()
 	if err != nil {
@@ -148,7 +148,8 @@ func (k *keeper) reconnect(ctx context.Context, peers map[int]string) error {
 	return c.Resume(ctx)
 }
 
-// startRanks starts the ranks of a program, as a launcher does, two on each host. The channel has what the first prints when all have ended.
+// startRanks starts the ranks of a program, as a launcher does, two on each host. The channel gets the first rank's
+// output when all have ended.
 func (p *pair) startRanks(ctx context.Context, t *testing.T, libs, path string, args ...string) <-chan string {
 	t.Helper()
 	var all errgroup.Group
@@ -184,7 +185,7 @@ func (p *pair) startRanks(ctx context.Context, t *testing.T, libs, path string, 
 }
 
 // TestMovedHosts: ranks that train over two hosts, both of which are saved at a cut, killed and replaced at random moments, with their
-// addresses exchanged, print what they print undisturbed on a single host.
+// addresses exchanged, print the same as in an undisturbed run on a single host.
 func TestMovedHosts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root finds the rings of processes")

@@ -70,7 +70,7 @@ func runTogether(t *testing.T, w *soft.World, program string, hosts []host) []st
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				t.Errorf("%v: %v\n%s", c.Args, err, &stderr)
+				t.Errorf("rank %v failed: %v\n%s", c.Args, err, &stderr)
 			}
 			lines = append(lines, strings.Split(strings.TrimSpace(stdout.String()), "\n")...)
 		})

@@ -38,7 +38,8 @@ func TestReplacedLearning(t *testing.T) {
 }
 
 // runWhileReplacedAtLines runs a program whose device server is replaced after the first, third, … line that the program
-// prints, and returns what it printed, and how often the server was replaced. The program prints an even number of lines.
+// prints, and returns the program's output, and how often the server was replaced. The program prints an even number of
+// lines.
 func runWhileReplacedAtLines(t *testing.T, w *soft.World, limit time.Duration, path string, args ...string) (string, int) {
 	t.Helper()
 	folder, socket, env := makePlace(t, w)

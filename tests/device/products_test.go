@@ -16,8 +16,8 @@ import (
 )
 
 // TestProducts: the software GPU computes the products of a program that calls cuBLAS, if the user wants that: alone, captured, in
-// batches, and also while the device server is saved, killed and replaced, with products queued. What is not covered goes to
-// cuBLAS, and everything does where the user has not chosen.
+// batches, and also while the device server is saved, killed and replaced, with products queued. Products that are not
+// covered go to cuBLAS, as do all products where the user has not chosen the software GPU.
 func TestProducts(t *testing.T) {
 	w, dir := soft.Need(t), t.TempDir()
 	library := filepath.Join(dir, "libcublas.so.12")
@@ -52,8 +52,8 @@ func TestProducts(t *testing.T) {
 	t.Run("replaced", func(t *testing.T) { runWhileReplaced(t, w, program) })
 }
 
-// TestReleasesOfBlas: libraries of a program that each have a cuBLAS of their own reach their own, under whatever name, as without
-// us: also a library that needs the driver, which is the shim, before cuBLAS.
+// TestReleasesOfBlas: libraries of a program that each have a cuBLAS of their own reach their own, under any file name,
+// as without us: also a library that needs the driver, which is the shim, before cuBLAS.
 func TestReleasesOfBlas(t *testing.T) {
 	w, dir := soft.Need(t), t.TempDir()
 	makePlugin := func(release int, name string, flags ...string) string {

@@ -73,7 +73,7 @@ func listPrograms(t *testing.T) map[string]testProgram {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.c")
 	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+		t.Fatalf("testdata/*.c: files %v: %v", files, err)
 	}
 	all := map[string]testProgram{}
 	for _, file := range files {
@@ -83,7 +83,7 @@ func listPrograms(t *testing.T) map[string]testProgram {
 		}
 		p, err := program.Parse(text)
 		if err != nil {
-			t.Fatalf("%s: %v", file, err)
+			t.Fatalf("the top of %s: %v", file, err)
 		}
 		all[strings.TrimSuffix(filepath.Base(file), ".c")] = testProgram{p, file}
 	}
@@ -108,7 +108,7 @@ func (p testProgram) runAndCheck(t *testing.T, flags ...string) {
 	}
 }
 
-// TestHeaders: each header can be included alone, and programs are compiled even where nothing can be run.
+// TestHeaders: each header can be included alone, and programs are compiled even where they cannot be run.
 func TestHeaders(t *testing.T) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {
@@ -116,7 +116,7 @@ func TestHeaders(t *testing.T) {
 	}
 	headers, err := filepath.Glob("include/*.h")
 	if err != nil || len(headers) == 0 {
-		t.Fatal(headers, err)
+		t.Fatalf("include/*.h: files %v: %v", headers, err)
 	}
 	programs, err := filepath.Glob("testdata/*.c")
 	if err != nil {
@@ -128,7 +128,7 @@ func TestHeaders(t *testing.T) {
 		}
 		out, err := exec.Command(cc, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Iinclude", "-fsyntax-only", "-x", "c", file).CombinedOutput()
 		if err != nil {
-			t.Errorf("%s: %v\n%s", file, err, out)
+			t.Errorf("%s does not compile: %v\n%s", file, err, out)
 		}
 	}
 }

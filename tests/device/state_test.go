@@ -81,7 +81,7 @@ func (k *keeper) connectController() (*server.Controller, error) {
 	return server.NewController(conn), nil
 }
 
-// saved is what a server has said of its save, and what its processes must bring.
+// saved has a server's report of its save, and the mappings that its processes must bring.
 type saved struct {
 	report   *server.Report
 	mappings map[uint64][]*os.File
@@ -137,7 +137,7 @@ func (k *keeper) saveJob(ctx context.Context, folder server.Folder, again bool, 
 	return s, nil
 }
 
-// restoreJob builds what was saved, and lets the job go on.
+// restoreJob has the server build the saved state, and lets the job go on.
 func (k *keeper) restoreJob(ctx context.Context, folder server.Folder, s *saved) error {
 	c, err := k.connectController()
 	if err != nil {
@@ -156,8 +156,8 @@ func (k *keeper) restoreJob(ctx context.Context, folder server.Folder, s *saved)
 	return c.Resume(ctx)
 }
 
-// replaceServer saves, kills and replaces a device server under its program. Each time the devices are others, or one. While there is none,
-// meanwhile is called.
+// replaceServer saves, kills and replaces a device server under its program. Each time the devices are other ones, or a
+// single one. While there is no server, meanwhile is called.
 func (k *keeper) replaceServer(ctx context.Context, w *soft.World, socket, folder string, n int, stderr io.Writer, meanwhile func()) (*keeper, error) {
 	way := byThisOne
 	if os.Geteuid() == 0 {
@@ -203,7 +203,7 @@ func makePreloadFolder(t *testing.T, w *soft.World, libs string) {
 	}
 }
 
-// environmentFor is what a program has beside the test's own environment, with its device server at a socket.
+// environmentFor returns the variables that a program needs beside the test's own, with its device server at a socket.
 func environmentFor(libs, socket string) []string {
 	return []string{"LD_PRELOAD=" + filepath.Join(libs, "libsingshim-device.so"), "LD_LIBRARY_PATH=" + libs, "SINGULARITY_SLURM_DEVICE=" + socket}
 }
@@ -275,16 +275,16 @@ func runWhileMoved(t *testing.T, w *soft.World, seed uint64, path string, args .
 	}
 }
 
-// requests are what programs read.
+// requests are the input of programs.
 const requests = "one\ntwo\nthree\nquit\n"
 
-// TestReplaced: programs print what they print undisturbed while their device server is saved, killed and replaced
-// under them.
+// TestReplaced: programs print the same as in an undisturbed run while their device server is saved, killed and
+// replaced under them.
 func TestReplaced(t *testing.T) {
 	w := soft.Need(t)
 	files, err := filepath.Glob("testdata/state_*.c")
 	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+		t.Fatalf("testdata/state_*.c: files %v: %v", files, err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".c"), func(t *testing.T) {

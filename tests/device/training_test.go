@@ -13,7 +13,7 @@ import (
 )
 
 // TestReplacedTraining: ranks that train, as threads and as processes, have their device server saved, killed and replaced under them,
-// and print what they print undisturbed.
+// and print the same as in an undisturbed run.
 func TestReplacedTraining(t *testing.T) {
 	w := soft.Need(t)
 	if err := w.Command("make", "-s", "-C", "tests/workloads", "O="+w.Dir); err != nil {

@@ -39,7 +39,7 @@ type fault struct {
 	lasts   time.Duration
 	mend    func(*scene, context.Context) error
 	small   bool // needs a store that can be filled
-	stored  bool // harms what is in the store, which only a restore looks at
+	stored  bool // harms data in the store, which only a restore reads
 	devices bool // needs a device server, which only jobs with GPUs have
 }
 
@@ -129,7 +129,7 @@ func cutNetwork(where func(*scene) string) func(context.Context, *scene) error {
 	}
 }
 
-// restoreAll undoes what was done to the store.
+// restoreAll undoes the changes of the store.
 func (s *scene) restoreAll(context.Context) error {
 	var err error
 	for _, f := range slices.Backward(s.undo) {

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package faults breaks a single thing at a single moment of a checkpoint or a restore, in a real
-// Slurm cluster, and looks whether the job is still what its user expects: the job runs on,
+// Slurm cluster, and checks that the job does as its user expects: the job runs on,
 // or resumes from a checkpoint, or is held with a reason, and in the end its results are
 // right to the byte. The tests need root; they run under the build tag "faults".
 package faults
@@ -103,11 +103,11 @@ func TestFaults(t *testing.T) {
 			mu.Unlock()
 			t.Logf("%s: job %s: at %s: %s %s (%s)", c.Name, o.job, o.at, o.what, o.why, o.took.Round(time.Second))
 			if o.err != nil {
-				t.Error(o.err)
+				t.Errorf("the trial failed: %v", o.err)
 			}
 			if broken != nil {
 				t.Errorf("not tried, or not cleared: %v", broken)
-				c.fresh = true // what is wrong with the job is not for other cases
+				c.fresh = true // other cases get a new job
 			}
 		})
 	}

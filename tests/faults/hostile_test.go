@@ -64,7 +64,7 @@ func (c *cluster) runBatch(t *testing.T, options, script string) (id, log string
 	return id, strings.TrimSpace(string(b))
 }
 
-// TestHostile: a user of a node gets nowhere with what is not his or hers.
+// TestHostile: a user of a node cannot use or change things that belong to root, to proxyd or to other users.
 func TestHostile(t *testing.T) {
 	c := raiseCluster(t, *prefix+"h")
 	program, err := os.ReadFile("testdata/hostile.py")
@@ -81,13 +81,13 @@ func TestHostile(t *testing.T) {
 	}
 	made := c.runAs(t, "ctl", "alice", "singctl checkpoint "+job.id)
 	if !strings.Contains(made, "captured") {
-		t.Fatal(made)
+		t.Fatalf("singctl checkpoint did not capture the job: %v", made)
 	}
 
 	t.Run("the plugin's socket", func(t *testing.T) {
 		for _, user := range []string{"alice", "bob"} {
 			if said := c.runAs(t, "n1", user, tool+"spank"); said != "Permission denied" {
-				t.Errorf("%s: %s", user, said)
+				t.Errorf("the plugin's socket said to %s: %s, want Permission denied", user, said)
 			}
 		}
 	})
@@ -104,7 +104,7 @@ func TestHostile(t *testing.T) {
 		before := c.countDescriptors(t, "n1")
 		// How many packets leave before proxyd closes the connection of a process that is in no capsule is not certain.
 		if said := c.runAs(t, "n1", "bob", tool+"garbage"); !strings.HasPrefix(said, "sent ") {
-			t.Error(said)
+			t.Errorf("the tool did not send its garbage: %v", said)
 		}
 		err := waitFor(t.Context(), 20*time.Second, func() (bool, string) {
 			now := c.countDescriptors(t, "n1")
@@ -136,7 +136,7 @@ func TestHostile(t *testing.T) {
 				"echo x > /shared/singularity/mine", "ln -s /etc/shadow /shared/singularity/store/tmp/x", "mv /shared/singularity /shared/gone", "cat /etc/singularity-slurm/*key*",
 			} {
 				if said := c.runAs(t, "n1", user, script); !strings.Contains(said, "Permission denied") && !strings.Contains(said, "Operation not permitted") && !strings.Contains(said, "No such file") {
-					t.Errorf("%s: %s: %s", user, script, said)
+					t.Errorf("%s ran %s, want an error of permission: %s", user, script, said)
 				}
 			}
 		}
@@ -148,7 +148,7 @@ func TestHostile(t *testing.T) {
 		} {
 			said := c.runAs(t, "ctl", "bob", script+"; echo code $?; ls /tmp/stolen")
 			if strings.Contains(said, "code 0") || !strings.Contains(said, "No such file") {
-				t.Errorf("%s: %s", script, said)
+				t.Errorf("bob ran %s, want a failure and no /tmp/stolen: %s", script, said)
 			}
 		}
 		if n := c.runAs(t, "ctl", "alice", "singctl checkpoints "+job.id+" | grep -c "+c.Name); n != "1" {
@@ -162,7 +162,7 @@ func TestHostile(t *testing.T) {
 		} {
 			said := c.runAs(t, "ctl", "alice", "cd; sbatch --singularity "+option+" --wrap=true; echo code $?")
 			if strings.Contains(said, "code 0") || !strings.Contains(said, "singularity") {
-				t.Errorf("%.60s: %.300s", option, said)
+				t.Errorf("sbatch with %.60s, want an error of singularity: %.300s", option, said)
 			}
 		}
 	})
@@ -170,7 +170,7 @@ func TestHostile(t *testing.T) {
 		for _, key := range []string{"../../../etc", "batch", "s0-1", "a/b", strings.Repeat("k", 60), "$(id)", "x y"} {
 			_, log := c.runBatch(t, "", "export SINGULARITY_SLURM_STEP='"+key+"'; srun echo inner; echo rc $?; ls -d /var/lib/singularity-slurm/sruns/* 2>&1")
 			if strings.Contains(log, "inner") == strings.Contains(log, "singularity: ") {
-				t.Errorf("%s: %s", key, log)
+				t.Errorf("srun with key %s, want either its output or an error of singularity: %s", key, log)
 			}
 		}
 	})
@@ -225,7 +225,7 @@ SCRIPT`)
 	if err := j.waitUntilRequeued(ctx); err != nil {
 		t.Fatal(err)
 	}
-	// What is to be put back leads elsewhere now.
+	// The names of the files that the restore puts back are links to other users' files now.
 	c.runAs(t, "ctl", "alice", "cd links 2>/dev/null || cd ~/links; rm first second; ln -s /etc/passwd first; ln -s /shared/home/bob/bobs second; touch go")
 	if err := c.Scontrol(ctx, "update", "JobId="+id, "StartTime=now"); err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ type job struct {
 	gpus   bool   // a training
 }
 
-// state is what Slurm says of a job.
+// state has the fields of a job in Slurm.
 type state struct {
 	name, reason, comment, exit string
 	restarts                    int
@@ -91,7 +91,7 @@ func (c *cluster) submitJob(ctx context.Context, name string, gpus bool) (*job, 
 	return j, nil
 }
 
-// readCount returns what both tasks have reached: of a training, the first prints for both.
+// readCount returns the number that both tasks have reached. In a training, the first task prints for both.
 func (j *job) readCount() int {
 	least, ranks := -1, 2
 	if j.gpus {
@@ -199,13 +199,13 @@ func (j *job) waitUntilRequeued(ctx context.Context) error {
 // they are there as well.
 var slurmsOwn = regexp.MustCompile(`^(slurmstepd(-\S+)?: |srun: |\[[-0-9T:.]+\] )(error: \*\*\* |Job step aborted|got SIGCONT|forcing job termination|error: Timed out waiting for job step).*$`)
 
-// slurmSays is how its programs, and ours, begin what they say into a job's log.
+// slurmSays matches the beginning of lines that Slurm's programs, and ours, write into a job's log.
 var slurmSays = regexp.MustCompile(`^(srun|slurmstepd(-\S+)?|singularity): `)
 
-// checkOutput says whether what the job left behind is the same as undisturbed: files
-// exactly. The log of a job that was rolled back, at most as often as is given, repeats
-// itself; that log, and that of a job with a run that ended by surprise, may have what the
-// script made of that. noise is what Slurm's programs said of the fault.
+// checkOutput checks that the output of the job is the same as in an undisturbed run. Files are compared exactly. The
+// log of a job that was rolled back repeats lines, at most rollbacks times; that log, and the log of a job with a run
+// that ended by surprise, may have the script's messages about the end. noise are the messages of Slurm's programs
+// about the fault.
 func (j *job) checkOutput(ctx context.Context, rollbacks int, surprised bool) (noise string, err error) {
 	if j.gpus {
 		return j.rightLosses(ctx, rollbacks, surprised)
@@ -237,7 +237,7 @@ func (j *job) checkOutput(ctx context.Context, rollbacks int, surprised bool) (n
 	return j.rightLog(last, rollbacks, surprised)
 }
 
-// rightLosses is right for a training. Its log has nothing but what the script says.
+// rightLosses is checkOutput for a training. The job's log has only the output of the script.
 func (j *job) rightLosses(ctx context.Context, rollbacks int, surprised bool) (noise string, err error) {
 	text, err := os.ReadFile(j.c.Shared(j.folder + "/losses"))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// stage is what a job is in the middle of when the fault comes.
+// stage is the operation that is under way when the fault comes.
 type stage string
 
 const (

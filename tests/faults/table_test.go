@@ -110,7 +110,7 @@ func (r results) renderStage(b *strings.Builder, s stage) {
 	}
 }
 
-// cell is what the table says of a trial at m.
+// cell returns the text of the table's cell for a trial at m.
 func (o outcome) cell(m moment) string {
 	if o.what == "" {
 		return "not tried"
@@ -136,7 +136,7 @@ var (
 	lostNote  = regexp.MustCompile(`^\* (.*), at (.*) of \*(.*)\*: (.*)$`)
 )
 
-// readTable returns what a page tells of the outcomes.
+// readTable returns the outcomes in the table of a page.
 func readTable(page string) results {
 	r := results{}
 	var s stage
@@ -230,7 +230,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestMerge: a page keeps what a later run has not tried, and all other cells are replaced.
+// TestMerge: a page keeps the cells that a later run has not tried, and all other cells are replaced.
 func TestMerge(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "faults.md")
 	kept, changed, late := trial{faults[0], moments[0]}.name(), trial{faults[1], moments[1]}.name(), trial{faults[1], moments[2]}.name()

@@ -30,7 +30,7 @@ func (t trial) name() string {
 	return strings.NewReplacer(" ", "_", ",", "", "'", "").Replace(fmt.Sprintf("%s/%s/%s", t.moment.stage, t.moment.name, t.fault.name))
 }
 
-// outcome is what became of the job.
+// outcome is the outcome of a trial for the job.
 type outcome struct {
 	what  string // "ran on", "resumed", "held, then resumed", "held by Slurm, then resumed"
 	job   string
@@ -88,7 +88,7 @@ func (c *cluster) runTrial(ctx context.Context, t trial, seed uint64) (o outcome
 	return o, errors.Join(broken, s.removeLeftovers(clear))
 }
 
-// removeLeftovers ends what a failed trial has left.
+// removeLeftovers undoes the harm and ends the job of a failed trial.
 func (s *scene) removeLeftovers(ctx context.Context) error {
 	err := s.restoreAll(ctx)
 	if s.j != nil && s.j.id != "" {
@@ -185,7 +185,7 @@ func (s *scene) strikeAtMoment(ctx context.Context, t trial, before state) (stri
 			return "", err
 		}
 		if at != t.moment.name && t.moment.stage.is(runsOn) && try < 6 {
-			// Too late. Another checkpoint costs nothing.
+			// Too late for the moment. The trial can try again with another checkpoint.
 			unix.Kill(pid, unix.SIGCONT)
 			if err := waitWhile(ctx, time.Second); err != nil {
 				return "", err
@@ -255,7 +255,7 @@ func (s *scene) stopAtMoment(ctx context.Context, m moment, before state) (at st
 }
 
 // settleJob follows the job until the job runs, and restarts the job after each requeue.
-// What is held must have a reason; such a job is released once the fault is mended.
+// A held job must have a reason; the job is released once the fault is mended.
 func (s *scene) settleJob(ctx context.Context, o *outcome, mend func() error) (state, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 4*time.Minute, errors.New("the job does not get on"))
 	defer cancel()
@@ -337,7 +337,7 @@ func reasonOf(s state) (string, error) {
 	return "", fmt.Errorf("held without a reason: %s", s)
 }
 
-// finishAndCheck has the job come to its end and looks at what the job has left behind.
+// finishAndCheck has the job come to its end, and checks the job's output and leftovers.
 func (s *scene) finishAndCheck(ctx context.Context, rollbacks int, surprised bool) (noise string, err error) {
 	if err := os.WriteFile(s.c.Shared(s.j.folder+"/stop"), nil, 0o644); err != nil {
 		return "", err
@@ -362,7 +362,7 @@ func (s *scene) finishAndCheck(ctx context.Context, rollbacks int, surprised boo
 	}
 	return noise, waitFor(ctx, 60*time.Second, func() (bool, string) {
 		left, err := s.c.listLeftovers(ctx, s.j.id)
-		if err != nil { // a node is off and has nothing
+		if err != nil { // a node is off and has no leftovers
 			return true, ""
 		}
 		return left == "", "left on the nodes: " + left

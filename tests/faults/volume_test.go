@@ -28,8 +28,8 @@ const volumeSize = "size=600m,mode=755"
 // markFile names the cluster of the shared folder. A daemon does not work with a folder without this file.
 const markFile = "cluster.json"
 
-// mountVolume puts the nodes' daemons onto a volume with nothing but the mark of the cluster's shared folder. No job may
-// be there.
+// mountVolume puts the nodes' daemons onto a volume that has only the mark of the cluster's shared folder. The cluster
+// must have no jobs.
 func (c *cluster) mountVolume(ctx context.Context) (_ *volume, err error) {
 	v := &volume{c: c, dir: filepath.Join("/var/lib/minicluster", c.Name+".volume")}
 	if err := os.MkdirAll(v.dir, 0o700); err != nil {

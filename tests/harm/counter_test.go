@@ -23,7 +23,7 @@ type counter struct {
 	w      *world
 	id     int64
 	folder string // below /shared
-	losses []byte // that a training which nothing disturbs prints, at least as many lines as the job may write; nil: the job counts
+	losses []byte // of an undisturbed training, at least as many lines as the job may write; nil: the job counts
 }
 
 const (
@@ -51,7 +51,7 @@ with open("numbers", "a") as out:
 )
 
 // inTraining trains two ranks. Its pipe is short and its reader slow: it never computes far
-// ahead of what is written, and leaves the processors to other programs.
+// ahead of the written lines, and leaves the processors to other programs.
 const inTraining = `#!/bin/bash
 echo >>begins
 lines=0
@@ -100,7 +100,7 @@ func (c *counter) waitForCounting(ctx context.Context) error {
 	})
 }
 
-// situation is what Slurm says of a job.
+// situation has the fields of a job in Slurm.
 type situation struct {
 	state, reason, nodes, excluded, comment string
 	restarts                                int
@@ -136,7 +136,7 @@ func (c *counter) readSituation(ctx context.Context) situation {
 	return s
 }
 
-// fieldOf finds KEY=VALUE in what scontrol printed.
+// fieldOf finds KEY=VALUE in the output of scontrol.
 func fieldOf(out, key string) string {
 	_, after, _ := strings.Cut(" "+out, " "+key+"=")
 	value, _, _ := strings.Cut(after, " ")

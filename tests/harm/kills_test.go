@@ -6,8 +6,8 @@
 // Package harm does harm while preemptd acts on jobs of a real cluster: it kills daemons and
 // nodes at each step of each action, has a person interfere at each step, and lets random
 // things happen to twenty jobs, of which some train on software GPUs; a job that ends is judged, and
-// has another in its place. Whatever the harm was, actions come to an end, nothing is
-// done twice, no job is left held, and the jobs' results are right to the byte. The package needs root
+// has another in its place. After each kind of harm, actions come to an end, no step is done twice, no job is left
+// held, and the jobs' results are right to the byte. The package needs root
 // and a built minicluster; the tests run under the build tag "harm".
 package harm
 
@@ -70,11 +70,11 @@ var journeys = []journey{
 
 var moves = []string{"check", "announce", "checkpoint", "park", "leave", "draft", "edit", "release", "start", "report", "restore"}
 
-// harm is what is done when an action stands at a step.
+// harm is an interference that the test makes when an action stands at a step.
 type harm struct {
 	name string
 	hit  func(context.Context, *world, *counter) error
-	// kept checks what became of the job after harm by a person.
+	// kept checks the state of the job after harm by a person.
 	kept func(situation, *act) error
 	// once: the harm is done at each step of some of the journeys only.
 	once bool
@@ -165,8 +165,8 @@ func (w *world) playMoments(t *testing.T, all []moment, play func(context.Contex
 	}
 }
 
-// killAtMoment plays a single moment: the action finishes or is undone, nothing is done twice, and the
-// job comes out right.
+// killAtMoment plays a single moment: the action finishes or is undone, no step is done twice, and the job's result is
+// right.
 func (w *world) killAtMoment(ctx context.Context, t *testing.T, m moment) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
@@ -274,7 +274,7 @@ func (w *world) prepareJob(ctx context.Context, j journey) (*counter, situation,
 	return c, c.readSituation(ctx), err
 }
 
-// paused is what preemptd logs at a pause.
+// paused matches the line that preemptd logs at a pause.
 var paused = regexp.MustCompile(`msg=paused .*\baction=(\d+)`)
 
 // playMoment begins the action, does the harm when the action stands at the moment, and returns the ended
@@ -326,8 +326,8 @@ func (w *world) playMoment(ctx context.Context, c *counter, m moment) (*act, err
 	return w.waitForAction(ctx, id)
 }
 
-// waitUntilFelt waits until the action has met what is broken, or a while has passed in which the action
-// did not need what is broken.
+// waitUntilFelt waits until the action has failed because of the harm, or until 5 s have passed in which the action did
+// not need the broken part.
 func (w *world) waitUntilFelt(ctx context.Context, id int64) {
 	_ = waitFor(ctx, 5*time.Second, func() (bool, string) {
 		a, err := w.readAction(ctx, id)
@@ -338,7 +338,7 @@ func (w *world) waitUntilFelt(ctx context.Context, id int64) {
 	})
 }
 
-// removeLeftovers ends what a trial has left.
+// removeLeftovers heals the cluster after a trial, and ends the trial's job.
 func (w *world) removeLeftovers(ctx context.Context, c *counter) error {
 	_ = w.signalProcess(unix.SIGCONT, "ctl", "preemptd")
 	err := w.healAll(ctx)

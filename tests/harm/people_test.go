@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// runScontrol has root do something to a job. Slurm may refuse what makes no sense at the
-// moment; a person would be told so.
+// runScontrol has root run scontrol on a job. Slurm may refuse a request that makes no sense at the moment; a person
+// would see the error.
 func runScontrol(verb string, args ...string) func(context.Context, *world, *counter) error {
 	return func(ctx context.Context, w *world, c *counter) error {
 		id := fmt.Sprint(c.id)
@@ -30,7 +30,7 @@ func runScontrol(verb string, args ...string) func(context.Context, *world, *cou
 	}
 }
 
-// people are interferences in the middle of an action: what a person wants then counts.
+// people are interferences in the middle of an action: from then on the person's request counts.
 var people = []harm{
 	{name: "scancel", once: true, ends: true,
 		hit: func(ctx context.Context, w *world, c *counter) error {
@@ -74,8 +74,8 @@ var people = []harm{
 		}},
 }
 
-// interfereAtMoment plays a single moment: the action ends, what the person did stands, and the job
-// comes out right, except a cancelled job.
+// interfereAtMoment plays a single moment: the action ends, the person's change stays, and the job's result is right,
+// unless the job was cancelled.
 func (w *world) interfereAtMoment(ctx context.Context, t *testing.T, m moment) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()

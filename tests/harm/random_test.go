@@ -18,12 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// storm is a queue of jobs, and what happens to them.
+// storm is a queue of jobs, and the random events that hit them.
 type storm struct {
 	*world
 	rng            *rand.Rand
 	jobs           []*counter
-	down           int // events until what is broken is healed; 0: nothing is
+	down           int // events until the broken parts are healed; 0: no part is broken
 	begun, refused int
 	submitted      int
 	ended          int               // jobs that were right, and have been replaced
@@ -34,7 +34,7 @@ type storm struct {
 	spent          map[string]time.Duration // time that events took, by their names
 }
 
-// verdicts are what became of the jobs of a storm.
+// verdicts are the numbers of jobs of a storm that failed, by the kind of failure.
 type verdicts struct {
 	lost        int // did not complete, or wrote something wrong
 	unexplained int // held, and no request or failure says why
@@ -64,7 +64,7 @@ func askPreemptd(user string, args func(*rand.Rand) []string) func(context.Conte
 		words := args(s.rng)
 		holds := words[0] == "hold" || slices.Contains(words, "--hold")
 		releases := words[0] == "resume" || words[0] == "release"
-		was := s.held[c] && !releases // a waiting job that is held stays so, whatever else is changed
+		was := s.held[c] && !releases // a waiting job that is held stays held after other changes
 		words = append([]string{words[0], fmt.Sprint(c.id)}, words[1:]...)
 		ctx, cancel := context.WithTimeout(ctx, requestLimit)
 		defer cancel()
@@ -112,7 +112,7 @@ func killDaemon(command ...string) func(context.Context, *storm, *counter) error
 func loseNode(verb string) func(context.Context, *storm, *counter) error {
 	return func(ctx context.Context, s *storm, _ *counter) error {
 		node := s.nodes[s.rng.IntN(len(s.nodes))]
-		if was := s.broken[node]; was == "fail" || was == verb { // there is nothing left to break
+		if was := s.broken[node]; was == "fail" || was == verb { // the node is broken already
 			return nil
 		}
 		s.down, s.broken[node] = max(s.down, 3), verb
@@ -121,7 +121,7 @@ func loseNode(verb string) func(context.Context, *storm, *counter) error {
 	}
 }
 
-// events are all that happens. None of them ends a job.
+// events are the random events of a storm. No event ends a job.
 var events = []event{
 	{"preempt", 6, askPreemptd("alice", fixedArgs("preempt"))},
 	{"preempt and hold", 5, askPreemptd("alice", fixedArgs("preempt", "--hold"))},
@@ -189,7 +189,7 @@ func (s *storm) pickEvent() event {
 	return events[0]
 }
 
-// mendFaults heals what has been broken for some events.
+// mendFaults heals the parts that have been broken for some events.
 func (s *storm) mendFaults(ctx context.Context) error {
 	if s.down == 0 {
 		return nil
@@ -289,8 +289,8 @@ func (s *storm) checkpointJobs(ctx context.Context) {
 	}
 }
 
-// settleAndCheck heals everything, waits for all actions, releases what is held, and looks whether
-// all jobs come out right.
+// settleAndCheck heals everything, waits for all actions, releases held jobs, and checks that the results of all jobs
+// are right.
 func (s *storm) settleAndCheck(ctx context.Context, t *testing.T) error {
 	if err := s.healAll(ctx); err != nil {
 		return err

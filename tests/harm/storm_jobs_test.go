@@ -17,14 +17,14 @@ import (
 	"testing"
 )
 
-// longest is how far a job of the storm counts, or trains, if nothing stops the job: a minute.
+// longest is how far a job of the storm counts, or trains, if it is not stopped: a minute.
 const longest = 600
 
-// longestTraining is how far a training goes while an action on it meets harm, if nothing stops the training: ten minutes.
+// longestTraining is how far a training goes while an action on it meets harm, if it is not stopped: ten minutes.
 const longestTraining = 6000
 
 // buildTraining puts the training where the cluster's hosts find the program, and has the machine that
-// the test runs on print the losses of a run that nothing disturbs.
+// the test runs on print the losses of an undisturbed run.
 func (w *world) buildTraining(ctx context.Context, t *testing.T) ([]byte, error) {
 	bin := t.TempDir()
 	if said, err := exec.CommandContext(ctx, "make", "-s", "-C", "../workloads", "O="+bin).CombinedOutput(); err != nil {

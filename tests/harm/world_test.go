@@ -42,7 +42,7 @@ const aliceID = 1001
 type world struct {
 	mini.Cluster
 	nodes  []string
-	losses []byte // of the training that nothing disturbs
+	losses []byte // of the undisturbed training
 }
 
 // newWorld raises a cluster that is taken down when the test is over.
@@ -80,13 +80,13 @@ func (w *world) signalProcess(sig unix.Signal, host string, command ...string) e
 	if err := unix.Kill(pid, sig); err != nil || sig != unix.SIGKILL {
 		return err
 	}
-	// Until the host has seen the daemon's end, heal takes the daemon for running and does nothing.
+	// Until the host has seen the daemon's end, heal takes the daemon for running and does not start it.
 	return waitFor(context.Background(), time.Minute, func() (bool, string) {
 		return errors.Is(unix.Kill(pid, 0), unix.ESRCH), fmt.Sprintf("process %d does not end", pid)
 	})
 }
 
-// controllerLog is what preemptd has logged from an offset on.
+// controllerLog returns preemptd's log from an offset on.
 func (w *world) controllerLog(from int64) string {
 	b, _ := os.ReadFile(w.Log("ctl", "preemptd"))
 	return string(b[min(from, int64(len(b))):])
@@ -122,7 +122,7 @@ func (w *world) writeConfiguration(ctx context.Context, more string) error {
 	return err
 }
 
-// act is what preemptd says of an action.
+// act has the fields of an action in the output of singctl history --json.
 type act struct {
 	ID      int64  `json:"id"`
 	Job     int64  `json:"job"`
@@ -199,7 +199,7 @@ func (w *world) waitForAction(ctx context.Context, id int64) (*act, error) {
 	return a, err
 }
 
-// healAll brings back what was killed, and has the nodes in service.
+// healAll starts killed daemons and nodes again, and puts the nodes back into service.
 func (w *world) healAll(ctx context.Context) error {
 	var errs []error
 	for _, host := range append([]string{"ctl"}, w.nodes...) {

@@ -4,7 +4,7 @@
 /*
  * CUDA's driver, for programs of ours that are compiled where no toolkit is: the same names, numbers and layouts, so
  * that the same source compiles with the vendor's header, and the same binary runs over the vendor's library and over ours.
- * gen_cuda.h comes from the table of calls; here is what the table does not hold, from the public documentation.
+ * gen_cuda.h comes from the table of calls; here are the declarations beyond the table, from the public documentation.
  */
 #ifndef CUDA_H
 #define CUDA_H

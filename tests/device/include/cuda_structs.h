@@ -175,7 +175,7 @@ typedef struct {
 	CUcontext ctx;
 } CUDA_CONDITIONAL_NODE_PARAMS;
 
-/* What cuGraphAddNode takes. */
+/* The parameters of cuGraphAddNode. */
 typedef struct {
 	CUgraphNodeType type;
 	int reserved0[3];

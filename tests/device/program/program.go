@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package program reads what the C programs of tests/device say at their top: how to run each, and what each should print.
+// Package program reads the lines at the top of the C programs of tests/device: how to run each, and the expected
+// output.
 package program
 
 import (
@@ -14,7 +15,7 @@ import (
 	"time"
 )
 
-// Program is what the top of a C file says. Package device explains the words.
+// Program has the values of the lines at the top of a C file. Package device explains the words.
 type Program struct {
 	Devices int
 	Expect  []string
@@ -87,7 +88,7 @@ func Parse(source []byte) (*Program, error) {
 	return p, lines.Err()
 }
 
-// Judge says what is wrong with a run, or "".
+// Judge returns how a run differs from the expectations, "" if it does not.
 func (p *Program) Judge(stdout, stderr string, exit int) string {
 	var wrong []string
 	if exit != p.Exit {

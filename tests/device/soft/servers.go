@@ -32,7 +32,7 @@ type Servers struct {
 	libs    string
 }
 
-// Output collects what processes write.
+// Output collects the output of processes.
 type Output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -94,7 +94,7 @@ func (path caller) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, er
 	return c.Exchange(ctx, o)
 }
 
-// Status asks a server what its devices have counted so far, among others.
+// Status asks a server for its status, which has the counts of its devices so far.
 func (s *Servers) Status(ctx context.Context, number int) (*server.Status, error) {
 	c, err := caller(s.sockets[number] + "-control").dialControl()
 	if err != nil {

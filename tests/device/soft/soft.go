@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package soft builds what a program needs to run on the software GPU, and runs the program there, for tests.
+// Package soft builds the libraries and servers that a program needs on the software GPU, and runs the program there,
+// for tests.
 package soft
 
 import (
