@@ -9,7 +9,7 @@
 // file change that:
 //
 //	// devices: 2          number of devices; 1
-//	// expect: TEXT        a line of the standard output; without such lines the output is not compared, else they are all of it
+//	// expect: TEXT        a line of the standard output; together the whole output; none: any output
 //	// says: TEXT          a text within the standard error
 //	// exit: 3             the exit code
 //	// args: A B           the arguments

@@ -94,7 +94,7 @@ func (c *cluster) makeTraining(ctx context.Context) error {
 	return nil
 }
 
-// saveEvidence saves the logs and states that explain a failed trial.
+// saveEvidence saves the cluster's logs and the job's folder of a failed trial.
 func (c *cluster) saveEvidence(dir string, j *job) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (c *cluster) waitUntilIdle(ctx context.Context) error {
 	})
 }
 
-// listLeftovers names the files and processes that the nodes still have of a job.
+// listLeftovers names the files in /var/lib/singularity-slurm that the nodes still have of a job.
 func (c *cluster) listLeftovers(ctx context.Context, job string) (string, error) {
 	var all []string
 	for _, n := range nodes {

@@ -59,7 +59,7 @@ func unpackKit(t *testing.T) string {
 	return filepath.Join(folder, "gpu-kit")
 }
 
-// makeCoreutils returns a folder with a shell and some of coreutils: what a bare node has.
+// makeCoreutils returns a folder with a shell and some of coreutils, as on a bare node.
 func makeCoreutils(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -75,7 +75,7 @@ func makeCoreutils(t *testing.T) string {
 	return folder
 }
 
-// result is what is read of result.json.
+// result has the fields of result.json that the tests read.
 type result struct {
 	Done bool
 	Rows []struct {
@@ -101,7 +101,7 @@ func runKit(t *testing.T, folder string, args ...string) (*result, int, string) 
 	}
 	text, err := os.ReadFile(filepath.Join(out, "result.json"))
 	if err != nil {
-		t.Fatalf("%v\n%s\n%s", err, printed, &errs)
+		t.Fatalf("the kit wrote no result.json: %v\n%s\n%s", err, printed, &errs)
 	}
 	r := &result{}
 	if err := json.Unmarshal(text, r); err != nil {
@@ -132,7 +132,7 @@ func TestWithoutGPU(t *testing.T) {
 		case row.Outcome == "cannot" && strings.Contains(row.Why, "/dev/nvidia0"):
 			said[row.Step] = true
 		case row.Outcome == "WRONG":
-			t.Errorf("%+v", row)
+			t.Errorf("row %+v is wrong, want no such row", row)
 		case row.Outcome == "right" && row.Step != "node":
 			t.Errorf("without a GPU it is right: %+v", row)
 		}
@@ -164,11 +164,11 @@ func TestProbeHelp(t *testing.T) {
 	}
 	out, err := exec.Command(filepath.Join(folder, "probe"), "--help").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "E10") {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("probe --help, want the questions up to E10: %v\n%s", err, out)
 	}
 	out, err = exec.Command(filepath.Join(folder, "probe"), "--limit").CombinedOutput()
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), "--limit is no question") {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("probe --limit, want exit status 2 and that --limit is no question: %v\n%s", err, out)
 	}
 }
 
@@ -247,15 +247,15 @@ func TestWrong(t *testing.T) {
 	}
 	for _, row := range r.Rows {
 		if row.Name == "mlp" && (row.Outcome != "WRONG" || !strings.Contains(row.Why, "prints something else")) {
-			t.Errorf("%+v", row)
+			t.Errorf("row %+v, want WRONG, because it prints something else", row)
 		}
 		if row.Name == "gpt" && row.Outcome != "right" {
-			t.Errorf("%+v", row)
+			t.Errorf("row %+v, want right", row)
 		}
 	}
 }
 
-// TestWrongUse: what was typed wrong is said, and nothing is run.
+// TestWrongUse: a wrong command line is answered with the error, and no step is run.
 func TestWrongUse(t *testing.T) {
 	folder := unpackKit(t)
 	for _, args := range [][]string{{"--only", "nothing"}, {"--steps", "1"}, {"more"}, {"--unknown"}, {"--nested", "--soft"}} {

@@ -326,8 +326,8 @@ func (w *world) playMoment(ctx context.Context, c *counter, m moment) (*act, err
 	return w.waitForAction(ctx, id)
 }
 
-// waitUntilFelt waits until the action has failed because of the harm, or until 5 s have passed in which the action did
-// not need the broken part.
+// waitUntilFelt waits until the harm has made the action repeat a step or end, or until 5 s have passed in which the
+// action did not need the broken part.
 func (w *world) waitUntilFelt(ctx context.Context, id int64) {
 	_ = waitFor(ctx, 5*time.Second, func() (bool, string) {
 		a, err := w.readAction(ctx, id)

@@ -64,7 +64,7 @@ func (s *site) runOn(t *testing.T, host, command string) (said string, code int)
 	return strings.TrimSpace(out[:i]), code
 }
 
-// mustRun is runOn for what has to succeed.
+// mustRun is runOn for a command that has to succeed.
 func (s *site) mustRun(t *testing.T, host, command string) string {
 	t.Helper()
 	said, code := s.runOn(t, host, command)
@@ -245,7 +245,7 @@ func (s *site) waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// makeMistakes makes on n2 what goes wrong in a first week, asks doctor, mends each mistake and asks again.
+// makeMistakes makes the mistakes of a first week on n2, asks doctor after each, mends the mistake and asks again.
 func (s *site) makeMistakes(t *testing.T, line string) {
 	all := "singctl doctor --all"
 	setLine := func(line string) func(*testing.T) {
@@ -294,18 +294,19 @@ func (s *site) makeMistakes(t *testing.T, line string) {
 			m.make(t)
 			s.checkCommand(t, "n1", all, m.code, m.want...)
 			m.mend(t)
-			s.checkCommand(t, "n1", all, 0, s.healthySummary(t)) // at once: nothing is remembered
+			s.checkCommand(t, "n1", all, 0, s.healthySummary(t)) // at once: doctor does not cache results
 		})
 	}
 }
 
-// healthySummary is what doctor says of two nodes without a mistake. Where this machine's disk is nearly full, doctor has to warn of it.
+// healthySummary returns doctor's summary of two nodes without a mistake. Where this machine's disk is nearly full,
+// doctor has to warn of it.
 func (s *site) healthySummary(t *testing.T) string {
 	t.Helper()
 	var free, total uint64
 	blocks := s.mustRun(t, "n1", "stat -f -c '%a %b' /shared/singularity")
 	if _, err := fmt.Sscan(blocks, &free, &total); err != nil {
-		t.Fatalf("%q: %v", blocks, err)
+		t.Fatalf("stat -f of the shared folder printed %q: %v", blocks, err)
 	}
 	if free < total/20 {
 		return "2 nodes: 0 ok, 2 with warnings, 0 failing"
@@ -320,7 +321,7 @@ func (s *site) otherPlugin(t *testing.T) {
 	cc := exec.Command("cc", "-shared", "-fPIC", "-x", "c", "-o", so, "-")
 	cc.Stdin = strings.NewReader("const unsigned plugin_version = 0x180b05;\n")
 	if out, err := cc.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("cc failed: %v\n%s", err, out)
 	}
 	path := "/usr/lib/singularity-slurm/spank_singularity.so"
 	s.mustRun(t, "n2", "mv "+path+" /root/plugin; cp /shared/other.so "+path)
@@ -332,7 +333,7 @@ func (s *site) otherRelease(t *testing.T) {
 	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-X main.version=0.0.1 -X main.libexec=/usr/libexec/singularity-slurm", "-o", s.Shared("proxyd.other"), "../../proxyd")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go build of proxyd failed: %v\n%s", err, out)
 	}
 	s.mustRun(t, "n2", "mv /usr/sbin/proxyd /root/proxyd && install -m 755 /shared/proxyd.other /usr/sbin/proxyd")
 }
@@ -366,7 +367,7 @@ func (s *site) installController(t *testing.T) {
 	s.mistakeController(t)
 }
 
-// mistakeController makes what goes wrong beside preemptd, asks doctor, mends each mistake and asks again.
+// mistakeController makes mistakes on preemptd's host, asks doctor after each, mends the mistake and asks again.
 func (s *site) mistakeController(t *testing.T) {
 	start := func(policies string) {
 		t.Helper()
@@ -419,12 +420,12 @@ func raisePlainCluster(t *testing.T) *site {
 	install := commandsOf(s.page.findBlock(t, "2. Build, or make packages", "make install PREFIX"))
 	for _, c := range install {
 		words := strings.Fields(strings.Replace(c, "SPANK_INCLUDE=/usr/include", "SPANK_INCLUDE="+strings.TrimSuffix(headers[0], "/slurm/spank.h"), 1))
-		if len(words) == 1 { // plain make: install builds what is missing
+		if len(words) == 1 { // plain make: install builds missing files
 			continue
 		}
 		cmd := exec.Command(words[0], append(words[1:], "DESTDIR="+tree, "-C", "../..")...)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", c, err, out)
+			t.Fatalf("command %s: %v\n%s", c, err, out)
 		}
 	}
 	_, _ = s.Run(context.Background(), "down") // of a run that was killed

@@ -51,7 +51,7 @@ func (p page) findBlock(t *testing.T, section, containing string) string {
 	return ""
 }
 
-// commandsOf returns the lines of a block, without what stands behind a #.
+// commandsOf returns the lines of a block, without comments after a #.
 func commandsOf(block string) []string {
 	var all []string
 	for line := range strings.Lines(block) {

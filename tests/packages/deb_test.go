@@ -25,7 +25,7 @@ const (
 
 const systemctl = "/usr/local/sbin/systemctl"
 
-// systemctlCalls is what systemctl was told since the last time, each thing once.
+// systemctlCalls returns the arguments of systemctl's calls since the last time, each once.
 func (h *host) systemctlCalls() string {
 	h.Helper()
 	lines := strings.Split(strings.TrimSpace(h.readFile("asked")), "\n")
@@ -34,10 +34,10 @@ func (h *host) systemctlCalls() string {
 	return strings.Join(slices.Compact(lines), "; ")
 }
 
-// programs are what the packages bring that runs.
+// programs are the programs of the packages.
 var programs = []string{"/usr/sbin/proxyd", "/usr/sbin/preemptd", "/usr/bin/singctl", "/usr/libexec/singularity-slurm/sing-warden", "/usr/libexec/singularity-slurm/sing-policy-tiers"}
 
-// kept is what is a job's, or the administrator's, and in no package.
+// kept are files of jobs or of the administrator, which are in no package.
 var kept = []string{"/etc/singularity-slurm/key", "/var/lib/singularity-slurm/preemptd.db", "/shared/singularity/store/chunk"}
 
 // TestDeb is the life of an installation: the same host from the first step to the last.
@@ -46,7 +46,7 @@ func TestDeb(t *testing.T) {
 	for _, path := range kept {
 		h.writeFile("precious", path)
 	}
-	// systemd cannot run here: what systemd would be asked is written down.
+	// systemd cannot run here: a script in the place of systemctl writes its arguments down.
 	h.writeFile("", "run/systemd/system/here")
 	h.writeFile("#!/bin/sh\necho \"$@\" >>/asked\n", systemctl)
 	if err := os.Chmod(h.pathOn(systemctl), 0o755); err != nil {
@@ -96,8 +96,8 @@ func (h *host) checkInstalled() {
 	}
 }
 
-// checkUpgraded: the next release changes a default and the shim. What the administrator wrote
-// stays, and a process goes on with its mapped shim.
+// checkUpgraded: the next release changes a default and the shim. The administrator's configuration stays, and a
+// process goes on with its mapped shim.
 func (h *host) checkUpgraded() {
 	h.writeFile("shared: /shared/singularity\n", conf)
 	job := h.commandOn("LD_PRELOAD="+shim, "sh", "-c", "echo runs; read end; echo done")

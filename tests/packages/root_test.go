@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// host is a root file system of a suite; what is written is the test's own.
+// host is a root file system of a suite; changes are seen by this test alone.
 type host struct {
 	*testing.T
 	root string

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// runRPM runs this machine's rpm on the host, which has none; a database of its own is there.
+// runRPM runs this machine's rpm on the host's files, because the host has no rpm; the host has a database of its own.
 func (h *host) runRPM(args ...string) string {
 	h.Helper()
 	out, err := exec.CommandContext(h.Context(), "rpm", append([]string{"--root", h.root, "--dbpath", "/var/lib/rpm"}, args...)...).CombinedOutput()
@@ -22,8 +22,8 @@ func (h *host) runRPM(args ...string) string {
 	return string(out)
 }
 
-// TestRPM: what is needed is of other packages of that world, so this is looked at and not
-// asked for (--nodeps).
+// TestRPM: the packages' requirements are names of a distribution with RPM, so the test reads the requirements, and
+// does not have rpm check them (--nodeps).
 func TestRPM(t *testing.T) {
 	h := newHost(t, "forky")
 	for _, path := range kept {

@@ -18,7 +18,8 @@ import (
 //go:embed systemd/debs.sh
 var fetchDebs string
 
-// dbusPackages are what systemd and Slurm need to talk to each other, and no root file system of a test cluster has.
+// dbusPackages are the packages by which systemd and Slurm talk to each other; no root file system of a test cluster
+// has them.
 var dbusPackages = []string{
 	"dbus", "dbus-bin", "dbus-daemon", "dbus-system-bus-common", "dbus-session-bus-common", "libdbus-1-3", "libexpat1", "libapparmor1",
 }

@@ -92,8 +92,8 @@ func TestArrowDifferences(t *testing.T) {
 	}
 }
 
-// listImports lists the packages of this module with what they import of it, without tests. It leaves out packages for tests, by
-// the end of their names, and the programs and tests in tests.
+// listImports lists the packages of this module with their imports from this module, without tests. It leaves out
+// packages for tests, by the end of their names, and the programs and tests in tests.
 func listImports(t *testing.T) arrows {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-f", "{{.ImportPath}} {{range .Imports}}{{.}} {{end}}", "./...")
@@ -151,8 +151,8 @@ func compareArrows(drawn, imports arrows) []string {
 	return all
 }
 
-// parseArrows reads the blocks of arrows. A line is an arrow from packages to what each of them imports, or goes on
-// with the line above.
+// parseArrows reads the blocks of arrows. A line is an arrow from packages to the packages that each of them imports,
+// or continues the line above.
 func parseArrows(page string) (arrows, error) {
 	drawn := arrows{}
 	for _, block := range arrowBlocks {
@@ -208,7 +208,7 @@ func replaceArrows(t *testing.T, page string, imports arrows) string {
 }
 
 // drawBlock writes the arrows of the packages in a folder: a line for each package, and a last line for all packages
-// that import nothing of ours. The folder "" has the packages that are in no other block.
+// that import no package of ours. The folder "" has the packages that are in no other block.
 func drawBlock(folder string, imports arrows) string {
 	var lines, none []string
 	for _, name := range slices.Sorted(maps.Keys(imports)) {

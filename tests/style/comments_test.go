@@ -37,7 +37,7 @@ func TestDocComments(t *testing.T) {
 		wrong, count := misnamedComments(files, file)
 		commented += count
 		for _, finding := range wrong {
-			t.Error(strings.TrimPrefix(finding, root+"/"))
+			t.Errorf("a comment: %v", strings.TrimPrefix(finding, root+"/"))
 		}
 		return nil
 	})
@@ -103,7 +103,7 @@ type hooks struct {
 	}
 }
 
-// misnamedComments returns what is wrong with the comments of a file's functions, and how many functions have a comment.
+// misnamedComments returns the faults of the comments of a file's functions, and how many functions have a comment.
 // In a file of tests, a comment may begin with a sentence in place of the name.
 func misnamedComments(files *token.FileSet, file *ast.File) (wrong []string, count int) {
 	ast.Inspect(file, func(node ast.Node) bool {

@@ -100,7 +100,7 @@ func TestPolicySettings(t *testing.T) {
 	}
 	policies, err := filepath.Glob(filepath.Join(root, "policies/*/policy.go"))
 	if err != nil || len(policies) < 6 {
-		t.Fatal(policies, err)
+		t.Fatalf("policies/*/policy.go, want 6 files at least: %v: %v", policies, err)
 	}
 	for _, file := range policies {
 		name := filepath.Base(filepath.Dir(file))
@@ -151,7 +151,7 @@ var sourceName = regexp.MustCompile("`((?:[\\w-]+/)*[\\w-]+\\.(?:go|c|h|tbl|prot
 
 // TestSourceNames finds each source file that a page names.
 func TestSourceNames(t *testing.T) {
-	paths := map[string]bool{} // of all files, and what their paths end with
+	paths := map[string]bool{} // paths of all files, and the ends of these paths
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -173,7 +173,7 @@ func TestSourceNames(t *testing.T) {
 	}
 	named := 0
 	for page, text := range readPages(t) {
-		if page == "CHANGELOG.md" { // names what was there at the time
+		if page == "CHANGELOG.md" { // it names files of earlier releases
 			continue
 		}
 		for _, found := range sourceName.FindAllStringSubmatch(text, -1) {
@@ -222,7 +222,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// maxLine is how long a line of a page may be, in characters, outside of tables and of what a program printed.
+// maxLine is how long a line of a page may be, in characters, outside of tables and of output of programs.
 const maxLine = 120
 
 // TestLineLength finds lines for which a reader has to make the window wider.

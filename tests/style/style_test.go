@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package style tests that the tree stays readable: limits.txt has, for each package that does not reach the goals
-// yet, what share of its function names may be a single word, how many pronouns 1,000 words of its comments may have,
+// yet, how many of its function names may be a single word, how many pronouns 1,000 words of its comments may have,
 // and how large its types, files and functions may be. The numbers are to go down. `go run ./contrib/readability`
 // prints the counts of the whole tree, and how well-known projects do.
 package style
@@ -45,9 +45,9 @@ type quantity struct {
 	// Where base is nil, the limit is the number itself.
 	per  int
 	base func(*measure.Counts) int
-	// advice says what to do about a package that has too many.
+	// advice tells how to mend a package that has too many.
 	advice string
-	// words are what is counted; nil: no words.
+	// words are the words that are counted; nil: no words.
 	words []string
 }
 
@@ -124,7 +124,7 @@ func (q *quantity) allowedCount(limit float64, c *measure.Counts) int {
 	return int(limit * float64(q.base(c)) / float64(q.per))
 }
 
-// lowestLimit returns the lowest whole limit under which a package exceeds nothing.
+// lowestLimit returns the lowest whole limit that a package does not exceed.
 func (q *quantity) lowestLimit(c *measure.Counts) int {
 	count := q.count(c)
 	if q.base == nil || q.base(c) == 0 {
@@ -171,7 +171,7 @@ func TestLimits(t *testing.T) {
 }
 
 // TestOtherKinds limits the share of names of a single word, and pronouns, in test files and in C: in the whole tree,
-// not by package. The limits are to go down with what `go run ./contrib/readability` counts.
+// not by package. The limits are to go down with the counts of `go run ./contrib/readability`.
 func TestOtherKinds(t *testing.T) {
 	for _, kind := range []struct {
 		name   string
@@ -210,7 +210,7 @@ func listedLimits(limits map[string][]int, folder string) []int {
 }
 
 // newLimits returns the limits that limits.txt is to have: of each package that exceeds a goal. A limit is lowered to
-// what the package has, and raised only with -raise or if the package has not been listed.
+// the package's count, and raised only with -raise or if the package has not been listed.
 func newLimits(packages map[string]*measure.Counts, old map[string][]int) map[string][]int {
 	limits := make(map[string][]int)
 	for folder, counts := range packages {
@@ -250,7 +250,7 @@ func readLimits(t *testing.T) map[string][]int {
 		for _, field := range fields[1:] {
 			var limit int
 			if _, err := fmt.Sscan(field, &limit); err != nil {
-				t.Fatalf("%s: %q: %v", limitsFile, lines.Text(), err)
+				t.Fatalf("%s: line %q: %v", limitsFile, lines.Text(), err)
 			}
 			limits[fields[0]] = append(limits[fields[0]], limit)
 		}

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// A row of a tour: files, the functions to read there, and what happens.
+// A row of a tour: files, the functions to read there, and a description.
 var tourRow = regexp.MustCompile("^\\| (`[^|]+`) \\| (`[^|]+`) \\|")
 
 // TestTours checks that the tours of docs/architecture.md name files and functions that exist.

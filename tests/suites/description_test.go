@@ -152,7 +152,7 @@ func (r *rules) setKey(key, value string) (err error) {
 // program is one of a suite's programs.
 type program struct {
 	name   string
-	built  string // the name without a run's arguments: what is built once
+	built  string // the name without a run's arguments: built once for all runs
 	folder string // below the suite's folder
 	file   string // the matched file, in the folder
 	rules
@@ -299,7 +299,7 @@ func TestFindPrograms(t *testing.T) {
 func TestDescriptions(t *testing.T) {
 	files, err := filepath.Glob("descriptions/*.suite")
 	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+		t.Fatalf("descriptions/*.suite: files %v: %v", files, err)
 	}
 	for _, file := range files {
 		if _, err := readDescription(file); err != nil {

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package suites builds the programs of other people's CUDA suites with nvcc, runs each on software GPUs by `proxyd run`,
-// and writes docs/cuda-suites.md. Nothing of a suite is in this repository.
+// and writes docs/cuda-suites.md. No file of a suite is in this repository.
 //
 // The samples of Debian's package nvidia-cuda-samples come with the toolkit (contrib/cuda-software/fetch toolkit). Other
 // suites are in a folder that -suites names: each suite is a folder NAME, with its description NAME.suite beside it. A
 // description has lines "key: text"; comments begin with "#". The keys are:
 //
-//	what        what the suite is, for the page
+//	what        a description of the suite, for the page
 //	folder      the suite's folder, if it is not the folder NAME beside the description. {cuda} is the toolkit's
 //	programs    patterns, as of a shell, of files below the suite's folder. Each match is a program, which is built and
 //	            run in the folder of that file. The program's name is that of the file without its extension, or that of
@@ -25,12 +25,12 @@
 //	memory      how much memory each of them has; 4G if there is no such line
 //	limit       how much time of the processors a run may take; 1m if there is no such line. If the work of a program
 //	            is large by its own design, the program may have a limit of its own; its note says how large
-//	right       a regular expression: what a program prints that has found its results right
-//	wrong       a regular expression: what a program prints that has found its results wrong
-//	declines    a regular expression: what a program prints that lacks something and does not try
-//	expect      a file of the suite, relative to the program's folder: what the program prints. Without right, wrong and
+//	right       a regular expression: the output of a program that has found its results right
+//	wrong       a regular expression: the output of a program that has found its results wrong
+//	declines    a regular expression: the output of a program that lacks something and does not try
+//	expect      a file of the suite, relative to the program's folder: the program's output. Without right, wrong and
 //	            expect, the exit code decides
 //	ignore      a regular expression: lines that expect does not compare
-//	note        what the page says of a program
+//	note        the page's text about a program
 //	program     a program's name: the lines behind it, up to the next such line, are for this program alone
 package suites

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// verdict is what came out of a program.
+// verdict is the judgement of a program's run.
 type verdict string
 
 const (
@@ -31,12 +31,12 @@ var verdicts = []verdict{right, refused, wrong, hang, tooSlow, notBuilt, graphic
 // outcome is a row of the page.
 type outcome struct {
 	verdict verdict
-	by      string // what the verdict rests on
+	by      string // the evidence for the verdict
 	took    time.Duration
 	why     string
 }
 
-// What a verdict rests on.
+// The kinds of evidence for a verdict.
 const (
 	byWords    = "its words"
 	byOutput   = "its output"
@@ -52,17 +52,17 @@ type ending struct {
 	idle     bool // because no process ran any more, not because its time was over
 	stuck    bool // the program did not end by SIGTERM
 	executed uint64
-	missed   []string // what the device server says is not covered
-	faults   []string // what has ended a process's use of devices
+	missed   []string // calls that are not covered, by the device server's status
+	faults   []string // errors that have ended a process's use of devices
 }
 
 // serverDied is how proxyd says to have lost the program's devices.
 const serverDied = "proxyd: the device server has died"
 
-// shimSays begins what the shim writes on standard error, which are no words of the program.
+// shimSays begins the lines that the shim writes on standard error, which are no words of the program.
 const shimSays = "singularity: "
 
-// judgeRun returns what came out of a run. The expected output is that of the suite, if there is any.
+// judgeRun returns the outcome of a run. expected is the suite's own output of the program, nil if there is none.
 func (r rules) judgeRun(e ending, expected *string) outcome {
 	o := outcome{took: e.took, by: byExitCode}
 	line := func(pattern *regexp.Regexp) string {

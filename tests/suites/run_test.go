@@ -42,7 +42,7 @@ const (
 	endGrace   = 20 * time.Second // between the request to end and a kill
 	dataLimit  = 8 << 20          // KiB of private memory of each process
 	maxOutput  = 4 << 20          // bytes of a program's output that are read
-	calm       = 20 * time.Second // how long nothing runs in a program that hangs
+	calm       = 20 * time.Second // how long a program that hangs has been idle
 	busiest    = 10               // how many times its processor time a run may take
 )
 
@@ -127,7 +127,7 @@ func (r *runner) buildProgram(ctx context.Context, s *suite, p program, folder, 
 	return os.WriteFile(stamp, []byte(want), 0o666)
 }
 
-// buildFailure returns the first line of a build that says what is missing.
+// buildFailure returns the first line of a build's log that tells the error.
 func buildFailure(log string, err error) string {
 	for _, word := range []string{"rror:", "WARNING - ", "not found", "rror"} {
 		for l := range strings.Lines(log) {
@@ -279,7 +279,7 @@ func processorTime(pid int) time.Duration {
 	return time.Duration(ticks) * time.Second / ticksPerSecond
 }
 
-// readStatus takes what the device server has written of its devices.
+// readStatus reads the status of devices that the device server has written.
 func (e *ending) readStatus(file string) error {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {

@@ -32,7 +32,7 @@ type suite struct {
 	name   string
 	folder string // a copy in the cache, in which programs are built
 	*description
-	building sync.Mutex // held by a build: programs of a suite may share what is built
+	building sync.Mutex // held by a build: programs of a suite may share built files
 }
 
 // TestSuites builds and runs each program of each suite.
@@ -92,7 +92,7 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-// fetch has contrib/cuda-software/fetch fetch what is not in the cache, and returns its folder.
+// fetch has contrib/cuda-software/fetch download the files that the cache lacks, and returns their folder.
 func fetch(what ...string) (string, error) {
 	c := exec.Command("../../contrib/cuda-software/fetch", what...)
 	c.Stderr = os.Stderr
@@ -127,8 +127,8 @@ func pageBefore() (page, error) {
 	return loadPage(*table)
 }
 
-// openSuite reads a suite's description and copies the suite into the cache, into a folder that is named after what the
-// suite holds. What was built there before is there still.
+// openSuite reads a suite's description and copies the suite into the cache, into a folder that is named after the
+// suite's content. Programs that were built there before are kept.
 func openSuite(file, name, cuda, cache string) (*suite, error) {
 	d, err := readDescription(file)
 	if err != nil {

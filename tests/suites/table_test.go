@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// page is what docs/cuda-suites.md says.
+// page is the content of docs/cuda-suites.md.
 type page map[string]*suiteRows
 
 // suiteRows are the outcomes of a suite's programs.

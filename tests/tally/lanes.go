@@ -40,7 +40,7 @@ func parseLanes(args []string) ([][]part, error) {
 	return lanes, nil
 }
 
-// testRun is what the lanes of a run have in common. mu guards the fields below it.
+// testRun is the state that the lanes of a run share. mu guards the fields below it.
 type testRun struct {
 	began time.Time
 	out   io.Writer
@@ -51,7 +51,7 @@ type testRun struct {
 	times    timing
 }
 
-// runLanes runs lanes side by side, and prints what failed and where the time went.
+// runLanes runs lanes side by side, and prints the failures and the time of each lane.
 func runLanes(lanes [][]part, out io.Writer) count {
 	r := &testRun{began: time.Now(), out: &sharedWriter{w: out}}
 	var wg sync.WaitGroup
@@ -114,7 +114,7 @@ func runPart(p part, lane int, w io.Writer) *tally {
 	return t
 }
 
-// partFailed notes that the part's command failed, though none of its tests did.
+// partFailed notes that the part's command failed, though no test of the part did.
 func (t *tally) partFailed(err error) {
 	fmt.Fprintf(t.w, "%s: %v\n", t.part, err)
 	t.failed++
@@ -128,7 +128,7 @@ func shellCommand(command string, lane int) *exec.Cmd {
 	return cmd
 }
 
-// sharedWriter writes what each call brings in one piece, so that lines of several lanes do not mix.
+// sharedWriter writes the bytes of each call in one piece, so that lines of several lanes do not mix.
 type sharedWriter struct {
 	mu sync.Mutex
 	w  io.Writer

@@ -155,8 +155,8 @@ func (t *tally) noteEnd(e event, key string) {
 	delete(t.said, key)
 }
 
-// takeUnended returns what tests of a package have printed that began and did not end: of a package that hung or panicked, the
-// stacks of all goroutines are there.
+// takeUnended returns the output of a package's tests that began and did not end: if the package hung or panicked, the
+// output has the stacks of all goroutines.
 func (t *tally) takeUnended(pkg string) (said []string) {
 	for _, key := range slices.Sorted(maps.Keys(t.said)) {
 		if strings.HasPrefix(key, pkg+" Test") {
@@ -184,7 +184,7 @@ func (t *tally) testEnded(e event, key string) {
 	fmt.Fprintf(t.w, "%s %s %s\n%s", strings.ToUpper(e.Action), e.Package, e.Test, strings.Join(t.said[key], ""))
 }
 
-// skipReason returns what a skipped test has printed, on one line, without the lines that the testing package prints of
+// skipReason returns the output of a skipped test, on one line, without the lines that the testing package prints for
 // each test.
 func skipReason(said []string) string {
 	var words []string

@@ -20,8 +20,8 @@ import (
 // maxUnsteady bounds the tests of a part that are run again.
 const maxUnsteady = 2
 
-// failure is what failed, with its output: a test, a package without a failed test (pkg alone), or a part that has no
-// tests (its name stands in pkg).
+// failure is a failure with its output: of a test, of a package without a failed test (pkg alone), or of a part that
+// has no tests (its name stands in pkg).
 type failure struct {
 	pkg, test string
 	said      []string
@@ -38,7 +38,7 @@ func leafTests(all []failure) []failure {
 	})
 }
 
-// packagesOfPart matches the packages of a part's command: folders of this tree, or what a command lists.
+// packagesOfPart matches the packages of a part's command: folders of this tree, or the list that a command prints.
 var packagesOfPart = regexp.MustCompile(` \$\([^)]*\)|(?: \./\S+)+`)
 
 // commandOfTest returns the command that runs a single test of a part's command. It returns false if the
@@ -83,8 +83,8 @@ func (t *tally) tryFailedAgain(p part, lane int) {
 	}
 }
 
-// A failed test's output is printed again at the end, without what is in the middle if it is long: the reason stands
-// either in the first lines, before the logs that the end of a test prints, or in the last.
+// A failed test's output is printed again at the end, without the middle if it is long: the reason stands either in the
+// first lines, before the logs that the end of a test prints, or in the last.
 const (
 	firstLines = 20
 	lastLines  = 20

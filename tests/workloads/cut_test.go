@@ -70,7 +70,7 @@ func (j *job) feedLine(t *testing.T) {
 	}
 }
 
-// printedText is what all ranks have printed so far.
+// printedText returns the output of all ranks so far.
 func (j *job) printedText() string {
 	var all strings.Builder
 	for _, o := range j.out {
@@ -127,7 +127,8 @@ func (j *job) waitForRanks(t *testing.T, seed uint64, strike func()) {
 	}
 }
 
-// TestCut: workloads over two device servers, for which cuts are found at random moments, print what they print undisturbed.
+// TestCut: workloads over two device servers, for which cuts are found at random moments, print the same as
+// undisturbed.
 func TestCut(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -160,7 +161,7 @@ func TestCut(t *testing.T) {
 					case errors.As(err, &f) && (f.Why == barrier.RankEnded || f.Why == barrier.RankDied):
 						return // at the end; the next server is told before
 					case err != nil:
-						t.Fatalf("%v\n%s", err, j.servers.Stderr.String())
+						t.Fatalf("the cut failed: %v\n%s", err, j.servers.Stderr.String())
 					}
 					found++
 					checkCut(t, cut)

@@ -82,7 +82,7 @@ func (b *bench) placeBytes(raw []byte) uint64 {
 	return at
 }
 
-// readFloats returns what is at an address.
+// readFloats returns the floats at an address.
 func (b *bench) readFloats(at uint64) []float64 {
 	raw := b.own[at]
 	v := make([]float64, len(raw)/4)
@@ -140,7 +140,7 @@ func randomNumbers(r *rand.Rand, n int) []float64 {
 	return v
 }
 
-// checkNear compares what a kernel computed with the right result.
+// checkNear compares a kernel's result with the right one.
 func checkNear(t *testing.T, what string, got, want []float64, tolerance float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -168,7 +168,7 @@ func slopeOf(f func([]float64) float64, x []float64) []float64 {
 	return g
 }
 
-// weightedSum is what a gradient kernel is given as the gradient of: the outputs weighted by dy.
+// weightedSum is the function whose gradient a gradient kernel computes: the outputs weighted by dy.
 func weightedSum(a, b []float64) float64 {
 	s := 0.0
 	for i := range a {

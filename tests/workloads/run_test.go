@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { soft.Main(m) }
 
 var compiled sync.Once
 
-// needWorld returns what programs run with, and compiles them all at first.
+// needWorld returns the software GPU's files, with all programs compiled.
 func needWorld(t *testing.T) *soft.World {
 	t.Helper()
 	w := soft.Need(t)
@@ -86,7 +86,7 @@ func checkSame(t *testing.T, what string, got, want []string) {
 	}
 }
 
-// TestTraining: what data-parallel training prints depends on the number of ranks, and on nothing else.
+// TestTraining: the output of data-parallel training depends on the number of ranks alone.
 func TestTraining(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -146,7 +146,8 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// TestSwapped: on a device that has room for a single rank's memory, four compute what they compute on four.
+// TestSwapped: on a device that has room for a single rank's memory, four ranks have the results of four ranks on four
+// devices.
 func TestSwapped(t *testing.T) {
 	w := needWorld(t)
 	args := []string{"--ranks", "4", "--steps", "3"}
@@ -197,8 +198,8 @@ func TestAccumulated(t *testing.T) {
 	}
 }
 
-// TestDivided: ranks that divide a model compute what they compute with a whole model each, bit by bit: a rank's share of a sum is added
-// along the same tree. The ranks' numbers do not divide the layers' sizes.
+// TestDivided: ranks that divide a model have the results of ranks with a whole model each, bit by bit: a rank's share
+// of a sum is added along the same tree. The numbers of ranks do not divide the layers' sizes.
 func TestDivided(t *testing.T) {
 	for _, ranks := range []int{2, 3, 4} {
 		for _, c := range []struct{ same, divided []string }{
@@ -222,7 +223,7 @@ func TestRecomputed(t *testing.T) {
 	checkSame(t, "computed again", runProgram(t, 2, "", "gpt", append(args, "--recompute")...), want)
 }
 
-// TestGradients: the whole models' gradients are what differences of the loss say.
+// TestGradients: the whole models' gradients agree with differences of the loss.
 func TestGradients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the comparison takes some seconds")
@@ -241,7 +242,7 @@ func TestGrid(t *testing.T) {
 func TestStreams(t *testing.T) {
 	lines := runProgram(t, 1, "", "streams", "--steps", "9")
 	if len(lines) != 9 {
-		t.Fatal(lines)
+		t.Fatalf("streams, want 9 lines: %v", lines)
 	}
 	checkSame(t, "once more", runProgram(t, 1, "", "streams", "--steps", "9"), lines)
 	// With a collective in its graph.
@@ -253,7 +254,7 @@ func TestServe(t *testing.T) {
 	requests := "hello\n\nwhat is it?\nhello\nquit\nnever read\n"
 	lines := runProgram(t, 1, requests, "serve")
 	if len(lines) != 4 {
-		t.Fatal(lines)
+		t.Fatalf("serve, want 4 lines: %v", lines)
 	}
 	answer := regexp.MustCompile(`^request (\d+) answer "[ a-z.,!?-]{16}" hash [0-9a-f]{16}$`)
 	for i, l := range lines {

@@ -19,7 +19,7 @@ type rungCase struct {
 	why     string    // why no kernel runs once after the first step, "": some do
 }
 
-// What devices say of kernels that are not alike: why in package softgpu.
+// The reasons that devices give for kernels that did not run once for all: why in package softgpu.
 const (
 	whyDiffered = "what they read differed when it was compared before"
 	whyDear     = "to compare what they read would have taken longer"
@@ -28,8 +28,8 @@ const (
 // allDevices is the same rung, on any number of devices.
 func allDevices(rung string) [3]string { return [3]string{rung, rung, rung} }
 
-// rungCases are trainings of each kind that docs/splicing.md names. Where ranks launch nothing alike, there are as many steps as a
-// device needs to notice: recentLaunches of package softgpu.
+// rungCases are trainings of each kind that docs/splicing.md names. Where ranks have no equal launches, there are as
+// many steps as a device needs to notice: recentLaunches of package softgpu.
 var rungCases = []rungCase{
 	{Case: slicing.Case{Name: "mlp", Steps: 3}, rungs: allDevices(server.RungSplice)},
 	{Case: slicing.Case{Name: "mlp", Steps: 3, Args: []string{"--accumulate", "3"}}, rungs: allDevices(server.RungSplice)},
@@ -39,12 +39,12 @@ var rungCases = []rungCase{
 	{Case: slicing.Case{Name: "streams", Steps: 4}, rungs: [3]string{server.RungSplice, server.RungResident, server.RungResident}},
 	{Case: slicing.Case{Name: "mlp", Steps: 95, Args: []string{"--zero", "1"}}, rungs: allDevices(server.RungResident), why: whyDiffered},
 	{Case: slicing.Case{Name: "mlp", Steps: 95, Args: []string{"--zero", "3"}}, rungs: allDevices(server.RungResident), why: whyDiffered},
-	// What has to leave is alike: the parameters that were gathered. They are large beside what a kernel does.
+	// The gathered parameters have to leave, and are equal. They are large beside the work of a kernel.
 	{Case: slicing.Case{Name: "mlp", Steps: 3, Args: []string{"--zero", "1", "--extra", "1000000"}}, rungs: allDevices(server.RungAlias), oneRank: true, why: whyDear},
 }
 
-// TestRungs: ranks that share devices compute the bits of ranks with a device each, whatever kind of training they make, and
-// share the devices in the way that is expected. Where the ranks launch nothing alike, each device says so.
+// TestRungs: ranks that share devices compute the bits of ranks with a device each, for each kind of training, and
+// share the devices in the way that is expected. Where the ranks have no equal launches, each device says so.
 func TestRungs(t *testing.T) {
 	for _, c := range rungCases {
 		t.Run(c.String(), func(t *testing.T) {

@@ -89,7 +89,7 @@ func (c *slicingCase) measureWay(t *testing.T, k int, name string, bound float64
 }
 
 // TestSlicing: ranks that share a single device, in each way that there is, compute the bits of ranks with one each, by
-// as many instructions (fewer, if kernels run once), and what the sharing costs by the model is bounded.
+// as many instructions (fewer, if kernels run once), and the modelled cost of the sharing is bounded.
 func TestSlicing(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| workload | ranks | way | switches | of them in the middle of work | memories of a rank moved | overhead, modelled | time by the clock |\n")

@@ -5,7 +5,7 @@
  * Calltrace is loaded by LD_PRELOAD before everything else, and writes each call of a program to CUDA's driver to the file that
  * the variable CALLTRACE names: the thread, the call, its first six arguments, its result, eight bytes from where each of the
  * first three arguments points to after the call, and how many microseconds the call took. The same program natively and by `proxyd run` gives two files, and the first
- * call that differs is what our shim answers otherwise than the driver.
+ * call that differs is the first to which our shim gives another answer than the driver.
  *
  * Calls are seen that are found by dlsym, cuGetProcAddress or in tables of cuGetExportTable; those are all that libcudart
  * and the vendor's libraries make. Two tables are left as they are, because both sides check where these tables lie.
@@ -30,7 +30,7 @@ struct call {
 	char name[72];
 };
 
-/* What a thread is in the midst of: where each call returns to. */
+/* The calls of a thread that are under way: where each call returns to. */
 struct frame {
 	struct call *call;
 	void *back;
@@ -292,7 +292,7 @@ static void *find_call(void *handle, const char *name)
 	return (replace_call(name, next_dlsym(handle, name)));
 }
 
-/* Where dlsym goes on: for what is no call of the driver's, at the next dlsym, which looks at its caller. */
+/* Where dlsym goes on: for a name that is no call of the driver, at the next dlsym, which looks at its caller. */
 __attribute__((used)) static void *dlsym_way(void *handle, const char *name)
 {
 	if (next_dlsym == NULL)

@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/device/program"
 )
 
-// requests are what the server of requests reads.
+// requests are the input of the program that serves requests.
 const requests = "first\nsecond\nthird\nquit\n"
 
 // workloadTask runs a program of tests/workloads.
@@ -39,7 +39,8 @@ func compareWorkloads(ctx context.Context, k *kit) {
 		if k.isChosen(serve.name) {
 			k.compareRuns(ctx, serve, k.runNatively(ctx, serve))
 		}
-		// Ranks that share the node's GPUs; the software GPU says what is right, for NCCL wants a GPU for each rank.
+		// Ranks that share the node's GPUs. The software GPU gives the right output, because NCCL wants a GPU for each
+		// rank.
 		for _, ranks := range []int{2, 4} {
 			p := k.workloadTask("mlp", "--steps", "6", "--ranks", fmt.Sprint(ranks))
 			p.name, p.devices = fmt.Sprintf("mlp of %d ranks", ranks), ranks
@@ -55,7 +56,7 @@ func compareWorkloads(ctx context.Context, k *kit) {
 	}
 }
 
-// compareRuns runs a program over a device server, and compares with what it printed otherwise.
+// compareRuns runs a program over a device server, and compares its output with that of the native run.
 func (k *kit) compareRuns(ctx context.Context, p task, native *ended) row {
 	w := row{Name: p.name, Outcome: right, Native: native.seconds, Unit: "s"}
 	if native.wasCutShort(0) {
@@ -102,8 +103,8 @@ func firstDifference(got, want string) string {
 	return "nothing"
 }
 
-// compareCalls runs the programs of tests/device. What such a program expects is what we think that the driver does: natively
-// the driver says whether that is so.
+// compareCalls runs the programs of tests/device. Such a program expects the behaviour that we think the driver has: a
+// native run shows whether the driver has it.
 func compareCalls(ctx context.Context, k *kit) {
 	if !k.needGPU("programs of calls") {
 		return
@@ -154,7 +155,7 @@ func (k *kit) compareCallsOf(ctx context.Context, source string) bool {
 	wrongOurs, native := judgeEnd(says, ours), ""
 	if k.isNatively(says) {
 		printed := *says
-		printed.Says = nil // that is the shim's, about what is not covered
+		printed.Says = nil // these lines are the shim's, about calls that are not covered
 		native = judgeEnd(&printed, k.runNatively(ctx, p))
 	}
 	if what, why := judgeBoth(wrongOurs, native); what != right {
@@ -170,8 +171,8 @@ var cannotNested = map[string]string{
 	"init_visible":  "it asks the management library, which is the shim's",
 }
 
-// judgeBoth says what is wrong with a program of calls by proxyd, and natively; natively nothing is wrong with a program that
-// needs more GPUs than there are, and proxyd shows a program as many as it asks for.
+// judgeBoth returns the outcome of a program of calls, from its errors by proxyd and natively. A program that needs
+// more GPUs than there are has no native error, and proxyd shows a program as many GPUs as it asks for.
 func judgeBoth(ours, native string) (outcome, string) {
 	switch {
 	case ours == "" && native == "":
@@ -187,7 +188,7 @@ func judgeBoth(ours, native string) (outcome, string) {
 // isNatively tells whether the node has the devices that a program needs.
 func (k *kit) isNatively(says *program.Program) bool { return k.soft || says.Devices <= k.gpus }
 
-// judgeEnd says what is wrong with how a program ended, in a few lines, or "".
+// judgeEnd returns how a program's end differs from the expectations, in a few lines, "" if it does not.
 func judgeEnd(says *program.Program, e *ended) string {
 	if e.err != nil {
 		return e.describeFailure()

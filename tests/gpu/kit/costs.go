@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// measureCosts says what single calls cost, and how quick copies are, both ways.
+// measureCosts measures the time of single calls, and the speed of copies, both natively and by proxyd.
 func measureCosts(ctx context.Context, k *kit) {
 	if !k.needGPU("costs") {
 		return

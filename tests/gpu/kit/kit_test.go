@@ -54,7 +54,7 @@ esac`)
 	runSuite(t.Context(), k)
 	got := k.outcomes()
 	if got["a crash"] != wrong || got["last"] != wrong || got["suite of backends"] != right || len(got) != 3 {
-		t.Errorf("%v %+v", got, k.report.Rows)
+		t.Errorf("outcomes of the suite = %v, which are not expected; rows %+v", got, k.report.Rows)
 	}
 }
 
@@ -76,10 +76,10 @@ esac`)
 	runSuite(t.Context(), k)
 	got := k.outcomes()
 	if got["a fault two"] != wrong || got["suite of backends"] != right || len(got) != 2 {
-		t.Errorf("%v %+v", got, k.report.Rows)
+		t.Errorf("outcomes of the suite = %v, which are not expected; rows %+v", got, k.report.Rows)
 	}
 	if last := k.report.Rows[len(k.report.Rows)-1]; !strings.HasPrefix(last.Why, "3 of 4 cases passed") {
-		t.Error(last.Why)
+		t.Errorf("the last row, want 3 of 4 cases passed: %v", last.Why)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestTimeRanOut(t *testing.T) {
 	for took, want := range map[string]bool{"5s": true, "1m2s": false} {
 		said := strings.NewReplacer("%s", "a_case", "%t", took).Replace(text)
 		if got := timeRanOut(said, "a_case"); got != want {
-			t.Errorf("%s: %v", took, got)
+			t.Errorf("timeRanOut after %s = %v", took, got)
 		}
 	}
 	if timeRanOut("SIGSEGV", "a_case") {
@@ -108,14 +108,15 @@ func TestStepsAreApart(t *testing.T) {
 	k.runStep(t.Context(), step{"later", "", time.Minute, func(_ context.Context, k *kit) { k.addRow(row{Name: "later", Outcome: right}) }})
 	got := k.outcomes()
 	if got["panics"] != wrong || got["hang"] != wrong || got["later"] != right {
-		t.Errorf("%v", got)
+		t.Errorf("outcomes = %v, want a step that panics and one that hangs wrong, and the later step right", got)
 	}
 	if why := k.report.Rows[1].Why; !strings.Contains(why, "did not end within its time") {
-		t.Error(why)
+		t.Errorf("the row of the step that hangs, want that it did not end within its time: %v", why)
 	}
 }
 
-// TestCutShort: a program that the end of its step's time ends says nothing, unless that program has had much more than is normal.
+// TestCutShort: a program that is ended by the end of its step's time has no verdict, unless it has run much longer
+// than is normal.
 func TestCutShort(t *testing.T) {
 	k := fakeKit(t, "")
 	hang := func(limit, own time.Duration) *ended {
@@ -134,19 +135,19 @@ func TestCutShort(t *testing.T) {
 		want            bool
 	}{{29, 1, true}, {31, 1, false}, {31, 20, true}, {200, 20, false}} {
 		if got := (&ended{over: true, seconds: tt.seconds}).wasCutShort(tt.normal); got != tt.want {
-			t.Errorf("%+v: %v", tt, got)
+			t.Errorf("%+v: wasCutShort = %v", tt, got)
 		}
 	}
 }
 
-// TestLinkUnknown: a device of which the kernel says nothing has no speed.
+// TestLinkUnknown: a device that the kernel does not list has no speed.
 func TestLinkUnknown(t *testing.T) {
 	if speed, text := linkSpeed("0000ffff:ff:1f.7"); speed != 0 || text != "not known" {
-		t.Error(speed, text)
+		t.Errorf("linkSpeed of an unknown device = %v, %q, want 0 and not known", speed, text)
 	}
 }
 
-// TestUsage: what is wrong with a command line is said once, in a line, and --help names options as they are typed.
+// TestUsage: the error of a command line is printed once, in a line, and --help names options as they are typed.
 func TestUsage(t *testing.T) {
 	for _, tt := range []struct {
 		args      string
@@ -167,7 +168,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestJudgeBoth: a program that fails by proxyd is wrong, unless the driver does not do either what the program expects.
+// TestJudgeBoth: a program that fails by proxyd is wrong, unless it fails natively, too.
 func TestJudgeBoth(t *testing.T) {
 	for _, c := range []struct {
 		ours, native string

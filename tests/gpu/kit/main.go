@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Gpukit shows on a node with NVIDIA GPUs what works there, without Go, a compiler or a network. Gpukit runs what
-// `make gpu-kit` has packed, step by step, and writes a table and a JSON. docs/gpu.md says how to use the kit.
+// Gpukit shows on a node with NVIDIA GPUs which programs work there, without Go, a compiler or a network. Gpukit runs
+// the archive of `make gpu-kit`, step by step, and writes a table and a JSON. docs/gpu.md says how to use the kit.
 //
 //	main.go report.go     options; the table and the JSON
 //	nested.go             all of it over a software GPU in the driver's place
 //	run.go                programs as children: natively, and by proxyd over a device server
-//	node.go suite.go      the steps: what there is; the suite of backends; programs that are compared; PyTorch;
+//	node.go suite.go      the steps: inventory; the suite of backends; programs that are compared; PyTorch;
 //	compare.go pytorch.go   costs and the probe's questions; device servers that are replaced
 //	costs.go replace.go
 package main
@@ -52,7 +52,7 @@ type step struct {
 	run   func(context.Context, *kit)
 }
 
-// steps are in the order in which they run: what says most in the least time is first.
+// steps are in the order in which they run: steps that show much in little time are first.
 var steps = []step{
 	{"node", "what the node has: GPUs, driver, C library, python3 with PyTorch, CRIU", 30 * time.Second, describeNode},
 	{"suite", "the suite of device backends on the driver", 4 * time.Minute, runSuite},
@@ -73,7 +73,7 @@ type options struct {
 	soft, nested                     bool
 }
 
-// kit is a run: where the files are, and what was found so far.
+// kit is a run: where the files are, and the facts that were found so far.
 type kit struct {
 	options
 	home   string // the unpacked archive
@@ -82,7 +82,7 @@ type kit struct {
 	gpus   int
 	why    string // why there is no GPU; "": there is
 	libs   []string
-	triton string // PyTorch's compiler: its version, or none
+	triton string // version of PyTorch's compiler, or "none"
 	torch  string // why there is no PyTorch; "": there is
 	pcie   float64
 	missed map[string][]string // programs that asked for a call, by the name of the call
@@ -240,7 +240,7 @@ func (k *kit) needGPU(name string) bool {
 	return false
 }
 
-// needDriver is needGPU for what a software GPU is no stand-in for.
+// needDriver is needGPU for a step that needs the real driver, not a software GPU.
 func (k *kit) needDriver(name string) bool {
 	if k.why == "" {
 		return true

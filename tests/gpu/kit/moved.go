@@ -31,7 +31,7 @@ type moved struct {
 	libs                 string
 }
 
-// lockedBuffer takes what several processes write.
+// lockedBuffer collects the output of several processes.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -50,13 +50,13 @@ func (m *moved) readLog() string {
 	return m.log.text.String()
 }
 
-// readOutput returns what the program has written so far.
+// readOutput returns the program's output so far.
 func (m *moved) readOutput() string {
 	text, _ := os.ReadFile(m.text) // the program may not have begun
 	return string(text)
 }
 
-// startMoved starts a device server and the program. m can be asked what was printed, also after an error.
+// startMoved starts a device server and the program. m has the output also after an error.
 func (k *kit) startMoved(ctx context.Context, t task) (*moved, error) {
 	m := &moved{k: k, devices: t.devices}
 	var err error
@@ -178,7 +178,7 @@ func (m *moved) killServer() error {
 	return os.Remove(m.socket + "-control")
 }
 
-// cleanUp leaves nothing.
+// cleanUp ends the program and the device server, keeps the output in the logs, and removes their folder.
 func (m *moved) cleanUp() error {
 	if m.process != nil {
 		_ = syscall.Kill(-m.process.Pid, syscall.SIGKILL) // a session is a group, too

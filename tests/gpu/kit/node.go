@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// findGPUs counts the GPUs, or says why there is none.
+// findGPUs counts the GPUs, or notes why there is no GPU.
 func (k *kit) findGPUs() {
 	found, _ := filepath.Glob("/dev/nvidia[0-9]*") // the pattern is right
 	k.gpus = len(found)
@@ -38,7 +38,7 @@ func (k *kit) findGPUs() {
 	}
 }
 
-// inventory is what `proxyd gpus` prints, as far as the kit uses that.
+// inventory has the fields of the output of `proxyd gpus` that the kit uses.
 type inventory struct {
 	Driver  string `json:"driver"`
 	NCCL    string `json:"nccl"`
@@ -95,7 +95,7 @@ func (k *kit) describeGPUs(ctx context.Context) {
 	e := k.runChild(ctx, task{name: "gpus", limit: 20 * time.Second}, k.filePath("bin", "proxyd-cuda"), "gpus")
 	var found inventory
 	if e.err != nil || e.exit != 0 || json.Unmarshal([]byte(e.stdout), &found) != nil {
-		// The driver may work where the management library does not: what needs a GPU is tried all the same.
+		// The driver may work where the management library does not: steps that need a GPU are tried all the same.
 		k.addRow(row{Name: "GPUs", Outcome: differs, Why: "the management library says nothing: " + e.describeFailure()})
 		return
 	}
@@ -115,7 +115,8 @@ func (k *kit) describeGPUs(ctx context.Context) {
 	}
 }
 
-// linkSpeed is a device's PCIe in GB/s for each direction, without what protocols take, and in words.
+// linkSpeed returns the speed of a device's PCIe link in GB/s for each direction, without the overhead of protocols,
+// and in words.
 func linkSpeed(bus string) (float64, string) {
 	// The management library has eight digits of a domain where the kernel has four.
 	bus = strings.ToLower(bus)
@@ -137,7 +138,7 @@ func linkSpeed(bus string) (float64, string) {
 	return transfers * lanes * bits / 8, fmt.Sprintf("%s, %s lanes", speed, width)
 }
 
-// torchFacts is what Python says of PyTorch.
+// torchFacts is the Python program that prints facts about PyTorch.
 const torchFacts = `
 import json, os, sys
 facts = {"python": sys.version.split()[0]}

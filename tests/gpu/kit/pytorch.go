@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// trainings are the programs of train.py. What runs with another allocator answers question E9.
+// trainings are the programs of train.py. The run with another allocator answers question E9.
 var trainings = []struct {
 	name, program string
 	env           []string
@@ -69,7 +69,7 @@ func comparePyTorch(ctx context.Context, k *kit) {
 	}
 }
 
-// measured is what train.py reports beside the losses.
+// measured has the numbers that train.py reports beside the losses.
 type measured struct {
 	StepMs, MemoryMiB, ReservedMiB float64
 }

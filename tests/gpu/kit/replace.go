@@ -20,7 +20,8 @@ import (
 // replacements is how often a device server is replaced under a program.
 const replacements = 3
 
-// replaceServers saves, kills and restores device servers under programs; what they print must be what they print undisturbed.
+// replaceServers saves, kills and restores device servers under programs; the output must be that of an undisturbed
+// run.
 func replaceServers(ctx context.Context, k *kit) {
 	if !k.needGPU("device servers replaced") {
 		return
@@ -109,7 +110,7 @@ func (m *moved) moveToEnd(ctx context.Context, criu bool) ([]string, error) {
 			return took, err
 		case <-ctx.Done():
 			return took, fmt.Errorf("it did not end in time, after %d replacements", len(took))
-		case <-look.C: // what the program has written is looked at
+		case <-look.C: // look at the program's output
 		}
 		now := strings.Count(m.readOutput(), "\n")
 		if len(took) == replacements || now <= lines {
@@ -136,7 +137,7 @@ func (m *moved) connectControl() (*server.Controller, error) {
 	return server.NewController(conn), nil
 }
 
-// replaceOnce saves, kills and restores. The program may have ended before: then nothing is done.
+// replaceOnce saves, kills and restores. If the program has ended before, replaceOnce returns gone.
 func (m *moved) replaceOnce(ctx context.Context, criu bool) (gone bool, err error) {
 	state := server.Folder(filepath.Join(m.folder, "state"))
 	c, err := m.connectControl()
@@ -184,7 +185,7 @@ func (m *moved) replaceOnce(ctx context.Context, criu bool) (gone bool, err erro
 	return false, m.restoreState(ctx, state, r, mappings)
 }
 
-// restoreState has a new device server build what was saved, and the program go on.
+// restoreState has a new device server build the saved state, and the program go on.
 func (m *moved) restoreState(ctx context.Context, state server.Folder, r *server.Report, mappings map[uint64][]*os.File) error {
 	c, err := m.connectControl()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// outcome is what came out of a row.
+// outcome is the verdict of a row.
 type outcome string
 
 // The outcomes.
@@ -21,7 +21,7 @@ const (
 	right   outcome = "right"
 	wrong   outcome = "WRONG"
 	cannot  outcome = "cannot"  // something is missing here
-	differs outcome = "differs" // the driver itself does not do what our programs expect
+	differs outcome = "differs" // the driver itself differs from our programs' expectations
 )
 
 // row is a line of the table.
@@ -36,7 +36,7 @@ type row struct {
 	Values  map[string]string `json:"values,omitempty"`
 }
 
-// report is the table and the JSON. Both are whole after each row: whatever ends the kit, they hold what is known.
+// report is the table and the JSON. Both are whole after each row: if the kit is ended, they hold all rows so far.
 type report struct {
 	folder string
 	out    io.Writer

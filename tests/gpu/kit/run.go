@@ -40,8 +40,8 @@ type ended struct {
 	over           bool  // because the step's time was over, and not the program's own
 }
 
-// wasCutShort tells whether a step's time was over before the program had several times what is normal: that says nothing of the
-// program. A program that has had as much hangs.
+// wasCutShort tells whether a step's time was over before the program had run for several times its normal time: then
+// there is no verdict on the program. A program that has run for so long hangs.
 func (e *ended) wasCutShort(normal float64) bool {
 	const atLeast, times = 30, 5
 	return e.over && e.seconds < max(atLeast, times*normal)
@@ -50,7 +50,7 @@ func (e *ended) wasCutShort(normal float64) bool {
 // timeOver is why there is no result of a program that was cut short.
 const timeOver = "the time of this step is over"
 
-// describeFailure says what went wrong with a program, in a few lines.
+// describeFailure describes a program's failure, in a few lines.
 func (e *ended) describeFailure() string {
 	text := strings.TrimSpace(e.stderr)
 	if lines := strings.Split(text, "\n"); len(lines) > 6 {
@@ -83,7 +83,7 @@ func (k *kit) childEnvironment(more []string) []string {
 	return append(env, more...)
 }
 
-// runChild runs a command in a process group of its own, and leaves nothing of the group. The output is in the logs, too.
+// runChild runs a command in a process group of its own, and ends the whole group. The output is in the logs, too.
 func (k *kit) runChild(ctx context.Context, p task, command ...string) *ended {
 	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
@@ -99,7 +99,7 @@ func (k *kit) runChild(ctx context.Context, p task, command ...string) *ended {
 	err := c.Run()
 	e := &ended{seconds: time.Since(since).Seconds()}
 	if c.Process != nil {
-		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // what the child has left; mostly nothing
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // processes that the child has left; mostly there are none
 	}
 	e.stdout, e.stderr = stdout.String(), stderr.String()
 	var status *exec.ExitError
@@ -120,7 +120,7 @@ func (k *kit) runChild(ctx context.Context, p task, command ...string) *ended {
 // writeLog writes a log, as far as that is possible.
 func (k *kit) writeLog(name, text string) {
 	name = strings.NewReplacer("/", "-", " ", "-").Replace(k.step + "-" + name)
-	_ = os.WriteFile(filepath.Join(k.out, "logs", name+".log"), []byte(text), 0o666) // the report has what matters
+	_ = os.WriteFile(filepath.Join(k.out, "logs", name+".log"), []byte(text), 0o666) // the report does not depend on logs
 }
 
 // runNatively runs a program over the driver, or, rehearsing, over software GPUs.
@@ -172,7 +172,7 @@ func (k *kit) runProxied(ctx context.Context, p task) *ended {
 	return e
 }
 
-// noteMissed takes what a device server has written of calls that are not covered.
+// noteMissed reads the names of calls that are not covered from a device server's status.
 func (k *kit) noteMissed(program, status string) {
 	text, err := os.ReadFile(status)
 	if err != nil {
@@ -204,6 +204,6 @@ func listMissed(_ context.Context, k *kit) {
 	for call, by := range k.missed {
 		values[call] = strings.Join(by, ", ")
 	}
-	// That a call is refused by name is what is promised.
+	// The promise is that a call that is not covered is refused by name.
 	k.addRow(row{Name: "calls that are not covered", Outcome: right, Values: values})
 }

@@ -25,7 +25,7 @@ const (
 // Cases that have a kernel fail. After that a process cannot use the device any more, so that each has a process of its own.
 const faultCases = "a_fault_.*"
 
-// suiteRuns is what the runs of the suite have shown so far.
+// suiteRuns has the results of the suite's runs so far.
 type suiteRuns struct {
 	passed  int
 	skipped map[string]string // why, by case
@@ -33,7 +33,7 @@ type suiteRuns struct {
 	faults  bool              // the cases in which a kernel fails are run now
 }
 
-// nextArguments are those of the next run: what has a verdict is left out.
+// nextArguments returns the arguments of the next run, which leaves out cases that have a verdict.
 func (s *suiteRuns) nextArguments(library string) []string {
 	args := []string{"-test.v", "-library", library, "-test.timeout", suiteLimit.String()}
 	var skip []string
@@ -51,7 +51,7 @@ func (s *suiteRuns) nextArguments(library string) []string {
 	return args
 }
 
-// takeVerdicts takes what a run has said, and returns how many cases got a verdict.
+// takeVerdicts reads the verdicts in a run's output, and returns how many cases got one.
 func (s *suiteRuns) takeVerdicts(k *kit, stdout string) int {
 	known := len(s.seen)
 	for _, m := range verdict.FindAllStringSubmatch(stdout, -1) {
@@ -157,7 +157,7 @@ func timeRanOut(stderr, name string) bool {
 	return false
 }
 
-// textOf is what a case has printed.
+// textOf returns the output of a case.
 func textOf(stdout, name string) string {
 	_, text, _ := strings.Cut(stdout, "=== RUN   TestDevice/"+name+"\n")
 	text, _, _ = strings.Cut(text, "=== RUN ")

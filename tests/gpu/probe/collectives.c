@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* NCCL with a communicator of a single rank: what memory the communicator takes, and what the host's wait around each group costs. */
+/* NCCL with a communicator of a single rank: the memory that it takes, and the cost of the host's wait around each group. */
 #include "probe.h"
 
 #include <dlfcn.h>

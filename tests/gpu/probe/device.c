@@ -10,7 +10,7 @@ static const char image[] =
 	".visible .entry copy(.param .u64 from, .param .u64 to)\n"
 	"{ .reg .u64 %a, %b; .reg .u32 %v; ld.param.u64 %a, [from]; ld.param.u64 %b, [to];\n"
 	"ld.global.u32 %v, [%a]; st.global.u32 [%b], %v; ret; }\n"
-	/* Each round depends on the round before, and the result is stored: nothing can be left out. */
+	/* Each round depends on the round before, and the result is stored: the compiler cannot leave out a round. */
 	".visible .entry spin(.param .u64 n, .param .u64 p)\n"
 	"{ .reg .u64 %n, %i, %a; .reg .u32 %x; .reg .pred %q; ld.param.u64 %n, [n]; ld.param.u64 %a, [p];\n"
 	"mov.u64 %i, 0; mov.u32 %x, 1;\n"
@@ -18,7 +18,7 @@ static const char image[] =
 	"st.global.u32 [%a], %x; ret; }\n"
 	/*
 	 * A sum of products of words with keys that depend on their place, twice with other keys, added up over all threads:
-	 * 128 bits that do not depend on the order. The speed is what matters here.
+	 * 128 bits that do not depend on the order. Only the speed matters here.
 	 */
 	".visible .entry hash(.param .u64 p, .param .u64 pieces, .param .u64 out)\n"
 	"{ .reg .u64 %p, %n, %i, %s, %a, %o, %h, %g, %m; .reg .u32 %t, %b, %d, %e, %w<4>, %k, %l; .reg .pred %q;\n"

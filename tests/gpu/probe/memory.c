@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Mapped memory: access for reading only, what mappings cost, and a single memory at two addresses. */
+/* Mapped memory: access for reading only, the cost of mappings, and a single memory at two addresses. */
 #include "probe.h"
 
 #include <sys/wait.h>
@@ -33,7 +33,7 @@ static const char *size_name(size_t n)
 	return (text);
 }
 
-/* What a change of access costs to and fro, for a size. */
+/* Measures a change of access to and fro, for a size. */
 static void time_access(size_t n)
 {
 	const CUmemGenericAllocationHandle h = new_memory(n);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What the questions of the probe share: checked calls, answers, kernels and clocks. */
+/* Shared by the questions of the probe: checked calls, answers, kernels and clocks. */
 #ifndef PROBE_H
 #define PROBE_H
 
@@ -43,7 +43,7 @@ CUcontext begin(void);
 CUfunction kernel(const char *name);
 CUmodule load_kernels(void);
 
-/* A single thread stores a value, or copies a word, in a stream; the result is what the stream says at its end. */
+/* A single thread stores a value, or copies a word, in a stream; the result is the stream's status at its end. */
 CUresult store_word(CUfunction store, CUdeviceptr at, unsigned int value, CUstream s);
 CUresult copy_word(CUfunction copy, CUdeviceptr from, CUdeviceptr to, CUstream s);
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What contexts cost: their turns, and their memory. */
+/* The costs of contexts: their turns, and their memory. */
 #include "probe.h"
 
 enum { TURNS = 100 };

@@ -21,10 +21,11 @@ import (
 //go:embed count.py
 var countProgram string
 
-// devices are what Slurm takes for two GPUs: those of the kernel's that nothing else on the machine opens.
+// devices are the files that Slurm takes for two GPUs: devices of the kernel that no other program on the machine
+// opens.
 var devices = map[string][]string{"/dev/gpu0": {"c", "1", "7"}, "/dev/gpu1": {"c", "7", "0"}} // full, vcs
 
-// slurmrestdUnit is what docs/install.md advises for Debian's unit of slurmrestd.
+// slurmrestdUnit is the drop-in that docs/install.md advises for Debian's unit of slurmrestd.
 const slurmrestdUnit = `[Service]
 User=slurmrestd
 Group=slurmrestd
@@ -144,7 +145,7 @@ func (m machine) checkInstalled() {
 	}
 }
 
-// checkStarted does what docs/install.md says, in its order.
+// checkStarted carries out the steps of docs/install.md, in their order.
 func (m machine) checkStarted() {
 	for path, text := range files {
 		m.writeFile(path, text)
@@ -174,7 +175,7 @@ func (m machine) checkStarted() {
 	m.checkNoFailedUnits()
 }
 
-// startDatabase starts slurmdbd, from which preemptd learns what its user may.
+// startDatabase starts slurmdbd, from which preemptd learns the rights of its user.
 func (m machine) startDatabase() {
 	m.mustRun("chown", "slurm:slurm", "/etc/slurm/slurmdbd.conf")
 	m.mustRun("chmod", "600", "/etc/slurm/slurmdbd.conf")
@@ -394,7 +395,7 @@ func (m machine) checkOutput() {
 	m.Logf("%d lines", count)
 }
 
-// checkRemoved does what docs/install.md says under "Removing".
+// checkRemoved carries out the steps of docs/install.md under "Removing".
 func (m machine) checkRemoved() {
 	m.writeFile("/etc/slurm/plugstack.conf", "")
 	m.mustRun("systemctl", "restart", "slurmd")

@@ -65,7 +65,7 @@ func (m *marks) letRanksGo(ranks int) error {
 
 // Share runs a case with so many ranks, with more flags of "proxyd device" that say on which devices. It counts from the end
 // of the first step, which is mostly the program's beginning, to the end of the last step: at both moments all ranks stand
-// still and have nothing left to do. The folder of w has the programs of tests/workloads.
+// still and have no work left. The folder of w has the programs of tests/workloads.
 func (c *Case) Share(t testing.TB, w *soft.World, ranks int, flags ...string) Run {
 	t.Helper()
 	servers := w.Servers(t, 1, ranks, flags...)
@@ -88,7 +88,7 @@ func (c *Case) Share(t testing.TB, w *soft.World, ranks int, flags ...string) Ru
 		_ = program.Cancel() // the ranks that stand at a mark end with it
 	}
 	if ended := program.Wait(); err != nil || ended != nil {
-		t.Fatalf("%s %v %v: %v, %v\n%s%s%s", c.Name, args, flags, err, ended, &stdout, &stderr, &servers.Stderr)
+		t.Fatalf("workload %s %v, flags %v: %v, %v\n%s%s%s", c.Name, args, flags, err, ended, &stdout, &stderr, &servers.Stderr)
 	}
 	counted.Lines = splitLines(stdout.String())
 	return counted
@@ -125,7 +125,7 @@ func countBetweenMarks(t testing.TB, servers *soft.Servers, m *marks, ranks int)
 	return r, m.letRanksGo(ranks)
 }
 
-// leaveOut subtracts what was counted before. What is not a count, as the peak, is that of the end.
+// leaveOut subtracts the counts from before. Fields that are no counts, as the peak, keep their values of the end.
 func (r *Run) leaveOut(before server.SharingStatus) {
 	r.Instructions -= before.Instructions
 	r.Switches -= before.Switches

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package slicing measures what ranks of a workload cost that share software GPUs, for tests.
+// Package slicing measures the overhead of a workload's ranks that share software GPUs, for tests.
 package slicing
 
 import (
@@ -22,7 +22,7 @@ import (
 const (
 	modelBatch  = 210 * time.Millisecond  // of a rank, alone
 	modelSwap   = 1333 * time.Millisecond // 16 GB by PCIe 3, in a single direction
-	modelSwitch = 1500 * time.Microsecond // whatever is moved
+	modelSwitch = 1500 * time.Microsecond // of any switch, beside its moves
 	modelRead   = 18 * time.Millisecond   // 16 GB of the device's memory by the device, at 900 GB/s; to write them takes as long
 )
 
@@ -44,11 +44,12 @@ func (c *Case) String() string {
 	return name
 }
 
-// Run is what a run printed, and what the devices of the machine counted, in all: during the whole run, or between marks.
+// Run has the output of a run, and the counts of all devices of the machine together: during the whole run, or between
+// marks.
 type Run struct {
 	Lines []string
 	Took  time.Duration
-	// Shared is what the devices have counted, since the server began, that several processes shared at the last mark.
+	// Shared has the counts, since the server began, of the devices that several processes shared at the last mark.
 	Shared []server.SharingStatus
 	server.SharingStatus
 }
@@ -84,10 +85,10 @@ func (c *Case) Run(t testing.TB, w *soft.World, ranks, steps int, flags ...strin
 	return Run{Lines: splitLines(r.Stdout), Took: took, SharingStatus: sumDevices(&st)}
 }
 
-// splitLines returns the lines of what a program printed.
+// splitLines returns the lines of a program's output.
 func splitLines(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }
 
-// sumDevices returns the sums of what all devices of the machine counted, and the largest peak.
+// sumDevices returns the sums of the counts of all devices of the machine, and the largest peak.
 func sumDevices(st *server.Status) (out server.SharingStatus) {
 	for _, d := range st.Sharing {
 		out.Instructions += d.Instructions
@@ -105,8 +106,9 @@ func sumDevices(st *server.Status) (out server.SharingStatus) {
 	return out
 }
 
-// Overhead is the time that devices work for ranks that share them, by the model, over what they work for ranks with devices of their
-// own, in percent. Instructions are counted that devices have executed. No measured time is in the result.
+// Overhead is the additional time, in percent, that devices work by the model for ranks that share them, compared with
+// ranks that have devices of their own. The model counts the instructions that devices have executed. No measured time
+// is in the result.
 func (c *Case) Overhead(ranks int, alone, shared Run) float64 {
 	ideal := float64(ranks*c.Steps) * modelBatch.Seconds()
 	took := ideal * float64(shared.Instructions) / float64(alone.Instructions)
