@@ -197,7 +197,7 @@ func (a *agent) dismiss() {
 	a.in = nil
 }
 
-// startBoth employs two agents on the same nodes, the second of them protected.
+// startBoth starts two agents on the same nodes; the second agent is protected.
 func (c *cluster) startBoth(t *testing.T, name, options, script string) (plain, ours *agent) {
 	t.Helper()
 	plain = c.startAgent(t, name+"-plain", options, script)
@@ -205,7 +205,7 @@ func (c *cluster) startBoth(t *testing.T, name, options, script string) (plain, 
 	return plain, ours
 }
 
-// inTurns asks both, each first as often as the other.
+// inTurns measures both in turns; each of the two is the first equally often.
 func inTurns(n int, plain, ours func() float64) (s turns) {
 	for i := range n {
 		var a, b float64

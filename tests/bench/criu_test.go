@@ -30,7 +30,7 @@ func plainCRIU(t *testing.T, c *cluster) (all []figure) {
 	fit, left := fittingSizes(t)
 	for _, mib := range fit {
 		times := map[string][]float64{}
-		// The benchmark fails when an aim is missed; the table says so.
+		// The benchmark fails when an aim is missed. Here the table shows that, so the error is ignored.
 		relayOutput(t, exec.Command(*mcProgram, "exec", "--name", c.name, "n1", "--", "env", "-C", "/root", "/shared/bench/criu.test",
 			"-test.v", "-test.timeout=15m", "-test.run=TestSpeed", "-speed", strconv.Itoa(mib)), func(line string) {
 			m := speedLine.FindStringSubmatch(line)

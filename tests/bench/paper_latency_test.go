@@ -28,7 +28,7 @@ type journey struct {
 // journeys are the journeys of a single kind.
 type journeys []journey
 
-// formatCell returns the median of a part of journeys, and between which values half of them are.
+// formatCell returns the median of a part of journeys, and the two values between which half of them are.
 func (all journeys) formatCell(part func(journey) float64) string {
 	var values []float64
 	for _, one := range all {

@@ -56,7 +56,7 @@ type content struct {
 	chunks map[store.Hash]int
 }
 
-// bytesOnce is how many bytes the part has when each chunk is there once.
+// bytesOnce returns how many bytes the part has if equal chunks count once.
 func (p *content) bytesOnce() (n int) {
 	for _, bytes := range p.chunks {
 		n += bytes
@@ -64,7 +64,7 @@ func (p *content) bytesOnce() (n int) {
 	return n
 }
 
-// bytesWithout is how many bytes of the part are in no chunk of another.
+// bytesWithout returns how many bytes of the part are in chunks that q does not have.
 func (p *content) bytesWithout(q *content) (n int) {
 	for h, bytes := range p.chunks {
 		if _, ok := q.chunks[h]; !ok {

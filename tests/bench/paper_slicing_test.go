@@ -32,7 +32,7 @@ var slicedCases = []struct {
 	{slicing.Case{Name: "grid", Steps: 8}, 4},
 }
 
-// slicedWays are how ranks share a device, where the memory of all ranks fits and where only that of one does.
+// slicedWays are the ways in which ranks share a device: with room for the memory of all ranks, and of only one rank.
 var slicedWays = []struct {
 	name, rung string
 	swaps      bool

@@ -47,7 +47,7 @@ func TestPaper(t *testing.T) {
 	}
 }
 
-// formatSpread returns the median of values, and between which of them half of them are.
+// formatSpread returns the median of values, and the two values between which half of them are.
 func formatSpread(values []float64, format string) string {
 	if len(values) == 1 {
 		return fmt.Sprintf(format+" (once)", values[0])

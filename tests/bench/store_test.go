@@ -37,8 +37,8 @@ func (k *checkpoint) phasesTook(phases ...string) (sum float64) {
 	return sum
 }
 
-// captureJob makes a checkpoint of a job that goes on, and says how long its user waited
-// for the checkpoint, in seconds.
+// captureJob makes a checkpoint of a job that goes on, and returns how long its user waited for the checkpoint, in
+// seconds.
 func (c *cluster) captureJob(t *testing.T, job string) (k checkpoint, waited float64) {
 	t.Helper()
 	said := c.runScript(t, "ctl", "alice", fmt.Sprintf("began=$EPOCHREALTIME; singctl checkpoint %s >/dev/null; echo $began $EPOCHREALTIME", job))

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// turns are two things measured in turns: the k-th value of plain was taken beside the k-th value of
-// the other.
+// turns are the values of two variants that were measured in turns: the k-th values of plain and ours were taken
+// together.
 type turns struct{ plain, ours []float64 }
 
 func (s *turns) add(plain, ours float64) {
@@ -33,7 +33,7 @@ func (s *turns) pairQuartiles(f func(plain, ours float64) float64) (low, mid, hi
 
 func medianOf(all []float64) float64 { return quantileOf(all, 0.5) }
 
-// quantileOf lies between two of the values if need be.
+// quantileOf returns a quantile of values, interpolated between two values.
 func quantileOf(all []float64, q float64) float64 {
 	all = slices.Sorted(slices.Values(all))
 	at := q * float64(len(all)-1)
@@ -80,7 +80,7 @@ func (f figure) String() string {
 	return "| " + strings.Join([]string{f.what, f.plain, f.ours, f.compared, f.pairs, f.aim.text, f.aim.verdict(f.value)}, " | ") + " |"
 }
 
-// ratio returns how many times the plain value ours is.
+// ratio returns a figure of our value divided by the plain value.
 func (s *turns) ratio(what string, show func(float64) string, aim bound) figure {
 	low, mid, high := s.pairQuartiles(func(plain, ours float64) float64 { return ours / plain })
 	return figure{
@@ -89,7 +89,7 @@ func (s *turns) ratio(what string, show func(float64) string, aim bound) figure 
 	}
 }
 
-// more compares by subtraction: how much more ours is.
+// more returns a figure of our value minus the plain value.
 func (s *turns) more(what string, show func(float64) string, aim bound) figure {
 	low, mid, high := s.pairQuartiles(func(plain, ours float64) float64 { return ours - plain })
 	return figure{
@@ -111,7 +111,7 @@ func megabytesPS(r float64) string        { return fmt.Sprintf("%.0f MB/s", r/1e
 func formatCount(n float64) string        { return fmt.Sprintf("%.0f", n) }
 func formatPercent(p float64) string      { return fmt.Sprintf("%+.2f %%", p) }
 
-// table is all that was found out.
+// table has the results of all measurements.
 type table struct {
 	figures []figure
 	began   time.Time

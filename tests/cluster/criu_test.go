@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestCRIU: a host is good enough a machine for CRIU, overlay root and all, as
-// everything that is to be built on CRIU needs.
+// TestCRIU: CRIU works on a host of a test cluster, also with the overlay file system that is its root. All else
+// depends on CRIU.
 func TestCRIU(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile("testdata/criu.sh")

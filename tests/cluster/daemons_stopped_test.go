@@ -74,7 +74,7 @@ func (c protected) endScript(t *testing.T, job string) {
 // untilTold is a script that ends by finish.
 const untilTold = `echo begin; while [ ! -e go.$SLURM_JOB_ID ]; do sleep 0.05; done; echo end`
 
-// waitForCall waits until a node's proxyd, which stands still, is asked something by another.
+// waitForCall waits until another node's proxyd has called a node's proxyd, which is stopped.
 func (c protected) waitForCall(t *testing.T, node string) {
 	t.Helper()
 	waitFor(t, 60*time.Second, func() (bool, string) {
@@ -121,7 +121,7 @@ func (c protected) endsBeforeFreeze(t *testing.T) {
 		if got := c.jobLog(job); got != "begin\nend" {
 			t.Fatalf("log:\n%s", got)
 		}
-		if strings.Contains(r.err, ": prepare: ") { // which waits for a node so long, and no longer
+		if strings.Contains(r.err, ": prepare: ") { // phase prepare waits for a node only for a time
 			t.Logf("too late: %s", r.err)
 			continue
 		}
@@ -137,8 +137,8 @@ func (c protected) endsBeforeFreeze(t *testing.T) {
 	t.Fatal("the moment was always missed")
 }
 
-// endsRequeued: Slurm requeues the job and signals its script, which ends by itself before
-// proxyd gets to hear of either. Slurm runs the job again from its beginning, as without proxyd.
+// endsRequeued: Slurm requeues the job and signals its script, which ends by itself before proxyd hears of the requeue
+// or the signal. Slurm runs the job again from its beginning, as without proxyd.
 func (c protected) endsRequeued(t *testing.T) {
 	job := c.submitJob(t, "--singularity -w n1", untilTold)
 	c.waitForLine(t, job, "begin")
@@ -172,10 +172,9 @@ func (c protected) endsRequeued(t *testing.T) {
 	}
 }
 
-// diesBeforeOpen: the leader of a restore has all programs back and is about to have every
-// node let packets pass. The leader dies while another node's capsules are still shut. Its own are
-// too, or its successor would take all for done, and the ranks would wait for each other for
-// good.
+// diesBeforeOpen: the leader of a restore has all programs back and is about to have every node let packets pass. The
+// leader dies while another node's capsules are still shut. The leader's own capsules must be shut, too: otherwise its
+// successor would take the restore for finished, and the ranks would wait for each other forever.
 func (c protected) diesBeforeOpen(t *testing.T) {
 	program, err := os.ReadFile("../faults/testdata/count.py")
 	if err != nil {
@@ -236,7 +235,7 @@ exec /usr/bin/munge.real "$@"
 	}
 }
 
-// isCapsuleShut says whether a node's capsule of a job lets no packet pass.
+// isCapsuleShut tells whether a node's capsule of a job lets no packet pass.
 func (c protected) isCapsuleShut(t *testing.T, node, job string) bool {
 	t.Helper()
 	return strings.Contains(c.readNote(t, node, job), `"shut":true`)

@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// TestFirstSecond: Slurm ends a run before the run's first program has started, and the SIGTERM
-// of that finds no process. proxyd is stopped while the task asks for a place, so that the
-// moment is as long as the test needs.
+// TestFirstSecond: Slurm ends a run before the run's first program has started, and Slurm's SIGTERM finds no process.
+// proxyd is stopped while the task asks for a place, so that the moment is as long as the test needs.
 func TestFirstSecond(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-first-second", "--nodes", "1")

@@ -148,7 +148,8 @@ func (c protected) sendHangingFiles(t *testing.T) (log func() string, end func()
 		return string(b)
 	}
 	end = func() {
-		// A process that has received such descriptors has no end. Each caller hangs when its call is made, in a write to its own file.
+		// A process that has received such descriptors cannot end. Each caller hangs after its call, in a write to its
+		// own file.
 		waitFor(t, 20*time.Second, func() (bool, string) {
 			now := countProcesses()
 			return now <= before, fmt.Sprintf("proxyd has %d processes, and had %d before callers in no job came", now, before)

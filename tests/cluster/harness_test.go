@@ -35,7 +35,7 @@ var (
 	suite = flag.String("suite", newest, "Debian release, and so the Slurm, of the clusters with singularity-slurm: forky, trixie or bookworm")
 )
 
-// newest is the suite that clusters have unless they say otherwise.
+// newest is the default suite of clusters.
 const newest = "forky"
 
 func TestMain(m *testing.M) {

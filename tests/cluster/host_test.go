@@ -204,12 +204,11 @@ func TestYoungController(t *testing.T) {
 	}
 }
 
-// TestDeathInTheMiddle: a host dies while one of its daemons is restarted. That
-// fails, and the cluster goes on.
+// TestDeathInTheMiddle: a host dies while one of its daemons is restarted. The restart fails, and the cluster goes on.
 func TestDeathInTheMiddle(t *testing.T) {
 	t.Parallel()
 	c := raiseCluster(t, "t-middle", "--nodes", "1")
-	c.runOn(t, "n1", "", "pkill", "-STOP", "-x", "slurmd").mustSucceed(t) // slurmd will not end by itself
+	c.runOn(t, "n1", "", "pkill", "-STOP", "-x", "slurmd").mustSucceed(t) // slurmd does not end on SIGTERM
 	cmd := exec.Command(program, "restart", "n1", "slurmd", "--name", c.name)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

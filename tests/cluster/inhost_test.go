@@ -16,8 +16,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/remote"
 )
 
-// hurtful is a test that kills CRIU itself in the middle, which a program may not survive
-// (proxyd/criu/doc.go); how often the program dies is up to the machine's load.
+// hurtful is a test that kills CRIU itself in the middle of a dump, which a program may not survive
+// (proxyd/criu/doc.go). How often the program dies depends on the machine's load.
 const hurtful = "TestCRIUKilled"
 
 // hostTests are the tests of a package that need a host: for a CRIU that works on this kernel, or for Slurm.

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// traces is everything of a cluster that a machine could be left with.
+// traces are the parts of a cluster that could be left on a machine.
 type traces struct {
 	namespaces []string // "pid:[4026531836]" and so on, of every process
 	mounts     []string
@@ -59,8 +59,8 @@ func listTraces(t *testing.T) traces {
 	return tr
 }
 
-// ofAnotherLane says that a process belongs to tests that run beside these: tests/tally tells each part of a test run
-// its lane.
+// ofAnotherLane tells whether a process belongs to tests that run beside these: tests/tally gives each part of a test
+// run its lane.
 func ofAnotherLane(pid string) bool {
 	const variable = "TALLY_LANE="
 	ours, known := os.LookupEnv(strings.TrimSuffix(variable, "="))
@@ -73,14 +73,14 @@ func ofAnotherLane(pid string) bool {
 	return false
 }
 
-// ofAnother says that a process is of a cluster that another minicluster has raised.
+// ofAnother tells whether a process is of a cluster that another minicluster has raised.
 func ofAnother(t *testing.T, pid string) bool {
 	t.Helper()
 	of := miniclusterOf(t, pid)
 	return of != nil && !os.SameFile(of, ourProgram(t))
 }
 
-// isOurs says that a process is of a cluster that the minicluster under test has raised.
+// isOurs tells whether a process is of a cluster that the minicluster under test has raised.
 func isOurs(t *testing.T, pid string) bool {
 	t.Helper()
 	of := miniclusterOf(t, pid)
@@ -111,7 +111,8 @@ func miniclusterOf(t *testing.T, pid string) os.FileInfo {
 		if err != nil {
 			return nil // it has ended
 		}
-		// The name, in parentheses, may contain any of these. The parent is the second after it.
+		// The name, in parentheses, may contain spaces and parentheses. The parent's PID is the second field after the
+		// name.
 		rest := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 		pid = rest[1]
 	}
@@ -180,7 +181,8 @@ func TestDownLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestDownLeavesNoGroups: a job's cgroups are in the machine's hierarchy, which no namespace takes along.
+// TestDownLeavesNoGroups: a job's cgroups are in the machine's hierarchy, so the end of a namespace does not remove
+// them.
 func TestDownLeavesNoGroups(t *testing.T) {
 	var groups []string
 	t.Run("a job runs", func(t *testing.T) { // its cluster is down at its end
@@ -342,7 +344,7 @@ func TestDownOfTheStubborn(t *testing.T) {
 	before.assertNothingLeft(t)
 }
 
-// TestUpAfterUpWasStopped: the person presses Ctrl-C, or asks twice.
+// TestUpAfterUpWasStopped: a person presses Ctrl-C during `up`, or runs `up` twice.
 func TestUpAfterUpWasStopped(t *testing.T) {
 	before := listTraces(t)
 	cmd := exec.Command(program, "up", "--name", "t-int")

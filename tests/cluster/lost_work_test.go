@@ -42,7 +42,8 @@ func TestLostWork(t *testing.T) {
 			if tt.checkpoint {
 				c.runOn(t, "ctl", "alice", "singctl", "checkpoint", job).mustSucceed(t)
 			}
-			// The checkpoint takes as long as it takes, and the job runs on: four seconds of work from here on.
+			// The job has run on during the checkpoint, for an unknown time: the four seconds of work count from here
+			// on.
 			c.waitForLine(t, job, strconv.Itoa(8+strings.Count(c.jobLog(job), "\n")))
 			runMinicluster(t, "fail", "n1", "--name", c.name).mustSucceed(t)
 			c.checkShownWithoutNode(t, job, tt.checkpoint)

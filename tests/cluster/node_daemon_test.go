@@ -27,8 +27,9 @@ func (c protected) startNodeDaemons(t *testing.T, nodes ...string) {
 	}
 }
 
-// TestNodeDaemons: a job of an ordinary user is connected by unix sockets to a daemon of root's and to syslog. A checkpoint
-// in place disturbs neither; a move resets them, and the job goes on as after a restart of the daemons.
+// TestNodeDaemons: a job of an ordinary user is connected by unix sockets to a daemon of root's and to syslog. A
+// checkpoint in place disturbs no connection; a move resets both, and the job goes on as after a restart of the
+// daemons.
 func TestNodeDaemons(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-daemons", "--nodes", "2")

@@ -46,7 +46,7 @@ const redisLoop = `coproc redis-cli -h ctl 2>/dev/null
 		ask SET n $n; ask GET n; echo OK $said; sleep 0.15
 	done`
 
-// psqlLoop does the same with psql, which ends when its connection is lost.
+// psqlLoop counts by psql, which ends when its connection is lost, so the script starts it again.
 const psqlLoop = `again=0
 	connect() { coproc psql -XAtq -U postgres -h ctl 2>/dev/null; to=${COPROC[1]} from=${COPROC[0]}; }
 	connect

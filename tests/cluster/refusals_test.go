@@ -206,7 +206,7 @@ srun --multi-prog programs.conf; echo srun $?`))
 	}
 }
 
-// runsHeterogeneous: a heterogeneous job runs unprotected, and that is said wherever it can be asked.
+// runsHeterogeneous: a heterogeneous job runs unprotected; its log and singctl's commands say so.
 func (c protected) runsHeterogeneous(t *testing.T) {
 	script := c.writeScript(t, "#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -n1\necho ready; exec sleep 1000")
 	c.checkCommand(t, "alice", "cd; singctl check "+script, 8, "^"+script+`:4: unprotected: #SBATCH hetjob\n`+

@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// makeSecrets makes files of root's and of bob's that look like alice's: as long, and with the
-// same permissions.
+// makeSecrets makes files of root's and of bob's that look like alice's: of the same length, with the same permissions.
 const makeSecrets = `secret() { printf 'secret%58s\n' . > $1; chmod 600 $1; }
 	mkdir -m 700 /shared/root; cd /shared/root; mkdir -m 755 folder; mkdir -m 700 closed closed/in
 	for f in key closed/key closed/in/key; do secret $f; done
@@ -30,12 +29,12 @@ func endOfScript(then string) string {
 	return "echo ready; while [ ! -e ~/go.$SLURM_JOB_ID ]; do sleep 0.1; done\n" + then
 }
 
-// waitsInPython is waits for a program in Python.
+// waitsInPython prints "ready" and waits, as endOfScript does, in a Python program.
 const waitsInPython = `print("ready", flush=True)
 while not os.path.exists(os.path.expanduser("~/go." + os.environ["SLURM_JOB_ID"])): time.sleep(0.1)
 `
 
-// inPython is a script that runs a program in Python, which waits and then says something.
+// inPython returns a script with a Python program that runs begin, waits, and then runs then.
 func inPython(begin, then string) string {
 	return "python3 -c 'import ctypes, mmap, os, socket, time\n" + begin + "\n" + waitsInPython + then + "'"
 }
@@ -91,7 +90,7 @@ var replacements = map[string]replacement{
 		user:   "alice", replace: "rm key; ln -s /shared/root/key key", held: []string{"/key"},
 	},
 	"pipe": {
-		options: "--singularity-exclude=/shared/home/alice", // or the file is made again, being open for writing
+		options: "--singularity-exclude=/shared/home/alice", // else the restore makes the file again, because it is open for writing
 		files:   "mkfifo -m 600 pipe",
 		script:  "exec 7<>pipe; " + endOfScript("echo after; read -r -t 5 x <&7; echo $x"),
 		user:    "alice", replace: "rm pipe; ln -s /shared/root/key pipe", held: []string{"/pipe"},
@@ -227,7 +226,8 @@ func TestReplacedFiles(t *testing.T) {
 		all = append(all, jobs[name])
 	}
 	c.restartJob(t, strings.Join(all, ","), "")
-	// In turn: a job that has ended is known to slurmctld for five minutes, and parallel tests may wait longer for a place.
+	// In turn, not in parallel: slurmctld forgets an ended job after five minutes, and a parallel test may have to wait
+	// longer.
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			r, job := replacements[name], jobs[name]
@@ -281,7 +281,7 @@ func (c protected) swapWithLink(t *testing.T, job string) {
 		if said := c.runScript(t, "cd ~/swapped; touch stop; tail --pid=$(cat pid) -f /dev/null; cat swaps; if [ -L key ]; then mv -T link key; else rm link; fi"); said != "" {
 			t.Errorf("exchanging: %s", said)
 		}
-		if held { // the file is there again
+		if held { // the exchange has ended, and the file is in its place again
 			c.restartJob(t, job, "")
 			waitFor(t, 120*time.Second, answered)
 		}

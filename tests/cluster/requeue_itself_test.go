@@ -153,13 +153,13 @@ func (c protected) hasRequeuedItself(t *testing.T, job string, run int) (again b
 	return again
 }
 
-// scanned tells whether a line has a form.
+// scanned tells whether a line matches a format of Sscanf, and stores its value.
 func scanned(line, form string, value *int) bool {
 	_, err := fmt.Sscanf(line, form, value)
 	return err == nil
 }
 
-// quoteForShell returns a word of a shell.
+// quoteForShell returns a text as a quoted word of a shell.
 func quoteForShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // TestRequeueExit: a job that ends with an exit code of RequeueExit begins anew, even if there are checkpoints of the

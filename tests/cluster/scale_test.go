@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// TestScale: jobs of up to 64 nodes, and up to 100 jobs at once, are captured while they run, then
-// requeued together and restored, and each program's lines are all there, once. The log has how long the
-// checkpoints took: docs/performance.md has the figures.
+// TestScale: jobs of up to 64 nodes, and up to 100 jobs at once, are captured while they run, then requeued together
+// and restored, and each program has written all of its lines, once. The log has how long the checkpoints took:
+// docs/performance.md has the figures.
 func TestScale(t *testing.T) {
 	c := raiseProtected(t, "t-scale", "--nodes", "64")
 	t.Cleanup(func() {
@@ -188,7 +188,7 @@ func (p countingPrograms) eachCounts(t *testing.T, lines int) {
 	})
 }
 
-// mostLines returns how many lines the program has written that has written most.
+// mostLines returns the largest number of lines that a program has written.
 func (p countingPrograms) mostLines(t *testing.T) int {
 	t.Helper()
 	most := 0

@@ -65,7 +65,7 @@ func TestSession(t *testing.T) {
 			t.Errorf("the record of a session that has ended: %v", err)
 		}
 	})
-	t.Run("scontrol runs", func(t *testing.T) { // which is a file of the node that only capsules have at that path
+	t.Run("scontrol runs", func(t *testing.T) { // scontrol is a file of the node, and only capsules have it at that path
 		t.Parallel()
 		job := c.submitJob(t, "--singularity", `(until [ -e go-$SLURM_JOB_ID ]; do sleep 0.2; done; echo 'show hostnames a[1-2]') | scontrol`)
 		waitFor(t, 3*time.Minute, func() (bool, string) {

@@ -24,7 +24,7 @@ func (c protected) configureStaging(t *testing.T, folder, rate string) {
 	}
 }
 
-// onShared says whether the shared folder has something of singularity-slurm.
+// onShared tells whether a path in our part of the shared folder matches a pattern.
 func (c protected) onShared(t *testing.T, pattern string) bool {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join("/var/lib/minicluster", c.name, "shared/singularity", pattern))
@@ -71,7 +71,7 @@ func (c protected) waitForComment(t *testing.T, job, text string) {
 // slowLoop is the loop of a job that outlasts an upload.
 func slowLoop(job string) string { return strings.ReplaceAll(job, "sleep 0.15", "sleep 0.5") }
 
-// heavy is count with memory that does not compress, and is looked at in the end.
+// heavy is count with 5 MB of random data in memory, which do not compress; their hash is checked at the end.
 const heavy = `blob=$(head -c 5000000 /dev/urandom | base64 -w0); before=$(md5sum <<< "$blob")
 ` + count + `
 [[ $(md5sum <<< "$blob") = "$before" ]] && echo same || echo different`
@@ -81,7 +81,7 @@ const heavy = `blob=$(head -c 5000000 /dev/urandom | base64 -w0); before=$(md5su
 func TestStaging(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-staging", "--nodes", "3")
-	c.configureStaging(t, "/var/lib/staging", "1M") // on the nodes' disks: there after a power cut
+	c.configureStaging(t, "/var/lib/staging", "1M") // on the nodes' disks: a power cut does not delete the stage
 
 	t.Run("proxyd killed", func(t *testing.T) {
 		job := c.submitJob(t, "--singularity -w n1", heavy)
@@ -162,7 +162,7 @@ func TestStaging(t *testing.T) {
 	})
 
 	c.configureStaging(t, "/var/lib/memory", "1M")
-	inMemory := func(t *testing.T) { // gone after a power cut
+	inMemory := func(t *testing.T) { // a power cut deletes the stage
 		c.runOn(t, "n1", "", "mount", "-t", "tmpfs", "-o", "mode=0700", "none", "/var/lib/memory").mustSucceed(t)
 		runMinicluster(t, "restart", "--name", c.name, "n1", "proxyd").mustSucceed(t)
 	}

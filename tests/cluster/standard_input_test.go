@@ -86,8 +86,8 @@ func standardInput(t *testing.T, c protected) {
 	c.runOn(t, "ctl", "alice", "bash", "-euc", "cd; for f in fed.0 fed.1 piped.0 named.0; do cmp $f fed.in; done").mustSucceed(t)
 }
 
-// largeInput: a checkpoint that would have to take in more of a file than there is room for fails before taking in
-// anything, and names the file.
+// largeInput: a checkpoint that would have to read more of an input file than there is room for fails before it reads
+// any of it, and names the file.
 func largeInput(t *testing.T, c protected) {
 	c.runOn(t, "ctl", "alice", "bash", "-c", "cd; rm -f big.*; truncate -s 300M big.in").mustSucceed(t)
 	job := c.submitJob(t, "--singularity -w n2", `srun -n1 -i big.in bash -c '

@@ -97,7 +97,7 @@ func TestStaticPrograms(t *testing.T) {
 	}
 }
 
-// proxydLog is the log of a node's proxyd.
+// proxydLog returns the log of a node's proxyd.
 func (c protected) proxydLog(node string) string {
 	b, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "logs", node, "proxyd.log"))
 	return string(b)
@@ -126,7 +126,7 @@ func readFolder(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// compareFolders says how two folders do.
+// compareFolders describes the differences of two folders.
 func compareFolders(want, got map[string]string) string {
 	var b strings.Builder
 	for name, text := range want {

@@ -35,7 +35,7 @@ func TestSummary(t *testing.T) {
 		return strings.Contains(said, "of work are lost"), "comment of the job: " + said
 	})
 	resumed := time.Now()
-	waitFor(t, 60*time.Second, func() (bool, string) { // past line 24 again
+	waitFor(t, 60*time.Second, func() (bool, string) { // the restored job has passed line 24 again
 		return strings.Count("\n"+c.jobLog(job), "\n26\n") > 0, c.jobLog(job)
 	})
 	c.runOn(t, "ctl", "alice", "scancel", job).mustSucceed(t)

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// The node to which a job is being moved fails: the job goes on elsewhere from where the job stood, whether the job had come there
-// or not.
+// The node to which a job is being moved fails: the job goes on elsewhere from its checkpoint, whether or not the job
+// had started on the failed node.
 func nodeFails(s *site) {
 	s.configurePolicies("", "patience: {start: 20s}")
 	was, err := s.readStatus()
@@ -227,7 +227,7 @@ func twoJournals(s *site) {
 	s.runMinicluster("heal", "ctl")
 }
 
-// proxydIs waits until the page says that a node's proxyd answers or is silent, with this problem.
+// proxydIs waits until preemptd's web page shows that a node's proxyd answers or is silent, with this problem.
 func (s *site) proxydIs(node, proxyd, problem string) {
 	s.Helper()
 	s.waitFor("the page says "+proxyd+" of "+node, func() (bool, string) {

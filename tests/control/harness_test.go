@@ -56,7 +56,7 @@ type site struct {
 	calm    func(n int) []byte
 }
 
-// withTest is the site for a part of the test.
+// withTest returns the site for a subtest t.
 func (s *site) withTest(t *testing.T) *site { return &site{t, s.cluster, s.calm} }
 
 // raiseSite brings a cluster up, and starts the calm run, of so many ranks and with more options.
@@ -135,7 +135,7 @@ func (s *site) runOn(host, user, script string) string {
 	return out
 }
 
-// runMinicluster has minicluster do something.
+// runMinicluster runs a verb of minicluster on the test's cluster.
 func (s *site) runMinicluster(verb string, args ...string) {
 	s.Helper()
 	if _, err := s.cluster.Run(s.Context(), verb, args...); err != nil {
@@ -172,7 +172,7 @@ func (s *site) writeFile(file, text string) {
 	s.runOn("ctl", "root", fmt.Sprintf("mkdir -p %s; cat >%s.new <<'END'\n%s\nEND\nmv %s.new %s", filepath.Dir(file), file, text, file, file))
 }
 
-// preemptdLog is preemptd's log.
+// preemptdLog returns preemptd's log.
 func (s *site) preemptdLog() string {
 	s.Helper()
 	text, err := os.ReadFile(s.cluster.Log("ctl", "preemptd"))

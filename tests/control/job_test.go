@@ -107,7 +107,7 @@ func (j *job) stop() {
 	}
 }
 
-// least is how many steps a job must have done to show anything.
+// least is how many steps a job must have done before its losses are compared.
 const least = 10
 
 // endAndCompare lets the job come to its end, and compares its output with the calm run, bit for bit: after all that

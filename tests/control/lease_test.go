@@ -143,7 +143,7 @@ func resizeInPlace(s *site) {
 	if st := rigid.currentState(); st.restarts != 1 || st.gres != "gres/gpu:1" || strings.Contains(st.comment, "in place") {
 		s.Errorf("shrunk: %s", st)
 	}
-	// While the job waits its node is not there to say how many GPUs its programs see: any other knows.
+	// While the job waits, its node cannot tell how many GPUs its programs see: any other node's proxyd can.
 	s.runOn("ctl", "operator", fmt.Sprintf("singctl preempt %[1]s --hold && singctl resize %[1]s --gpus 2 && ! singctl resize %[1]s --gpus 3 && singctl resume %[1]s", rigid.id))
 	if st := rigid.waitForState("RUNNING"); st.restarts != 2 || st.gres != "gres/gpu:2" {
 		s.Errorf("grown while it waited: %s", st)

@@ -22,7 +22,7 @@ func (s *site) roomReservations() string {
 	return s.runOn("ctl", "root", "scontrol -o show reservation | grep -o 'ReservationName=preemptd:room:[^ ]*' || true")
 }
 
-// noRoom waits until no room is kept, for no job.
+// noRoom waits until no room is kept for any job.
 func (s *site) noRoom() {
 	s.Helper()
 	s.waitFor("no room is kept", func() (bool, string) {

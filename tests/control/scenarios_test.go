@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestControl is all scenarios in turn on a single cluster: each is about which job has the whole cluster.
+// TestControl runs all scenarios in turn on a single cluster: the jobs of each scenario need the whole cluster.
 func TestControl(t *testing.T) {
 	s := raiseSite(t, *name, 3, 2, 2)
 	for _, scenario := range []struct {

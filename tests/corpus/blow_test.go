@@ -102,7 +102,7 @@ var strikes = map[kind]func(context.Context, hit) error{
 		if err != nil {
 			return err
 		}
-		// Anywhere in a step of the program.
+		// The delay puts the strike at a random moment within a step of the program.
 		if err := waitWhile(ctx, time.Duration(h.blow.pick%1500)*time.Millisecond); err != nil {
 			return err
 		}
@@ -265,7 +265,7 @@ func (r *run) isSilent() bool {
 // strikeNodeFail has a checkpoint made, since only that can outlive a node, then cuts the power.
 func strikeNodeFail(ctx context.Context, h hit) error {
 	h.silent = h.silent || h.isSilent()
-	// Of an array, all that run on the node.
+	// In an array, all elements that run on the node are captured.
 	for _, j := range h.c.board.getJobs(h.id) {
 		if j.state != "RUNNING" {
 			continue

@@ -87,7 +87,7 @@ func TestCorpus(t *testing.T) {
 			r := c.tryProgram(t.Context(), t, p, lane)
 			mu.Lock()
 			results = append(results, r)
-			if *tableFile != "" { // after each: a run may be ended early
+			if *tableFile != "" { // after each program, because a run of the tests may be ended early
 				if err := mergeResults(filepath.Join("../..", *tableFile), *programsDir, programs, []result{r}, run, *option); err != nil {
 					t.Error(err)
 				}
@@ -129,8 +129,8 @@ func installPrograms(ctx context.Context, c *cluster) error {
 	return os.CopyFS(filepath.Join(to, "programs"), os.DirFS(*programsDir))
 }
 
-// noticesRestart holds the harness to its word: a job without protection, requeued, does
-// all of its work again and comes out right, and that must not pass for a restore.
+// noticesRestart tests the harness itself: a job without protection, requeued, does all of its work again and has the
+// right result, and the comparison must not take that for a restore.
 func (c *cluster) noticesRestart(t *testing.T, programs []program) {
 	i := slices.IndexFunc(programs, func(p program) bool { return p.name == "python-generators" })
 	if i < 0 {
@@ -185,7 +185,7 @@ func (c *cluster) tryProgram(ctx context.Context, t *testing.T, p program, lane 
 		return e, err
 	}
 	quiet, err := one("quiet", nil)
-	if r.quiet = err; err == nil { // the first of all may have waited for much that is in memory now
+	if r.quiet = err; err == nil { // the first run may have read files from disk that are cached now
 		alone.took = min(alone.took, quiet.took)
 	}
 	if *option == "" {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// alice's numbers, on every host.
+// alice's user and group number, on every host.
 const aliceID = 1001
 
 // run is a single submission of a program, in a folder of its own.
@@ -34,7 +34,7 @@ type run struct {
 	leases  []string             // jobs that lend GPUs to this job
 }
 
-// ending is how a run came out.
+// ending has the results of a run.
 type ending struct {
 	took     time.Duration // from start to end
 	outcomes []string      // by element
@@ -165,7 +165,7 @@ func (r *run) followToEnd(ctx context.Context, blows []blow, alone ending) (e en
 		}
 	}
 	for _, b := range blows {
-		if b.kind != timeLimit { // that one comes with the tick
+		if b.kind != timeLimit { // a blow by the time limit comes with the tick
 			if err := waitWhile(ctx, time.Duration(b.at*float64(alone.took))); err != nil {
 				return e, err
 			}

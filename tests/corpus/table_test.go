@@ -193,7 +193,8 @@ func readPage(text string) map[string]row {
 	return all
 }
 
-// mergeResults puts results of a run into a folder's page, which need not be there yet. Rows of programs that are no more go.
+// mergeResults puts results of a run into a folder's page, which need not exist yet. Rows of removed programs are
+// deleted.
 func mergeResults(path, folder string, programs []program, results []result, run, options string) error {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -232,7 +233,7 @@ func wrapLines(text, indent string) string {
 	return b.String() + "\n"
 }
 
-// failsAsKnown reports whether all that went wrong with a program is a known failure.
+// failsAsKnown reports whether all failures of a program are its known failure.
 func (r result) failsAsKnown() bool {
 	for _, err := range failuresOf(r) {
 		if !r.program.isKnown(err) {

@@ -79,7 +79,7 @@ func (c *cluster) raiseAnew(ctx context.Context) error {
 	return nil
 }
 
-// makeTraining has the program of the jobs with GPUs where the nodes find the program.
+// makeTraining builds the program of the jobs with GPUs into a folder that the nodes see.
 func (c *cluster) makeTraining(ctx context.Context) error {
 	bin := c.Shared("faults/bin")
 	if _, err := os.Stat(filepath.Join(bin, "mlp")); err == nil {

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scene is where a fault strikes.
+// scene has the cluster, the nodes and the job that a fault strikes.
 type scene struct {
 	c            *cluster
 	j            *job
@@ -30,7 +30,7 @@ type scene struct {
 	undo         []func() error
 }
 
-// fault is a single kind of misfortune.
+// fault is a kind of failure that a trial causes.
 type fault struct {
 	name string
 	hit  func(context.Context, *scene) error
@@ -139,7 +139,7 @@ func (s *scene) restoreAll(context.Context) error {
 	return err
 }
 
-// fillDisk leaves no byte to be had where the checkpoints are.
+// fillDisk fills the file system of the checkpoints to the last byte.
 func fillDisk(_ context.Context, s *scene) error {
 	f, err := os.Create(filepath.Join(s.store, "ballast"))
 	if err != nil {
@@ -208,7 +208,8 @@ func killDevices(where func(*scene) string) func(context.Context, *scene) error 
 	}
 }
 
-// deleteStore takes away all chunks and manifests. Undone, they are back beside the files that were made since.
+// deleteStore moves all chunks and manifests away. Its undo function moves them back beside the files that were made
+// since.
 func deleteStore(_ context.Context, s *scene) error {
 	here, away := filepath.Join(s.store, "store"), filepath.Join(s.store, "store.away")
 	s.undo = append(s.undo, func() error { return errors.Join(moveFiles(away, here), os.RemoveAll(away)) })
@@ -262,7 +263,7 @@ func damageChunks(_ context.Context, s *scene) error {
 	return err
 }
 
-// damageManifest changes a byte of the job's newest.
+// damageManifest changes a byte of the job's newest manifest.
 func damageManifest(_ context.Context, s *scene) error {
 	all, err := filepath.Glob(filepath.Join(s.store, "store/manifests", s.c.Name, s.j.id, "*"))
 	if err != nil || len(all) == 0 {

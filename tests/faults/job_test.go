@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// alice's numbers, on every host.
+// alice's user and group number, on every host.
 const aliceID = 1001
 
 // megabytes of memory of each task: enough for a dump to take a while.
@@ -44,7 +44,7 @@ func (s state) String() string {
 	return fmt.Sprintf("%s (%s), exit %s, %d restarts, on %s, comment %q", s.name, s.reason, s.exit, s.restarts, strings.Join(s.nodes, ","), s.comment)
 }
 
-// waits says whether the job is to run again; held, whether a person must release the job first.
+// waits tells whether the job is to run again; held tells whether a person must release the job first.
 func (s state) waits() bool {
 	return slices.Contains([]string{"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"}, s.name)
 }
@@ -53,7 +53,7 @@ func (s state) held() bool {
 	return s.name == "REQUEUE_HOLD" || s.waits() && strings.Contains(strings.ToLower(s.reason), "held")
 }
 
-// over says whether Slurm has let go of the job.
+// over tells whether the job's state in Slurm is final.
 func (s state) over() bool {
 	return slices.Contains([]string{"COMPLETED", "FAILED", "CANCELLED", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}, s.name)
 }

@@ -45,7 +45,7 @@ type outcome struct {
 // lifetime bounds a trial.
 const lifetime = 8 * time.Minute
 
-// runTrial does a single trial. The cluster is as new afterwards, unless broken is not nil.
+// runTrial does a single trial. Afterwards the cluster has no traces of the trial, unless broken is not nil.
 func (c *cluster) runTrial(ctx context.Context, t trial, seed uint64) (o outcome, broken error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, lifetime, errors.New("out of time"))
 	defer cancel()
@@ -63,8 +63,8 @@ func (c *cluster) runTrial(ctx context.Context, t trial, seed uint64) (o outcome
 	}
 	s.j, broken = c.submitJob(ctx, fmt.Sprintf("%x", h.Sum64()), t.moment.stage.hasGPUs())
 	if broken == nil {
-		// A fault is to cost a job no more than the time since its last checkpoint. A node of
-		// the trial before may still be starting.
+		// A node of the trial before may still be starting. A fault must cost a job no more than the time since its
+		// last checkpoint.
 		broken = waitFor(ctx, time.Minute, func() (bool, string) {
 			_, err := c.Exec(ctx, "ctl", "alice", "singctl", "checkpoint", s.j.id)
 			return err == nil, fmt.Sprint(err)

@@ -91,7 +91,7 @@ func BenchmarkShim(b *testing.B) {
 			}
 			var wall, cpu, plain []float64
 			for i := range max(b.N, 100) {
-				// Each is first as often as the other.
+				// The runs with and without the shim are first equally often.
 				var with, without took
 				if i%2 == 0 {
 					with, without = once(true), once(false)
