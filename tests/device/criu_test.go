@@ -20,7 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
 )
 
-// frozen is a program that CRIU dumps and restores, under device servers that come and go.
+// frozen is a program that CRIU dumps and restores, each time under a new device server.
 type frozen struct {
 	t            *testing.T
 	w            *soft.World
@@ -101,7 +101,7 @@ func (f *frozen) moveProgram(n int) bool {
 	}
 	pid := f.process.Pid
 	f.runCriu("dump", "--tree", strconv.Itoa(pid))
-	if _, err := f.process.Wait(); err != nil { // else its number is in use
+	if _, err := f.process.Wait(); err != nil { // until then its PID is in use
 		f.failWithLogs(err)
 	}
 	f.process = nil
@@ -167,7 +167,7 @@ func TestCRIU(t *testing.T) {
 			moves := 0
 			for n := 0; moves < 3 && f.moveProgram(n); n++ {
 				if text, err := os.ReadFile(f.text); err == nil && bytes.Count(text, []byte("\nstep ")) > moves {
-					moves++ // the program has used its devices since
+					moves++ // the program has used its devices since the move
 				}
 			}
 			got := f.waitForEnd()

@@ -19,8 +19,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
 )
 
-// TestServerEnds: a device server with a kernel that never ends obeys all the same: the server ends by SIGTERM, and with
-// "proxyd run", however that ends.
+// TestServerEnds: a device server with a kernel that never ends can still be ended: the server ends by SIGTERM, and
+// with "proxyd run", also if that is killed.
 func TestServerEnds(t *testing.T) {
 	w := soft.Need(t)
 	path := w.Compile(t, "testdata/parts/spin.c")

@@ -36,7 +36,7 @@ type pair struct {
 // addresses are the addresses of the hosts, which exchange them when they move.
 var addresses = [2]string{"127.0.0.1", "127.0.0.2"}
 
-// pathOf is a file of a host.
+// pathOf returns the path of a file of host i.
 func (p *pair) pathOf(name string, i int) string { return filepath.Join(p.dir, name+strconv.Itoa(i)) }
 
 // startBoth starts the device servers of both hosts.
@@ -90,7 +90,7 @@ func (p *pair) moveBoth(ctx context.Context) error {
 	if err := p.killBoth(); err != nil {
 		return err
 	}
-	_ = found.Open(ctx) // no process is there
+	_ = found.Open(ctx) // fails: both servers were killed
 	if err := p.startBoth(); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // TestJitLink: a program that links intermediate code by nvJitLink for a software GPU gets PTX for machine code, of an
-// architecture that nvJitLink knows, and nvJitLink does not ask the driver to link. All else is as with nvJitLink alone.
+// architecture that nvJitLink knows, and nvJitLink does not ask the driver to link. Else nvJitLink works as without us.
 func TestJitLink(t *testing.T) {
 	w, dir := soft.Need(t), t.TempDir()
 	library := filepath.Join(dir, "libnvJitLink.so.12")

@@ -26,7 +26,7 @@ func TestReplacedLearning(t *testing.T) {
 	w := soft.Need(t)
 	python, args := w.Python(t), []string{"../pytorch/programs/learn.py", "--steps", "6", "mlp"}
 	t.Setenv(wire.BlasEnv, wire.BlasNative)
-	const limit = 8 * time.Minute // for machines that do much else
+	const limit = 8 * time.Minute // for machines with much other load
 	want := w.Run(t, soft.Program{Devices: 2, Path: python, Args: args, Limit: limit})
 	if want.Exit != 0 {
 		t.Fatalf("undisturbed, it ends with %d\n%s\n%s", want.Exit, want.Stdout, want.Stderr)
@@ -72,7 +72,7 @@ func runWhileReplacedAtLines(t *testing.T, w *soft.World, limit time.Duration, p
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
 		printed.WriteString(lines.Text() + "\n")
 		if strings.Count(printed.String(), "\n")%2 == 0 {
-			continue // the last line is one of these: the program may have ended
+			continue // the last line is even: the program may have ended
 		}
 		if k, err = k.replaceServer(t.Context(), w, socket, folder, replaced, &log, func() {}); err != nil {
 			_ = c.Cancel()

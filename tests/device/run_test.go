@@ -27,8 +27,8 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestSharedDevices: a program of several devices does the same on fewer, where these are shared, by each way to share
-// them, and kernels run once for several of its processes where the program says so.
+// TestSharedDevices: a program of several devices prints the same on fewer, shared devices, by each way to share them,
+// and kernels run once for several of its processes where the program's file says so.
 func TestSharedDevices(t *testing.T) {
 	for name, p := range listPrograms(t) {
 		for on := 1; on < p.Devices; on++ {
@@ -48,7 +48,7 @@ func TestSharedDevices(t *testing.T) {
 	}
 }
 
-// ranOnce tells whether a kernel has taken the result of another process's.
+// ranOnce tells whether a kernel has taken the result of another process's kernel.
 func ranOnce(t *testing.T, status string) bool {
 	t.Helper()
 	text, err := os.ReadFile(status)

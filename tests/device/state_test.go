@@ -24,7 +24,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
 )
 
-// A device server as its parent sees it: its process, and the socket for orders.
+// A keeper is the parent's side of a device server: its process, and the socket for orders.
 type keeper struct {
 	cmd     *exec.Cmd
 	control string
@@ -323,7 +323,8 @@ func runWhileReplaced(t *testing.T, w *soft.World, path string, args ...string) 
 	}
 }
 
-// TestOrphan: a process that comes back as CRIU does it, with another pipe, notices all the same that its next device server dies.
+// TestOrphan: a process that gets another pipe, as by a restore of CRIU, still notices the death of its next device
+// server.
 func TestOrphan(t *testing.T) {
 	w := soft.Need(t)
 	folder, socket, env := makePlace(t, w)

@@ -174,8 +174,8 @@ func (s *scene) playTrial(ctx context.Context, t trial) (outcome, error) {
 	return o, mend()
 }
 
-// strikeAtMoment waits for the moment, stops the daemon that has come to the moment, does the harm, and
-// lets the daemon go on, if the daemon is still there. The result is the moment of the harm.
+// strikeAtMoment waits for the moment, stops the daemon that has reached the moment, does the harm, and continues the
+// daemon, if the harm has not killed it. The result is the moment of the harm.
 func (s *scene) strikeAtMoment(ctx context.Context, t trial, before state) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("the moment did not come"))
 	defer cancel()
@@ -198,7 +198,7 @@ func (s *scene) strikeAtMoment(ctx context.Context, t trial, before state) (stri
 	}
 }
 
-// stopAtMoment returns with the daemon stopped that has come to the moment.
+// stopAtMoment waits for the moment, and stops the daemon that has reached it.
 func (s *scene) stopAtMoment(ctx context.Context, m moment, before state) (at string, pid int, err error) {
 	logs, err := s.c.followLogs()
 	if err != nil {
@@ -318,7 +318,7 @@ func (s *scene) settleJob(ctx context.Context, o *outcome, mend func() error) (s
 	}
 }
 
-// lastChance is how long a job may look as if the job were over.
+// lastChance is how long a job may be in a final state before it counts as lost: Slurm may requeue the job until then.
 const lastChance = 15 * time.Second
 
 var held = regexp.MustCompile(`singularity: held: (.*)`)
@@ -326,7 +326,7 @@ var held = regexp.MustCompile(`singularity: held: (.*)`)
 // bySlurm begins the reason of a job that Slurm itself holds.
 const bySlurm = "Slurm: "
 
-// reasonOf is why a job is held, as its user is told.
+// reasonOf returns the reason of a held job, as its user sees it.
 func reasonOf(s state) (string, error) {
 	if m := held.FindStringSubmatch(s.comment); m != nil {
 		return m[1], nil

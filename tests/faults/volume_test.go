@@ -61,7 +61,7 @@ func (v *volume) attachMount(tree int) error {
 	return unix.MoveMount(tree, "", unix.AT_FDCWD, "/shared/singularity", unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// restoreStores gives the nodes their store back.
+// restoreStores removes the volume from the nodes, which then see their shared folder again.
 func (v *volume) restoreStores(ctx context.Context) error {
 	var errs []error
 	for _, n := range nodes {

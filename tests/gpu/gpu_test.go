@@ -22,7 +22,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/fakecuda"
 )
 
-// root is the tree's.
+// root is the root of the source tree.
 const root = "../.."
 
 var packed = flag.String("archive", "", "test this archive, and pack none")
@@ -39,7 +39,7 @@ var archive = sync.OnceValues(func() (string, error) {
 	return filepath.Abs(root + "/bin/gpu-kit.tar.gz")
 })
 
-// unpackKit unpacks the archive into an empty folder, and returns that of the kit.
+// unpackKit unpacks the archive into an empty folder, and returns the kit's folder in it.
 func unpackKit(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -172,7 +172,8 @@ func TestProbeHelp(t *testing.T) {
 	}
 }
 
-// TestRehearsal: over software GPUs, all that needs no driver is right: workloads, device servers that are replaced, the probe.
+// TestRehearsal: over software GPUs, all rows that need no driver are right: workloads, device servers that are
+// replaced, the probe.
 func TestRehearsal(t *testing.T) {
 	r, exit, printed := runKit(t, unpackKit(t), "--soft", "--steps", "12", "--only", "workloads,replace,costs,missed", "--python", "/nonexistent")
 	if exit != 0 {
@@ -230,7 +231,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// TestWrong: a program that prints something else by proxyd than natively is found, and the steps behind it run.
+// TestWrong: a program whose output by proxyd differs from the native output is reported, and the later steps run.
 func TestWrong(t *testing.T) {
 	folder := unpackKit(t)
 	// Prints a number of its own each time.

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// counter is a job that counts into a file until the test stops the job, and then says the last number
-// and the sum; or one that trains on a GPU and writes its losses there.
+// counter is a job that counts into a file until the test stops the job, and then prints the last number and the sum;
+// or a job that trains on a GPU and writes its losses to the file.
 type counter struct {
 	w      *world
 	id     int64
@@ -186,7 +186,7 @@ func (c *counter) finishAndCheck(ctx context.Context) error {
 	return c.checkOutput()
 }
 
-// checkOutput says whether the job counted as an undisturbed job does.
+// checkOutput returns an error if the output differs from that of an undisturbed job.
 func (c *counter) checkOutput() error {
 	b, err := os.ReadFile(c.w.Shared(c.folder, "numbers"))
 	if err != nil {

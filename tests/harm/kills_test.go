@@ -54,7 +54,7 @@ type journey struct {
 	undone bool
 }
 
-// journeys are all that people ask for.
+// journeys are all requests that people make of preemptd.
 var journeys = []journey{
 	{name: "preempt", user: "alice", args: []string{"preempt"}, steps: []string{"check", "announce", "checkpoint", "park", "leave", "draft", "edit", "release", "report"}},
 	{name: "park", user: "alice", args: []string{"preempt", "--hold"}, steps: []string{"check", "announce", "checkpoint", "park", "leave", "draft", "edit", "report"}},
@@ -110,10 +110,10 @@ func (c *counter) leaderNode(ctx context.Context) string {
 	return "n1"
 }
 
-// moment is where an action stands when something is done.
+// moment is a step of an action, and the harm that is done there.
 type moment struct {
 	journey journey
-	step    string // with ! : the step is done, and the journal does not have that
+	step    string // with ! : the step is done, but not in the journal yet
 	harm    harm
 }
 
@@ -143,9 +143,9 @@ func listMoments(harms []harm, late bool, once ...string) []moment {
 	return all
 }
 
-// TestHarm does harm to actions, and in the end the jobs are right: killed, something at
-// each step of each action; interfered, a person's doing at each step of a migration;
-// random, anything at any time.
+// TestHarm does harm to actions, and checks that the jobs' results are right in the end: in killed, a daemon or node is
+// killed at each step of each action; in interfered, a person interferes at each step of a migration; in random, random
+// events come at random times.
 func TestHarm(t *testing.T) {
 	t.Logf("seed %d", *seed)
 	w := newWorld(t, "harm-test")
@@ -175,7 +175,7 @@ func (w *world) killAtMoment(ctx context.Context, t *testing.T, m moment) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, w.removeLeftovers(context.WithoutCancel(ctx), c)) }()
-	if m.harm.name == "node" { // which is to cost a job no more than the time since its last checkpoint
+	if m.harm.name == "node" { // must cost a job no more than the time since its last checkpoint
 		if _, err := w.Exec(ctx, "ctl", "alice", "singctl", "-q", "checkpoint", fmt.Sprint(c.id)); err != nil {
 			return err
 		}
@@ -220,7 +220,7 @@ func valuesOf(m map[string]int) []int {
 	return all
 }
 
-// letGo releases a job that is to be held, and complains of a job that is held and should not be.
+// letGo releases a job that the journey leaves held, and returns an error for a job that should not be held.
 func (w *world) letGo(ctx context.Context, c *counter, j journey, a *act, now situation) error {
 	mine := a.State == "done" && (j.name == "park" || j.name == "hold") || a.State != "done" && j.name != "hold" && j.waits
 	if now.held && !mine {
@@ -289,7 +289,7 @@ func (w *world) playMoment(ctx context.Context, c *counter, m moment) (*act, err
 		args[i+1] = c.readSituation(ctx).nodes
 	}
 	asked := make(chan error, 1)
-	go func() { // which may have no answer: an action at its first step may stand before preemptd has answered
+	go func() { // the call may stay without an answer: the pause at an action's first step may come before preemptd's answer
 		var a act
 		asked <- w.askSingctl(ctx, &a, m.journey.user, append(args, fmt.Sprint(c.id), "--no-wait")...)
 	}()

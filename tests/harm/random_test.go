@@ -47,7 +47,7 @@ func (v verdicts) String() string {
 		v.lost, v.unexplained, v.failed, v.bySlurm)
 }
 
-// event is a single thing that happens.
+// event is a kind of random event.
 type event struct {
 	name   string
 	weight int
@@ -85,7 +85,7 @@ func fixedArgs(args ...string) func(*rand.Rand) []string {
 	return func(*rand.Rand) []string { return args }
 }
 
-// bypassPreemptd has an administrator do something past preemptd; Slurm may refuse the command.
+// bypassPreemptd has an administrator run a command of Slurm directly, not by preemptd; Slurm may refuse the command.
 func bypassPreemptd(verb string, args ...string) func(context.Context, *storm, *counter) error {
 	return func(ctx context.Context, s *storm, c *counter) error {
 		id := fmt.Sprint(c.id)
@@ -162,7 +162,8 @@ var events = []event{
 	{"work", 8, func(ctx context.Context, s *storm, _ *counter) error { return s.waitForWork(ctx) }},
 }
 
-// savedByAny is saved with any job that has not ended: slurmctld saves the state of all.
+// savedByAny waits until slurmctld has saved its state, by a change to any job that has not ended: slurmctld saves all
+// jobs together.
 func (s *storm) savedByAny(ctx context.Context) error {
 	var errs []error
 	for _, c := range s.jobs {
@@ -220,8 +221,8 @@ func (s *storm) waitForWork(ctx context.Context) error {
 	return nil
 }
 
-// runStorm has random things happen to many jobs: in the end all of them come out right. The
-// same seed has the same things happen in the same order.
+// runStorm has random events hit many jobs, and checks that all results are right in the end. The same seed gives the
+// same events in the same order.
 func (w *world) runStorm(t *testing.T) {
 	t.Logf("%d jobs, %d events", *randomJobs, *randomEvents)
 	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Minute+time.Duration(*randomEvents)*10*time.Second)
@@ -332,8 +333,8 @@ func (s *storm) settleAndCheck(ctx context.Context, t *testing.T) error {
 	return errors.Join(errs...)
 }
 
-// checkHeldJobs complains of actions that are stuck, and of jobs that are held although the last
-// request for them does not leave them held.
+// checkHeldJobs fails the test for actions that are stuck, and for jobs that are held although the last request for
+// them does not leave them held.
 func (s *storm) checkHeldJobs(ctx context.Context, t *testing.T) error {
 	t.Helper()
 	var all struct {
@@ -371,7 +372,8 @@ func (s *storm) checkHeldJobs(ctx context.Context, t *testing.T) error {
 	return errors.Join(errs...)
 }
 
-// holdExplained complains of a held job although no request leaves it held. Its last action has ended.
+// holdExplained looks for the reason of a job that is held although no request leaves it held, and counts the job by
+// the reason. The job's last action has ended.
 func (s *storm) holdExplained(ctx context.Context, t *testing.T, c *counter, last *act) error {
 	t.Helper()
 	now := c.readSituation(ctx)

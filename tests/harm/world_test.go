@@ -35,7 +35,7 @@ var (
 	clusterName  = flag.String("cluster", "", "use this cluster of minicluster up --controller --nodes 3 --gpus 2, and leave it up")
 )
 
-// aliceID is alice's number, on every host.
+// aliceID is alice's user number, on every host.
 const aliceID = 1001
 
 // world is a cluster with a controller.
@@ -159,8 +159,8 @@ func (w *world) askSingctl(ctx context.Context, into any, user string, args ...s
 	return json.Unmarshal([]byte(out), into)
 }
 
-// beginAction has an action begun, and does not wait for its end. A controller that is just being
-// started again is waited for.
+// beginAction requests an action, and does not wait for its end. It waits for a controller that is just being started
+// again.
 func (w *world) beginAction(ctx context.Context, user string, args ...string) (int64, error) {
 	var a act
 	err := waitFor(ctx, time.Minute, func() (bool, string) {

@@ -428,7 +428,7 @@ func raisePlainCluster(t *testing.T) *site {
 			t.Fatalf("command %s: %v\n%s", c, err, out)
 		}
 	}
-	_, _ = s.Run(context.Background(), "down") // of a run that was killed
+	_, _ = s.Run(context.Background(), "down") // removes the cluster of a test run that was killed
 	t.Cleanup(func() { _, _ = s.Run(context.Background(), "down") })
 	if _, err := s.Run(t.Context(), "up", "--nodes", "2", "--install", tree); err != nil {
 		t.Fatal(err)

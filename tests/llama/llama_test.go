@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { soft.Main(m) }
 
-// limit is for machines that do much else: a run takes some ten seconds on two quiet cores.
+// limit allows for machines with much other load: a run takes some ten seconds on two idle cores.
 const limit = 8 * time.Minute
 
 // modelHash is that of the file that model.mjs writes: the same on each machine.

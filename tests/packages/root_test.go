@@ -29,8 +29,8 @@ var (
 	trees = flag.String("trees", "/var/cache/minicluster", "`folder` with the root file systems")
 )
 
-// inside says that this process has a mount namespace of its own: mounts end with
-// the process, however the process ends.
+// inside marks a process with a mount namespace of its own: its mounts end with the process, also if the process is
+// killed.
 const inside = "PACKAGES_TEST_INSIDE"
 
 func TestMain(m *testing.M) {
@@ -132,7 +132,7 @@ func (h *host) commandOn(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// runCommand runs a command there, and returns the output and whether the command succeeded.
+// runCommand runs a command on the host, and returns the output and whether the command succeeded.
 func (h *host) runCommand(args ...string) (string, bool) {
 	h.Helper()
 	out, err := h.commandOn(args...).CombinedOutput()
@@ -143,7 +143,7 @@ func (h *host) runCommand(args ...string) (string, bool) {
 	return string(out), err == nil
 }
 
-// mustRun runs a command there that goes well.
+// mustRun runs a command on the host, which must succeed, and returns the output.
 func (h *host) mustRun(args ...string) string {
 	h.Helper()
 	out, ok := h.runCommand(args...)

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { soft.Main(m) }
 
-// limit is for machines that do much else: a run takes half a minute on two quiet cores.
+// limit allows for machines with much other load: a run takes half a minute on two idle cores.
 const limit = 8 * time.Minute
 
 // runPython runs Python on two software GPUs, and returns its output. The test is skipped where PyTorch is not

@@ -35,13 +35,13 @@ var (
 	raise  = flag.Bool("raise", false, "with -update: raise limits as well, after code has moved from package to package")
 )
 
-// quantity is something of which a package may have so much, and not more.
+// quantity is a property of a package that has a limit.
 type quantity struct {
 	name  string
 	count func(*measure.Counts) int
 	// goal is the limit of a package that limits.txt does not list.
 	goal float64
-	// A limit is so many of each `per` things that base counts, so that a package that grows may have more of them.
+	// A limit is a number for each `per` units of the count that base returns, so that a larger package may have more.
 	// Where base is nil, the limit is the number itself.
 	per  int
 	base func(*measure.Counts) int

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// description says how the programs of a suite are found, built, run and judged. Package suites explains the keys.
+// description has the rules by which the programs of a suite are found, built, run and judged. Package suites explains
+// the keys.
 type description struct {
 	what, folder string
 	programs     []string

@@ -25,7 +25,7 @@ const (
 	graphics verdict = "needs graphics"
 )
 
-// verdicts are all of them, in the order of the page's columns.
+// verdicts are all verdicts, in the order of the page's columns.
 var verdicts = []verdict{right, refused, wrong, hang, tooSlow, notBuilt, graphics}
 
 // outcome is a row of the page.
@@ -43,7 +43,7 @@ const (
 	byExitCode = "its exit code"
 )
 
-// ending is how a run ended.
+// ending has the results of a run.
 type ending struct {
 	output   string // standard output and standard error
 	exit     int
@@ -56,7 +56,7 @@ type ending struct {
 	faults   []string // errors that have ended a process's use of devices
 }
 
-// serverDied is how proxyd says to have lost the program's devices.
+// serverDied is proxyd's message that the program has lost its devices.
 const serverDied = "proxyd: the device server has died"
 
 // shimSays begins the lines that the shim writes on standard error, which are no words of the program.

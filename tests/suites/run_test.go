@@ -180,8 +180,8 @@ func (r *runner) runProgram(ctx context.Context, p program, folder, libraries st
 	return e, e.readStatus(status)
 }
 
-// watchProgram waits for the end of a program, and ends the program when its processor time is used up, or when no process of the program
-// runs any more. Time that others have the processors does not count.
+// watchProgram waits for the end of a program, and ends the program when its processor time is used up, or when no
+// process of the program has run for a while. Time in which other programs have the processors does not count.
 func watchProgram(ctx context.Context, pid int, limit time.Duration, done <-chan error, e *ending) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -206,7 +206,7 @@ func watchProgram(ctx context.Context, pid int, limit time.Duration, done <-chan
 	if waitFor(done, endGrace) {
 		return
 	}
-	// A program may take no notice of the signal. The device server has to.
+	// A program may ignore the signal. The device server must not.
 	for _, child := range descendantsOf(pid) {
 		if !isProxyd(child) {
 			_ = syscall.Kill(child, syscall.SIGKILL)

@@ -38,7 +38,7 @@ func runProgram(t *testing.T, devices int, stdin, name string, args ...string) [
 	return runOn(t, devices, nil, stdin, name, args...)
 }
 
-// runOn is run, with devices that share other devices.
+// runOn is runProgram, with devices that share other devices.
 func runOn(t *testing.T, devices int, on []string, stdin, name string, args ...string) []string {
 	t.Helper()
 	w := needWorld(t)
@@ -122,7 +122,7 @@ func TestSharing(t *testing.T) {
 	}
 }
 
-// TestPlacement: programs see as many devices as ever on fewer, and compute the same bits wherever these are.
+// TestPlacement: programs that run on fewer devices see as many as before, and compute the same bits on any placement.
 func TestPlacement(t *testing.T) {
 	places := [][]string{{"--on", "1"}, {"--on", "2"}, {"--on", "3"}, {"--on", "2", "--order", "1,0,0,1"}}
 	for _, c := range []struct {
@@ -216,7 +216,7 @@ func TestDivided(t *testing.T) {
 	}
 }
 
-// TestRecomputed: activations that are computed again for the gradients are those that were thrown away.
+// TestRecomputed: activations that are computed again for the gradients equal those that were computed first.
 func TestRecomputed(t *testing.T) {
 	args := []string{"--ranks", "2", "--steps", "3"}
 	want := runProgram(t, 2, "", "gpt", args...)
@@ -245,7 +245,7 @@ func TestStreams(t *testing.T) {
 		t.Fatalf("streams, want 9 lines: %v", lines)
 	}
 	checkSame(t, "once more", runProgram(t, 1, "", "streams", "--steps", "9"), lines)
-	// With a collective in its graph.
+	// With a collective in the graph of the program.
 	two := runProgram(t, 2, "", "streams", "--steps", "6", "--ranks", "2")
 	checkSame(t, "in processes", runProgram(t, 2, "", "streams", "--steps", "6", "--ranks", "2", "--processes"), two)
 }
@@ -268,7 +268,8 @@ func TestServe(t *testing.T) {
 	checkSame(t, "once more", runProgram(t, 1, requests, "serve"), lines)
 }
 
-// TestUntil: a training that a file ends, ends on all ranks after the same step, whenever the file comes.
+// TestUntil: a training that is ended by a file ends on all ranks after the same step, at whatever time the file is
+// made.
 func TestUntil(t *testing.T) {
 	for _, name := range []string{"mlp", "gpt"} {
 		t.Run(name, func(t *testing.T) {

@@ -48,7 +48,7 @@ var build = sync.OnceValues(func() (*World, error) {
 	return w, w.buildWorld()
 })
 
-// made is the folder; "" until a test has called Need.
+// made is the path of the built folder; "" until a test has called Need.
 var made string
 
 // Main runs a package's tests and removes the folder that Need made: call Main in TestMain.

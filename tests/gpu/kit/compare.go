@@ -128,7 +128,7 @@ func compareCalls(ctx context.Context, k *kit) {
 	k.addRow(row{Name: "programs of calls", Outcome: right, Why: fmt.Sprintf("%d of %d print by proxyd what they should", passed, len(sources))})
 }
 
-// compareCallsOf runs a program both ways, and adds a row if not all is right.
+// compareCallsOf runs a program natively and by proxyd, and adds a row if its outcome is not right.
 func (k *kit) compareCallsOf(ctx context.Context, source string) bool {
 	name := strings.TrimSuffix(filepath.Base(source), ".c")
 	text, err := os.ReadFile(source)
@@ -150,7 +150,7 @@ func (k *kit) compareCallsOf(ctx context.Context, source string) bool {
 	}
 	ours := k.runProxied(ctx, p)
 	if ours.wasCutShort(0) {
-		return false // the caller says so
+		return false // the caller reports that there is no time
 	}
 	wrongOurs, native := judgeEnd(says, ours), ""
 	if k.isNatively(says) {

@@ -28,7 +28,7 @@ type cost struct {
 	value      float64
 }
 
-// addCosts adds a row for each figure that a program has said both ways.
+// addCosts adds a row for each figure that a program has printed natively and by proxyd.
 func (k *kit) addCosts(kind string, native, ours *ended, read func(string) []cost) {
 	if native.wasCutShort(0) || ours.wasCutShort(native.seconds) {
 		k.addRow(row{Name: kind + "costs", Outcome: cannot, Why: timeOver})
@@ -59,7 +59,7 @@ func (k *kit) addCosts(kind string, native, ours *ended, read func(string) []cos
 	}
 }
 
-// benchCosts reads lines of a name, and the nanoseconds of a call in the best and in the middle round.
+// benchCosts reads lines of a name, and the nanoseconds of a call in the best and in the median round.
 func benchCosts(stdout string) []cost {
 	var out []cost
 	for line := range strings.Lines(stdout) {

@@ -31,7 +31,7 @@ func fakeKit(t *testing.T, suite string) *kit {
 	return &kit{options: options{out: out}, home: home, report: r, missed: map[string][]string{}, gpus: 1}
 }
 
-// outcomes are the rows by their names.
+// outcomes returns the outcomes of the rows, by the rows' names.
 func (k *kit) outcomes() map[string]outcome {
 	all := map[string]outcome{}
 	for _, r := range k.report.Rows {

@@ -147,7 +147,7 @@ func (o *options) chosenSteps() []string {
 	return strings.FieldsFunc(o.only, func(r rune) bool { return r == ',' })
 }
 
-// runKit is the program.
+// runKit is the whole program: it parses the arguments, runs the steps and returns the exit status.
 func runKit(ctx context.Context, args []string, out, errs io.Writer) int {
 	o, err := parseOptions(args, out)
 	switch {
@@ -231,7 +231,7 @@ func (k *kit) addRow(r row) {
 // isChosen tells whether --match has a row of that name run.
 func (k *kit) isChosen(name string) bool { return strings.Contains(name, k.match) }
 
-// needGPU says that a step cannot run where there is no GPU, and returns false.
+// needGPU tells whether there is a GPU. If not, it adds a row that the step cannot run.
 func (k *kit) needGPU(name string) bool {
 	if k.why == "" || k.soft {
 		return true

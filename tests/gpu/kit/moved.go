@@ -18,7 +18,7 @@ import (
 	"syscall"
 )
 
-// moved is a program under device servers that come and go. The program writes to a file, as CRIU wants.
+// moved is a program under device servers that are replaced. The program writes to a file, as CRIU requires.
 type moved struct {
 	k                    *kit
 	folder, socket, text string

@@ -25,7 +25,7 @@ var trainings = []struct {
 	{"E9: GPT in bf16, cudaMallocAsync", "gpt", []string{"PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync", "PYTORCH_ALLOC_CONF=backend:cudaMallocAsync"}},
 }
 
-// needTorch says that a step cannot run where there is no PyTorch, and returns false.
+// needTorch tells whether there is PyTorch. If not, it adds a row that the step cannot run.
 func (k *kit) needTorch(ctx context.Context, name string) bool {
 	if !k.needGPU(name) {
 		return false

@@ -37,7 +37,7 @@ type ended struct {
 	exit           int
 	seconds        float64
 	err            error // why the program did not end by itself
-	over           bool  // because the step's time was over, and not the program's own
+	over           bool  // the step's time was over, not the program's own limit
 }
 
 // wasCutShort tells whether a step's time was over before the program had run for several times its normal time: then

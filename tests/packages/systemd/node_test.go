@@ -79,7 +79,8 @@ PidFile=/run/slurmdbd/slurmdbd.pid
 	"/shared/alice/count.py":             countProgram,
 }
 
-// machine is this one. Its subtests follow each other: the first that fails ends the rest.
+// machine is the virtual machine in which the tests run. Its subtests follow each other: the first failure ends the
+// test.
 type machine struct{ *testing.T }
 
 func TestLife(t *testing.T) {
@@ -275,7 +276,7 @@ func (m machine) waitUntilRestored() {
 	})
 }
 
-// checkCgroup: the job's program is where Slurm's step is, below the scope that systemd made for slurmd.
+// checkCgroup: the job's program is in the cgroup of Slurm's step, below the scope that systemd made for slurmd.
 func (m machine) checkCgroup() {
 	m.Helper()
 	raw, err := os.ReadFile(filepath.Join("/proc", m.jobProgram(), "cgroup"))
@@ -318,7 +319,7 @@ func (m machine) checkController() {
 	m.checkNoFailedUnits()
 }
 
-// asAlice has a command run by the job's user.
+// asAlice returns a command that runs another command as the job's user.
 func asAlice(command ...string) []string {
 	return append([]string{"setpriv", "--reuid=alice", "--regid=alice", "--init-groups"}, command...)
 }
@@ -373,7 +374,8 @@ func (m machine) checkUpgraded() {
 	m.checkNoFailedUnits()
 }
 
-// checkOutput: the lines are those that the program writes undisturbed, and at each it could open its device and no other.
+// checkOutput: the lines are those of an undisturbed run, and at each line the program could open its device and no
+// other.
 func (m machine) checkOutput() {
 	raw, err := os.ReadFile(output)
 	if err != nil {

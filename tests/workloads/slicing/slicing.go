@@ -31,7 +31,7 @@ type Case struct {
 	Name  string // of the program of tests/workloads
 	Steps int    // that are measured
 	Args  []string
-	// ByNumber: each rank sees all GPUs and chooses its own by number. Else it sees only its own.
+	// ByNumber: each rank sees all GPUs and chooses its own by number. Otherwise a rank sees only its own GPU.
 	ByNumber bool
 }
 
