@@ -265,8 +265,8 @@ func TestKilledAnywhere(t *testing.T) {
 	before.assertNothingLeft(t)
 }
 
-// upAndKill starts `up`, waits for delay and kills the processes that whom names. If `up` has ended by then, upAndKill
-// kills the cluster's keeper: the cluster does not depend on `up` any more.
+// upAndKill starts `up`, waits for delay and kills `up`, the keeper, or all processes of the cluster. If `up` has ended
+// by then, upAndKill kills the cluster's keeper: the cluster does not depend on `up` any more.
 func upAndKill(t *testing.T, delay time.Duration, whom string) (killed bool) {
 	t.Helper()
 	cmd := exec.Command(program, "up", "--name", "t-kill")

@@ -113,8 +113,8 @@ func TestObstacleLater(t *testing.T) {
 	c.checkCommand(t, "alice", "singctl show "+job, 0, `stands in the way of a checkpoint:`, "has /tmp/"+job+".log open")
 	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 5, "prepare: ", file)
 
-	// A removed file with another name, which CRIU finds only in the frozen job, is named before. Without the other name
-	// the file is no obstacle.
+	// A removed file with another name, which CRIU finds only in the frozen job, is named before. Without the other
+	// name the file is no obstacle.
 	job = c.submitJob(t, "--singularity", `cd; echo kept >linked; exec 3<linked; ln -f linked other; rm linked; echo ready
 		while [ -e other ]; do sleep 0.2; done; echo alone; sleep 1000`)
 	c.waitForLine(t, job, "ready")

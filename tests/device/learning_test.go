@@ -17,8 +17,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
 )
 
-// TestReplacedLearning: unmodified PyTorch, whose matrix products the software GPU computes, trains a perceptron in f32 and in bf16
-// with the same bits as undisturbed while its device server is saved, killed and replaced after each second line.
+// TestReplacedLearning: unmodified PyTorch, with matrix products by the software GPU itself, trains a perceptron in f32
+// and in bf16 with the same bits as undisturbed while its device server is saved, killed and replaced after each second
+// line.
 func TestReplacedLearning(t *testing.T) {
 	if testing.Short() {
 		t.Skip("tests/pytorch has the same training, undisturbed")

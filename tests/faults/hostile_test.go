@@ -193,7 +193,7 @@ func TestHostile(t *testing.T) {
 }
 
 // hostileLinks: proxyd packs and unpacks a capsule's /tmp and list of files as root, and
-// puts files back whose names the user may have replaced by links.
+// puts files back; the user may have replaced the files by links.
 func hostileLinks(t *testing.T, c *cluster) {
 	before := c.runAs(t, "n1", "root", "stat -c '%i %s %Y %a %U' /etc/shadow /etc/passwd; md5sum /etc/shadow /etc/passwd")
 	c.runAs(t, "ctl", "bob", "cd; chmod 755 .; echo bobs > bobs; chmod 600 bobs")

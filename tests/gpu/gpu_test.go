@@ -231,7 +231,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// TestWrong: a program whose output by proxyd differs from the native output is reported, and the later steps run.
+// TestWrong: a program with another output by proxyd than natively is reported, and the later steps run.
 func TestWrong(t *testing.T) {
 	folder := unpackKit(t)
 	// Prints a number of its own each time.

@@ -24,8 +24,9 @@ var dbusPackages = []string{
 	"dbus", "dbus-bin", "dbus-daemon", "dbus-system-bus-common", "dbus-session-bus-common", "libdbus-1-3", "libexpat1", "libapparmor1",
 }
 
-// TestUnderSystemd is the life of an installation on a machine whose first process is systemd, with cgroups of version 2,
-// in which Slurm constrains cores, memory and devices: the tests of tests/packages/systemd, in a virtual machine.
+// TestUnderSystemd is the life of an installation on a machine with systemd as its first process, with cgroups of
+// version 2, in which Slurm constrains cores, memory and devices: the tests of tests/packages/systemd, in a virtual
+// machine.
 func TestUnderSystemd(t *testing.T) {
 	h := newHost(t, "forky")
 	guest.RunTests(t, guest.Machine{

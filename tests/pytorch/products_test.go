@@ -43,9 +43,9 @@ func findResult(t *testing.T, printed, name string) string {
 	return ""
 }
 
-// TestNativeProducts: models whose matrix products the software GPU computes itself have the same losses in f32 and in
-// bf16 as with the vendor's cuBLAS, except for the order of sums, and the same bits in each run. With -short, the model
-// is a perceptron; otherwise also a GPT.
+// TestNativeProducts: models with matrix products by the software GPU itself have the same losses in f32 and in bf16 as
+// with the vendor's cuBLAS, except for the order of sums, and the same bits in each run. With -short, the model is a
+// perceptron; otherwise also a GPT.
 func TestNativeProducts(t *testing.T) {
 	learn := []string{"programs/learn.py", "--steps", "4", "mlp"}
 	if !testing.Short() {

@@ -37,7 +37,7 @@ func TestDocComments(t *testing.T) {
 		wrong, count := misnamedComments(files, file)
 		commented += count
 		for _, finding := range wrong {
-			t.Errorf("a comment: %v", strings.TrimPrefix(finding, root+"/"))
+			t.Errorf("misnamed comment: %v", strings.TrimPrefix(finding, root+"/"))
 		}
 		return nil
 	})

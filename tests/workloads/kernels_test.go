@@ -168,7 +168,7 @@ func slopeOf(f func([]float64) float64, x []float64) []float64 {
 	return g
 }
 
-// weightedSum is the function whose gradient a gradient kernel computes: the outputs weighted by dy.
+// weightedSum is the function of which a gradient kernel computes the gradient: the outputs weighted by dy.
 func weightedSum(a, b []float64) float64 {
 	s := 0.0
 	for i := range a {

@@ -16,9 +16,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
 )
 
-// TestRegrouped: two grids of tensor- and pipeline-parallel ranks, whose replicas add up gradients, begin on half of the GPUs, where
-// neighbours share: ranks of the same grid. While they train the replicas come together, and the bits are those of ranks
-// with a GPU each. Where --order has said which share, they stay.
+// TestRegrouped: two grids of tensor- and pipeline-parallel ranks, in which replicas add up gradients, begin on half of
+// the GPUs, where neighbours share: ranks of the same grid. While they train the replicas come together, and the bits
+// are those of ranks with a GPU each. Where --order has said which share, they stay.
 func TestRegrouped(t *testing.T) {
 	w := needWorld(t)
 	args := []string{"--ranks", "8", "--steps", "16"}

@@ -88,7 +88,7 @@ func Parse(source []byte) (*Program, error) {
 	return p, lines.Err()
 }
 
-// Judge returns how a run differs from the expectations, "" if it does not.
+// Judge returns how a run differs from the expectations, "" if there is no difference.
 func (p *Program) Judge(stdout, stderr string, exit int) string {
 	var wrong []string
 	if exit != p.Exit {

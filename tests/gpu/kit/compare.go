@@ -188,7 +188,7 @@ func judgeBoth(ours, native string) (outcome, string) {
 // isNatively tells whether the node has the devices that a program needs.
 func (k *kit) isNatively(says *program.Program) bool { return k.soft || says.Devices <= k.gpus }
 
-// judgeEnd returns how a program's end differs from the expectations, in a few lines, "" if it does not.
+// judgeEnd returns how a program's end differs from the expectations, in a few lines, "" if there is no difference.
 func judgeEnd(says *program.Program, e *ended) string {
 	if e.err != nil {
 		return e.describeFailure()

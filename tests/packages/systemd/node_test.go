@@ -21,8 +21,7 @@ import (
 //go:embed count.py
 var countProgram string
 
-// devices are the files that Slurm takes for two GPUs: devices of the kernel that no other program on the machine
-// opens.
+// devices are the files that Slurm takes for two GPUs: devices of the kernel that no other program here opens.
 var devices = map[string][]string{"/dev/gpu0": {"c", "1", "7"}, "/dev/gpu1": {"c", "7", "0"}} // full, vcs
 
 // slurmrestdUnit is the drop-in that docs/install.md advises for Debian's unit of slurmrestd.
@@ -79,8 +78,7 @@ PidFile=/run/slurmdbd/slurmdbd.pid
 	"/shared/alice/count.py":             countProgram,
 }
 
-// machine is the virtual machine in which the tests run. Its subtests follow each other: the first failure ends the
-// test.
+// machine is the virtual machine of the tests. Its subtests follow each other: the first failure ends the test.
 type machine struct{ *testing.T }
 
 func TestLife(t *testing.T) {
@@ -374,8 +372,7 @@ func (m machine) checkUpgraded() {
 	m.checkNoFailedUnits()
 }
 
-// checkOutput: the lines are those of an undisturbed run, and at each line the program could open its device and no
-// other.
+// checkOutput: the lines are those of an undisturbed run, and at each the program could open only its own device.
 func (m machine) checkOutput() {
 	raw, err := os.ReadFile(output)
 	if err != nil {
