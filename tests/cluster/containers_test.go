@@ -88,11 +88,11 @@ func TestContainers(t *testing.T) {
 		c.runAsRoot(t, "scontrol requeue "+job)
 		c.restartJob(t, job, node)
 		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-			t.Errorf("the job: %s", s)
+			t.Errorf("the job ended as %s, want COMPLETED", s)
 		}
 		want := strings.Join(slices.Concat([]string{"/tmp/slurm/startup yes"}, inContainer("0-batch"), []string{"script 0"}), "\n")
 		if got := c.jobLog(job); got != want {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
 	t.Run("step", func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestContainers(t *testing.T) {
 		c.runAsRoot(t, "scontrol requeue "+job)
 		c.restartJob(t, job, "")
 		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-			t.Errorf("the job: %s", s)
+			t.Errorf("the job ended as %s, want COMPLETED", s)
 		}
 		var want []string
 		want = append(want, inContainer("0-step")...)
@@ -112,7 +112,7 @@ func TestContainers(t *testing.T) {
 		slices.Sort(want)
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
-			t.Errorf("log:\n%s", c.jobLog(job))
+			t.Errorf("the job's log is not as expected:\n%s", c.jobLog(job))
 		}
 	})
 	t.Run("removed", func(t *testing.T) {
@@ -126,14 +126,14 @@ for n in $(seq 20); do echo $n; sleep 0.2; done`)
 		c.runAsRoot(t, "scontrol requeue "+job)
 		c.restartJob(t, job, node)
 		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-			t.Errorf("the job: %s", s)
+			t.Errorf("the job ended as %s, want COMPLETED", s)
 		}
 		want := []string{"in the container", "removed 0", "ls: cannot access '/shared/home/alice/removed': No such file or directory"}
 		for n := range 20 {
 			want = append(want, fmt.Sprint(n+1))
 		}
 		if got := c.jobLog(job); got != strings.Join(want, "\n") {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
 	t.Run("missing", func(t *testing.T) {
@@ -160,7 +160,7 @@ for n in $(seq 20); do echo $n; sleep 0.2; done`)
 		job := c.submitJob(t, "--singularity --nodes 1", "srun --container no-bundle true; echo step $?")
 		c.waitForEnd(t, job)
 		if got := c.jobLog(job); !strings.Contains(got, want) || !strings.Contains(got, "step 1") {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
 	t.Run("not of a bundle", func(t *testing.T) {
@@ -169,7 +169,7 @@ for n in $(seq 20); do echo $n; sleep 0.2; done`)
 		job := c.submitJob(t, "--singularity --nodes 1", "srun --container $HOME/refused true; echo step $?")
 		c.waitForEnd(t, job)
 		if got := c.jobLog(job); !strings.Contains(got, "step ") || strings.Contains(got, "step 0") {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
 	t.Run("unprotected", func(t *testing.T) {

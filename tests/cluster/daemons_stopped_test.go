@@ -116,10 +116,10 @@ func (c protected) endsBeforeFreeze(t *testing.T) {
 		answers()
 		r := <-answer
 		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-			t.Fatalf("the job: %s", s)
+			t.Fatalf("the job ended as %s, want COMPLETED", s)
 		}
 		if got := c.jobLog(job); got != "begin\nend" {
-			t.Fatalf("log:\n%s", got)
+			t.Fatalf("the job's log is not as expected:\n%s", got)
 		}
 		if strings.Contains(r.err, ": prepare: ") { // phase prepare waits for a node only for a time
 			t.Logf("too late: %s", r.err)
@@ -162,7 +162,7 @@ func (c protected) endsRequeued(t *testing.T) {
 	c.waitForLog(t, "n1", `msg="the batch script had ended" job=`+job)
 	c.restartJob(t, job, "")
 	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-		t.Errorf("the job: %s", s)
+		t.Errorf("the job ended as %s, want COMPLETED", s)
 	}
 	if n := c.showColumn(t, job, "RestartCnt"); n != "1" {
 		t.Errorf("%s restarts", n)
@@ -206,10 +206,10 @@ func (c protected) diesBeforeOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-		t.Errorf("the job: %s", s)
+		t.Errorf("the job ended as %s, want COMPLETED", s)
 	}
 	if log := c.jobLog(job); !strings.HasSuffix(log, "\nrc 0") {
-		t.Errorf("log:\n%s", log)
+		t.Errorf("the job's log is not as expected:\n%s", log)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestFirstSecond(t *testing.T) {
 	proxyd("CONT")
 	c.restartJob(t, job, "")
 	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-		t.Errorf("the job: %s", s)
+		t.Errorf("the job ended as %s, want COMPLETED", s)
 	}
 	if n := c.showColumn(t, job, "RestartCnt"); n != "1" {
 		t.Errorf("%s restarts", n)

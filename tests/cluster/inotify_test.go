@@ -45,7 +45,7 @@ func TestInotify(t *testing.T) {
 			c.restartJob(t, job, node)
 			c.runOn(t, "ctl", "alice", "touch", "go").mustSucceed(t)
 			if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-				t.Errorf("the job: %s", s)
+				t.Errorf("the job ended as %s, want COMPLETED", s)
 			}
 			if got := c.jobLog(job); got != "watches\nsees new" {
 				t.Errorf("its log:\n%s", got)

@@ -68,10 +68,10 @@ func TestLaunchFails(t *testing.T) {
 	}
 	c.endScript(t, job)
 	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-		t.Errorf("the job: %s", s)
+		t.Errorf("the job ended as %s, want COMPLETED", s)
 	}
 	if log := c.jobLog(job); !strings.HasSuffix(log, "rc 0") {
-		t.Errorf("log:\n%s", log)
+		t.Errorf("the job's log is not as expected:\n%s", log)
 	}
 }
 

@@ -70,7 +70,7 @@ func TestMountFlags(t *testing.T) {
 			c.restartJob(t, job, "")
 			c.lookAtFolders(t, job, test.node, "restored")
 			if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-				t.Errorf("the job: %s", s)
+				t.Errorf("the job ended as %s, want COMPLETED", s)
 			}
 			looked := strings.Join(test.want, "\n")
 			want := fmt.Sprintf("waits fresh\n%s\nlooked fresh\nwaits restored\n%s\nlooked restored", looked, looked)

@@ -81,14 +81,14 @@ func TestMPI(t *testing.T) {
 		c.runScript(t, "touch ~/go")
 		c.waitLog(t, job, "ends with 0")
 		if log := c.jobLog(job); !strings.HasPrefix(log, "1 of 2: ") || !strings.Contains(log, "\n5 of 2: ") {
-			t.Errorf("log:\n%s", log)
+			t.Errorf("the job's log is not as expected:\n%s", log)
 		}
 	})
 	t.Run("aborted", func(t *testing.T) {
 		job := c.submitJob(t, mpiOptions, "srun --mpi=pmi2 ./ring 80 abort; echo ends with $?")
 		c.waitLog(t, job, "ends with ")
 		if log := c.jobLog(job); !strings.Contains(log, "application called MPI_Abort") || strings.Contains(log, "ends with 0") {
-			t.Errorf("log:\n%s", log)
+			t.Errorf("the job's log is not as expected:\n%s", log)
 		}
 	})
 	t.Run("environment", func(t *testing.T) {
@@ -146,14 +146,14 @@ func TestPMIx(t *testing.T) {
 		c.runScript(t, "touch ~/go")
 		c.waitLog(t, job, "ends with 0")
 		if log := c.jobLog(job); !strings.HasPrefix(log, "1 of 2: ") || !strings.Contains(log, "\n5 of 2: ") {
-			t.Errorf("log:\n%s", log)
+			t.Errorf("the job's log is not as expected:\n%s", log)
 		}
 	})
 	t.Run("aborted", func(t *testing.T) {
 		job := c.submitJob(t, mpiOptions, "srun --mpi=pmix python3 mpi_ring.py 80 abort; echo ends with $?")
 		c.waitLog(t, job, "ends with ")
 		if log := c.jobLog(job); !strings.Contains(log, "\n3 of 4: ") || strings.Contains(log, "\n8 of 4: ") || strings.Contains(log, "ends with 0") {
-			t.Errorf("log:\n%s", log)
+			t.Errorf("the job's log is not as expected:\n%s", log)
 		}
 	})
 	t.Run("environment", func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestPMIx(t *testing.T) {
 		c.runOn(t, "n2", "", "bash", "-c", "mv /root/pmix/* /usr/lib/x86_64-linux-gnu/").mustSucceed(t)
 		if log := c.jobLog(job); !strings.Contains(log, "singularity: srun --mpi=pmix needs PMIx's library: libpmix.so.2: cannot open") ||
 			strings.Contains(log, " of ") || strings.Contains(log, "ends with 0") {
-			t.Errorf("log:\n%s", log)
+			t.Errorf("the job's log is not as expected:\n%s", log)
 		}
 	})
 	t.Run("default", func(t *testing.T) { // of the site, for a program of MPI and another
@@ -207,7 +207,7 @@ func TestPMIx(t *testing.T) {
 		c.moveJob(t, job)
 		c.waitLog(t, job, "ends with 0")
 		if log := c.jobLog(job); !strings.HasPrefix(log, "no MPI\n1 of 4: ") || !strings.Contains(log, "\n"+lastRoundPython+"\n") {
-			t.Errorf("log:\n%s", log)
+			t.Errorf("the job's log is not as expected:\n%s", log)
 		}
 	})
 }
@@ -242,6 +242,6 @@ func (c protected) checkRounds(t *testing.T, job, last string) {
 	c.waitLog(t, job, "ends with ")
 	lines := strings.Split(c.jobLog(job), "\n")
 	if len(lines) != 81 || lines[79] != last || lines[80] != "ends with 0" {
-		t.Errorf("log:\n%s", strings.Join(lines, "\n"))
+		t.Errorf("the job's log is not as expected:\n%s", strings.Join(lines, "\n"))
 	}
 }

@@ -58,10 +58,10 @@ func TestNodeDaemons(t *testing.T) {
 				return strings.Contains(said, "connections to /dev/log,"+daemonSocket), said
 			})
 			if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-				t.Errorf("the job: %s", s)
+				t.Errorf("the job ended as %s, want COMPLETED", s)
 			}
 			if got := c.jobLog(job); got != doubled.String()+"again 1" {
-				t.Errorf("log:\n%s", got)
+				t.Errorf("the job's log is not as expected:\n%s", got)
 			}
 			var logged string
 			for _, n := range []string{"n1", "n2"} {

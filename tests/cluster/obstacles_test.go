@@ -53,7 +53,7 @@ func TestToldInLog(t *testing.T) {
 	c.runAsRoot(t, "scontrol requeue "+job)
 	c.restartJob(t, job, "")
 	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-		t.Errorf("the job: %s", s)
+		t.Errorf("the job ended as %s, want COMPLETED", s)
 	}
 	if n := count("\nsingularity: the job ends without a checkpoint (requeue): "); n != 1 {
 		t.Errorf("%d lines about the end without a checkpoint:\n%s", n, c.jobLog(job))

@@ -163,7 +163,7 @@ func TestProtected(t *testing.T) {
 		c.restartJob(t, job, "n1")
 		c.waitForEnd(t, job)
 		if got := c.jobLog(job); got != undisturbedOutput("n1") {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 		if n := c.showColumn(t, job, "NodeList"); n == "n1" {
 			t.Errorf("restored on %s", n)
@@ -180,7 +180,7 @@ func TestProtected(t *testing.T) {
 			c.restartJob(t, job, node)
 			c.waitForEnd(t, job)
 			if got := c.jobLog(job); got != undisturbedOutput(node) {
-				t.Errorf("log:\n%s", got)
+				t.Errorf("the job's log is not as expected:\n%s", got)
 			}
 			said := c.runOn(t, "ctl", "alice", "bash", "-c", "cd; sbatch --singularity --open-mode=truncate --output=%j.log --wrap true")
 			if want := "sbatch: singularity: --open-mode=truncate: whenever the job starts again, Slurm empties its log"; said.code != 0 || !strings.Contains(said.err, want) {
@@ -197,7 +197,7 @@ func TestProtected(t *testing.T) {
 			c.restartJob(t, job, "n1")
 			c.waitForEnd(t, job)
 			if got := c.jobLog(job); got != undisturbedOutput("n1")+"\nlate" {
-				t.Errorf("log:\n%s", got)
+				t.Errorf("the job's log is not as expected:\n%s", got)
 			}
 		},
 		"stopped by itself": func(t *testing.T) { // Slurm sends SIGCONT before the SIGTERM of a requeue
@@ -208,7 +208,7 @@ func TestProtected(t *testing.T) {
 			c.restartJob(t, job, "")
 			c.waitForEnd(t, job)
 			if got := c.jobLog(job); got != "stopped\nT" {
-				t.Errorf("log:\n%s", got)
+				t.Errorf("the job's log is not as expected:\n%s", got)
 			}
 		},
 		"suspended": func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestProtected(t *testing.T) {
 			}
 			c.waitForEnd(t, job)
 			if got, node := c.jobLog(job), c.showColumn(t, job, "NodeList"); got != undisturbedOutput(node) {
-				t.Errorf("log:\n%s", got)
+				t.Errorf("the job's log is not as expected:\n%s", got)
 			}
 		},
 		"cancel": func(t *testing.T) {
@@ -255,7 +255,7 @@ func TestProtected(t *testing.T) {
 			c.restartJob(t, job, "")
 			c.waitForEnd(t, job)
 			if got := c.jobLog(job); !strings.HasPrefix(got, undisturbedOutput("")) {
-				t.Errorf("log:\n%s", got)
+				t.Errorf("the job's log is not as expected:\n%s", got)
 			}
 		},
 		"proxyd killed": func(t *testing.T) {
@@ -268,7 +268,7 @@ func TestProtected(t *testing.T) {
 			c.restartJob(t, job, "")
 			c.waitForEnd(t, job)
 			if got := c.jobLog(job); got != undisturbedOutput("n2") {
-				t.Errorf("log:\n%s", got)
+				t.Errorf("the job's log is not as expected:\n%s", got)
 			}
 		},
 		"preempted": func(t *testing.T) {
@@ -280,14 +280,14 @@ func TestProtected(t *testing.T) {
 			c.restartJob(t, job, "")
 			c.waitForEnd(t, job)
 			if got := c.jobLog(job); got != undisturbedOutput("n3") {
-				t.Errorf("log:\n%s", got)
+				t.Errorf("the job's log is not as expected:\n%s", got)
 			}
 		},
 		"not requeueable": func(t *testing.T) {
 			job := c.submitJob(t, "--singularity --no-requeue", "readlink /proc/self/ns/pid")
 			c.waitForEnd(t, job)
 			if got := c.jobLog(job); !strings.HasPrefix(got, "singularity: this job runs unprotected: the job was submitted with --no-requeue") {
-				t.Errorf("log:\n%s", got)
+				t.Errorf("the job's log is not as expected:\n%s", got)
 			}
 		},
 		"unprotected": func(t *testing.T) {
@@ -325,7 +325,7 @@ func TestProtectedNodes(t *testing.T) {
 		c.restartJob(t, job, "")
 		c.waitForEnd(t, job)
 		if got := c.jobLog(job); got != undisturbedOutput("n3") {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
 	t.Run("node fails", func(t *testing.T) {
@@ -359,7 +359,7 @@ func TestProtectedNodes(t *testing.T) {
 			}
 		}
 		if got := c.jobLog(job); !strings.Contains(got, "rc 0") {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
 	t.Run("leader killed as it is requeued", func(t *testing.T) {
@@ -372,7 +372,7 @@ func TestProtectedNodes(t *testing.T) {
 		c.restartJob(t, job, "")
 		c.waitForEnd(t, job)
 		if got := c.jobLog(job); got != undisturbedOutput("n1") {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
 	t.Run("steps begin", func(t *testing.T) {
@@ -391,7 +391,7 @@ func TestProtectedNodes(t *testing.T) {
 			fmt.Fprintln(&step, i)
 		}
 		if got := c.jobLog(job); regexp.MustCompile(`(?m)^srun: .*\n`).ReplaceAllString(got+"\n", "") != log.String() {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 		for _, name := range []string{"step.0", "step.1"} {
 			if got, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice", name)); string(got) != step.String() {
@@ -448,7 +448,7 @@ func TestProtectedNodes(t *testing.T) {
 		c.restartJob(t, job, "")
 		c.waitForEnd(t, job)
 		if got := c.jobLog(job); got != undisturbedOutput("n3") {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
 	t.Run("requeued while a task waits for proxyd", func(t *testing.T) {
@@ -484,7 +484,7 @@ func TestProtectedNodes(t *testing.T) {
 		c.restartJob(t, job, "n2")
 		c.waitForEnd(t, job)
 		if got := c.jobLog(job); got != undisturbedOutput("n2") {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
 }
@@ -523,7 +523,7 @@ func requeuedWhileTaskWaits(t *testing.T, c protected) {
 		c.restartJob(t, job, "")
 		c.waitForEnd(t, job)
 		if got := c.jobLog(job); !strings.HasSuffix(got, "rc 0") || strings.Contains(got, "without a checkpoint") {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 		for _, name := range []string{"step.0", "step.1"} {
 			got := c.runOn(t, "ctl", "alice", "cat", name).mustSucceed(t)
@@ -556,7 +556,7 @@ func requeuedBeforeTaskBegins(t *testing.T, c protected) {
 		t.Errorf("the job's state at its end, want COMPLETED: %v", s)
 	}
 	if got := c.jobLog(job); !strings.HasSuffix(got, "\nrc 0") || strings.Contains(got, "without a checkpoint") { // Slurm says that the prolog was ended
-		t.Errorf("log:\n%s", got)
+		t.Errorf("the job's log is not as expected:\n%s", got)
 	}
 	for _, name := range []string{"step.0", "step.1"} {
 		got := c.runOn(t, "ctl", "alice", "cat", name).mustSucceed(t)

@@ -138,10 +138,10 @@ func (c protected) beginsAnew(t *testing.T, job, obstacle string) {
 	c.runAsRoot(t, "scontrol requeue "+job)
 	c.restartJob(t, job, "")
 	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-		t.Errorf("the job: %s", s)
+		t.Errorf("the job ended as %s, want COMPLETED", s)
 	}
 	if log := c.jobLog(job); !strings.Contains(log+"\n", "\nagain\n") || strings.Count(log, "singularity: this run begins anew, for there is no checkpoint") != 1 {
-		t.Errorf("log:\n%s", log)
+		t.Errorf("the job's log is not as expected:\n%s", log)
 	}
 	waitFor(t, 20*time.Second, func() (bool, string) {
 		said := c.runAsRoot(t, "sacct --noheader --parsable2 --duplicates --allocations --jobs="+job+" --format=AdminComment")
@@ -172,10 +172,10 @@ func (c protected) failsComponents(t *testing.T) {
 	c.runAsRoot(t, "scontrol requeue "+job)
 	c.restartJob(t, job, "")
 	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-		t.Errorf("the job: %s", s)
+		t.Errorf("the job ended as %s, want COMPLETED", s)
 	}
 	if log := c.jobLog(job); !strings.Contains(log, "a step of several components cannot be restored\n") || !strings.HasSuffix(log, "\nsrun 1") {
-		t.Errorf("log:\n%s", log)
+		t.Errorf("the job's log is not as expected:\n%s", log)
 	}
 }
 
@@ -195,14 +195,14 @@ srun --multi-prog programs.conf; echo srun $?`))
 		c.restartJob(t, job, "")
 	}
 	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-		t.Errorf("the job: %s", s)
+		t.Errorf("the job ended as %s, want COMPLETED", s)
 	}
 	lines, ended := strings.CutSuffix(c.jobLog(job), "\nsrun 0")
 	got := strings.Split(lines, "\n")
 	slices.Sort(got)
 	slices.Sort(want)
 	if !ended || !slices.Equal(got, want) {
-		t.Errorf("log:\n%s", c.jobLog(job))
+		t.Errorf("the job's log is not as expected:\n%s", c.jobLog(job))
 	}
 }
 
@@ -220,7 +220,7 @@ X`)
 		c.waitForLine(t, job, "ready")
 		const why = "singularity: this job runs unprotected: heterogeneous jobs are not protected: ask for nodes of a single kind"
 		if log := c.jobLog(job); log != why+"\nready" {
-			t.Errorf("log:\n%s", log)
+			t.Errorf("the job's log is not as expected:\n%s", log)
 		}
 		for _, command := range []string{"singctl checkpoint -q ", "singctl show "} {
 			c.checkCommand(t, "alice", command+job, 2, "^singctl: job "+job+" has 2 components; name one, as in "+job+`\+0$`)

@@ -89,7 +89,7 @@ func TestRelay(t *testing.T) {
 			c.restartJob(t, job, node)
 			c.endScript(t, job)
 			if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-				t.Errorf("the job: %s", s)
+				t.Errorf("the job ended as %s, want COMPLETED", s)
 			}
 			if got := c.jobLog(job); got != test.want {
 				t.Errorf("log:\n%s\nshow:\n%s", got, c.runOn(t, "ctl", "alice", "singctl", "show", job).out)
@@ -122,7 +122,7 @@ func TestRelayTransfer(t *testing.T) {
 			c.restartJob(t, job, node)
 			c.endScript(t, job)
 			if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-				t.Errorf("the job: %s", s)
+				t.Errorf("the job ended as %s, want COMPLETED", s)
 			}
 			if got := c.jobLog(job); got != "midst\n"+want {
 				t.Errorf("log:\n%s\nwant %s\nshow:\n%s", got, want, c.runOn(t, "ctl", "alice", "singctl", "show", job).out)
@@ -147,7 +147,7 @@ func TestRelayLost(t *testing.T) {
 			return strings.Contains(said, "connections to 10.77.0.1:8080") && strings.Contains(said, reason), said
 		})
 		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-			t.Errorf("the job: %s", s)
+			t.Errorf("the job ended as %s, want COMPLETED", s)
 		}
 	}
 	t.Run("older checkpoint", func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestRelayLost(t *testing.T) {
 		c.endScript(t, job)
 		named(t, job, "already received bytes")
 		if got := c.jobLog(job); !strings.HasSuffix(got, "again 1") {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 		runMinicluster(t, "heal", "--name", c.name, node).mustSucceed(t)
 	})
@@ -173,10 +173,10 @@ func TestRelayLost(t *testing.T) {
 		c.startRelay(t)
 		c.endScript(t, job)
 		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-			t.Errorf("the job: %s", s)
+			t.Errorf("the job ended as %s, want COMPLETED", s)
 		}
 		if got := c.jobLog(job); got != doubled.String()+"again 1" {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
 	t.Run("new forwarder", func(t *testing.T) {
@@ -185,10 +185,10 @@ func TestRelayLost(t *testing.T) {
 		c.runOn(t, c.showColumn(t, job, "NodeList"), "", "pkill", "-KILL", "-f", "^proxyd forward").mustSucceed(t)
 		c.endScript(t, job)
 		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-			t.Errorf("the job: %s", s)
+			t.Errorf("the job ended as %s, want COMPLETED", s)
 		}
 		if got := c.jobLog(job); got != doubled.String()+"again 1" {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
 	t.Run("stopped forwarder", func(t *testing.T) {
@@ -207,10 +207,10 @@ func TestRelayLost(t *testing.T) {
 				capture(job, node)
 				c.endScript(t, job)
 				if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-					t.Errorf("the job: %s", s)
+					t.Errorf("the job ended as %s, want COMPLETED", s)
 				}
 				if got := c.jobLog(job); got != doubled.String()+"again 1" {
-					t.Errorf("log:\n%s", got)
+					t.Errorf("the job's log is not as expected:\n%s", got)
 				}
 				said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 				if !strings.Contains(said, "a signal had stopped their forwarder") {
@@ -229,7 +229,7 @@ func TestRelayLost(t *testing.T) {
 			t.Errorf("the job: %s", s)
 		}
 		if got := c.jobLog(job); !strings.Contains(got, "the site has no relay") || strings.Contains(got, "runs\n") {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
 }
@@ -244,7 +244,7 @@ func TestRelayConnects(t *testing.T) {
 		t.Parallel()
 		job := c.submitJob(t, "--singularity-outside=relay", "exec python3 connects.py ctl:1 10.77.0.99:2 10.77.0.2:3 ctl:8080")
 		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-			t.Errorf("the job: %s", s)
+			t.Errorf("the job ended as %s, want COMPLETED", s)
 		}
 		const want = "1 waits: ECONNREFUSED\n1 EINPROGRESS then ECONNREFUSED\n2 waits: EHOSTUNREACH\n2 EINPROGRESS then EHOSTUNREACH\n" +
 			"3 waits: EHOSTUNREACH\n3 EINPROGRESS then EHOSTUNREACH\n8080 waits: connected\n8080 EINPROGRESS then connected"
@@ -279,7 +279,7 @@ func TestRelayConnects(t *testing.T) {
 			})
 			c.runAsRoot(t, "nft delete table ip hole"+port)
 			if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-				t.Errorf("the job: %s", s)
+				t.Errorf("the job ended as %s, want COMPLETED", s)
 			}
 			if got := c.jobLog(job); got != want {
 				t.Errorf("log:\n%s\nwant\n%s\nshow:\n%s", got, want, c.runOn(t, "ctl", "alice", "singctl", "show", job).out)
@@ -305,7 +305,7 @@ func TestRelayAway(t *testing.T) {
 		c.restartJob(t, job, "")
 		c.endScript(t, job)
 		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-			t.Errorf("the job: %s", s)
+			t.Errorf("the job ended as %s, want COMPLETED", s)
 		}
 	}
 	t.Run("preempted", func(t *testing.T) {
@@ -315,7 +315,7 @@ func TestRelayAway(t *testing.T) {
 		c.waitForEnd(t, other)
 		resumed(t, job)
 		if got := c.jobLog(job); got != want {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
 	t.Run("two nodes", func(t *testing.T) {
@@ -340,7 +340,7 @@ func TestRelayAway(t *testing.T) {
 		})
 		resumed(t, job)
 		if got := c.jobLog(job); got != want {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
 	t.Run("new daemon", func(t *testing.T) {
@@ -354,10 +354,10 @@ func TestRelayAway(t *testing.T) {
 		runMinicluster(t, "restart", "--name", c.name, "n1", "proxyd").mustSucceed(t)
 		c.runAsRoot(t, "nft delete table ip hole")
 		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-			t.Errorf("the job: %s", s)
+			t.Errorf("the job ended as %s, want COMPLETED", s)
 		}
 		if got := c.jobLog(job); got != "9997 EINPROGRESS then ECONNREFUSED\n"+want {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
 	t.Run("doctor", func(t *testing.T) {

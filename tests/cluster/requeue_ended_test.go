@@ -69,7 +69,7 @@ func TestRequeueEnded(t *testing.T) {
 				t.Errorf("ended first as %s, then as %s", first, second)
 			}
 			if got := c.jobLog(job); got != "run 1\nend 1\nrun 2\nend 2" {
-				t.Errorf("log:\n%s", strings.TrimSpace(got))
+				t.Errorf("the job's log is not as expected:\n%s", strings.TrimSpace(got))
 			}
 		})
 	}

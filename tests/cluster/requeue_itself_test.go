@@ -40,7 +40,7 @@ func TestRequeueItself(t *testing.T) {
 		})
 		c.restartJob(t, job, "")
 		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-			t.Errorf("the job: %s", s)
+			t.Errorf("the job ended as %s, want COMPLETED", s)
 		}
 		if n := c.showColumn(t, job, "RestartCnt"); n != "1" {
 			t.Errorf("%s restarts", n)
@@ -86,7 +86,7 @@ func TestRequeueItself(t *testing.T) {
 			c.runAsRoot(t, "scancel --signal=USR1 --batch "+job)
 			c.restartJob(t, job, "")
 			if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-				t.Errorf("the job: %s", s)
+				t.Errorf("the job ended as %s, want COMPLETED", s)
 			}
 			anew(t, c.jobLog(job), "bye")
 		},
@@ -122,13 +122,13 @@ func TestRequeueItself(t *testing.T) {
 				fmt.Fprintln(&want, i)
 			}
 			if got := strings.Replace(log, "asked\n", "", 1); got != want.String()+"sum 11325" {
-				t.Errorf("log:\n%s", got)
+				t.Errorf("the job's log is not as expected:\n%s", got)
 			}
 		},
 		"Lightning": func(t *testing.T) {
 			log := run(t, "", "echo 8; sleep 1; exec python3 lightning.py", "fit from 0", "--batch")
 			if !strings.HasSuffix(log, "\nfitted 20100") || strings.Count(log, "fit from") != 1 {
-				t.Errorf("log:\n%s", log)
+				t.Errorf("the job's log is not as expected:\n%s", log)
 			}
 		},
 	} {
@@ -181,9 +181,9 @@ func TestRequeueExit(t *testing.T) {
 		}
 	}
 	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-		t.Errorf("the job: %s", s)
+		t.Errorf("the job ended as %s, want COMPLETED", s)
 	}
 	if got := c.jobLog(job); got != "run 1\nrun 2\nrun 3\ndone" {
-		t.Errorf("log:\n%s", got)
+		t.Errorf("the job's log is not as expected:\n%s", got)
 	}
 }

@@ -55,10 +55,10 @@ func TestSemaphores(t *testing.T) {
 				c.restartJob(t, job, "")
 			}
 			if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-				t.Errorf("the job: %s", s)
+				t.Errorf("the job ended as %s, want COMPLETED", s)
 			}
 			if got := c.jobLog(job); got != test.want {
-				t.Errorf("log:\n%s", got)
+				t.Errorf("the job's log is not as expected:\n%s", got)
 			}
 		})
 	}

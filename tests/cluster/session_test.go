@@ -83,7 +83,7 @@ func TestSession(t *testing.T) {
 		c.restartJob(t, job, node)
 		c.runScript(t, "cd; touch go-"+job)
 		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-			t.Errorf("the job: %s", s)
+			t.Errorf("the job ended as %s, want COMPLETED", s)
 		}
 		if log := c.jobLog(job); !strings.Contains(log, "a1\na2") {
 			t.Errorf("its log:\n%s", log)

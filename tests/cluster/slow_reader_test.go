@@ -60,7 +60,7 @@ func slowReader(t *testing.T, c protected) {
 		t.Errorf("the job's state at its end, want COMPLETED: %v", s)
 	}
 	if got := c.jobLog(job); got != "rc 0" {
-		t.Errorf("log:\n%s", got)
+		t.Errorf("the job's log is not as expected:\n%s", got)
 	}
 	read, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice/slowly.read"))
 	next := map[string]int{"0": 1, "1": 1}

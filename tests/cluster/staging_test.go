@@ -92,7 +92,7 @@ func TestStaging(t *testing.T) {
 		c.waitForComment(t, job, "waits for checkpoint 1")
 		c.waitForEnd(t, job)
 		if got := c.jobLog(job); got != undisturbedOutput("n1")+"\nsame" {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
 	t.Run("two nodes, one fails", func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestStaging(t *testing.T) {
 		c.restartElsewhere(t, job, "")
 		c.waitForEnd(t, job)
 		if got := c.jobLog(job); got != "rc 0" {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 		var want strings.Builder
 		for i := 1; i <= 40; i++ {
@@ -141,7 +141,7 @@ func TestStaging(t *testing.T) {
 		}
 		c.waitForEnd(t, job)
 		if got := c.jobLog(job); got != undisturbedOutput("n3")+"\nsame" {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
 	t.Run("no room after all", func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestStaging(t *testing.T) {
 		c.restartElsewhere(t, job, "n3")
 		c.waitForEnd(t, job)
 		if got := c.jobLog(job); got != undisturbedOutput("n3")+"\nsame" {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 		log, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "logs/n3/proxyd.log"))
 		if !strings.Contains(string(log), "the stage is full") {
@@ -180,7 +180,7 @@ func TestStaging(t *testing.T) {
 		runMinicluster(t, "heal", "n1", "--name", c.name).mustSucceed(t)
 		c.waitForEnd(t, job)
 		if got := c.jobLog(job); !strings.HasSuffix(got, "\nsum 1830 on n1\nsame") {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 		file, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice/lost"))
 		if got := string(file) + "sum 1830 on n1"; got != undisturbedOutput("n1") {
@@ -206,7 +206,7 @@ func TestStaging(t *testing.T) {
 		c.restartJob(t, job, "") // by a person, after reading the comment
 		c.waitForEnd(t, job)
 		if got := c.jobLog(job); !strings.HasSuffix(got, "\n"+undisturbedOutput("n1")+"\nsame") {
-			t.Errorf("log:\n%s", got)
+			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
 }

@@ -118,6 +118,6 @@ func inputOfOthers(t *testing.T, c protected) {
 		t.Errorf("the job's state at its end, want COMPLETED: %v", s)
 	}
 	if got := c.jobLog(job); got != "1\n2\n3\n4\n5\n6\n7\n8\n9" {
-		t.Errorf("log:\n%s", got)
+		t.Errorf("the job's log is not as expected:\n%s", got)
 	}
 }

@@ -86,7 +86,7 @@ func TestStaticPrograms(t *testing.T) {
 	}
 	_, end, _ := strings.Cut(string(said), "\n100\n")
 	if log := c.jobLog(job); !strings.HasSuffix(log, end+"rc 0") {
-		t.Errorf("log:\n%s", log)
+		t.Errorf("the job's log is not as expected:\n%s", log)
 	}
 	for line := range strings.Lines(c.proxydLog("n1") + c.proxydLog("n2")) {
 		for _, bad := range []string{"not complete", "not put back", "not recorded"} {

@@ -219,7 +219,7 @@ func TestLeasesOfNodes(t *testing.T) {
 	for _, gpus := range []int{2, 1, 2} {
 		said := s.runOn("ctl", "operator", fmt.Sprintf("singctl resize %s --gpus %d --reason test", j.id, gpus))
 		if !strings.Contains(said, "in place; lent by: ") {
-			t.Errorf("%d GPUs on each node: %s", gpus, said)
+			t.Errorf("singctl resize to %d GPUs on each node, want in place, by a lease: %s", gpus, said)
 		}
 		j.waitForShares(gpus)
 		if on := strings.Fields(s.runOn("ctl", "root", "squeue -h -t R -n lease-of-"+j.id+" -o %N")); len(on) != 2*(gpus-1) {
@@ -228,11 +228,11 @@ func TestLeasesOfNodes(t *testing.T) {
 		j.waitForProgress()
 	}
 	if st := j.currentState(); st.restarts != 0 || st.is != "RUNNING" {
-		t.Errorf("on two nodes: %s", st)
+		t.Errorf("after the leases on two nodes the job is %s, want RUNNING without a restart", st)
 	}
 	j.resizeNodes(1, 1)
 	if capsules := j.shownCapsules(2); capsules[0].Devices.Server != capsules[1].Devices.Server || capsules[0].Devices.Server == "" {
-		t.Errorf("capsules on a node: %+v", capsules)
+		t.Errorf("two capsules on a node, want one device server: %+v", capsules)
 	}
 	lease := s.submitBorrower("more", "alice", j, "")
 	lease.waitForState("RUNNING")

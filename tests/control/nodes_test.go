@@ -91,14 +91,14 @@ func TestFewerNodes(t *testing.T) {
 	for _, c := range capsules {
 		counts := c.Devices.Sharing[0]
 		if c.Node != node || c.Devices.Server == "" || c.Devices.Server != capsules[0].Devices.Server || counts.Spaces != 4 {
-			t.Errorf("capsule %d: %+v", c.Index, c)
+			t.Errorf("capsule %d does not share the device server of capsule 0 on the node: %+v", c.Index, c)
 		}
 		if counts.Saved+counts.Unshared == 0 {
 			t.Errorf("capsule %d: nothing that the ranks held alike was there once: %+v", c.Index, counts)
 		}
 	}
 	if text := s.runOn("ctl", "alice", "singctl show "+j.id); strings.Count(text, "take turns on one GPU") != 1 || !strings.Contains(text, "capsules 0, 1, 2 and 3: they take turns on one GPU") {
-		t.Errorf("shown: %s", text)
+		t.Errorf("singctl show does not say once that four capsules take turns: %s", text)
 	}
 	all, shared := s.deviceServers(node)
 	if len(all) != 1 || len(shared) != 1 {
@@ -124,7 +124,7 @@ func TestFewerNodes(t *testing.T) {
 			nodes[c.Node] = c.Devices.Server == ""
 		}
 		if len(nodes) != 4 {
-			t.Errorf("on %s: %v", st.nodes, nodes)
+			t.Errorf("the job is on %s, its capsules on %v, want four nodes", st.nodes, nodes)
 		}
 	}
 	if all, _ := s.deviceServers(node); len(all) > 1 {

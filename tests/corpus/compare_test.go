@@ -338,7 +338,7 @@ func TestBeganAnew(t *testing.T) {
 		}
 	}
 	if !beganAnew([]string{started, failed, started, failed}, "12", "FAILED 1:0") {
-		t.Error("a script that fails by itself")
+		t.Error("beganAnew is false for a script that fails by itself in both runs, want true")
 	}
 }
 
@@ -391,6 +391,6 @@ func TestSameFolder(t *testing.T) {
 		}
 	}
 	if got, _ := sameFolder(folder(want), folder(map[string]string{"log": want["log"], "link": want["link"]}), never); len(got) != 2 {
-		t.Errorf("missing: %q", got)
+		t.Errorf("sameFolder of a folder without two files = %q, want two differences", got)
 	}
 }

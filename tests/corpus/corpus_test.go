@@ -151,7 +151,7 @@ func (c *cluster) noticesRestart(t *testing.T, programs []program) {
 	}
 	err = c.compareRuns(alone, e, folder("alone"), folder("requeued"), blows)
 	if want := `got "generating"`; err == nil || !strings.HasPrefix(err.Error(), "log: line ") || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v: want that the log begins anew: %s", err, want)
+		t.Errorf("compareRuns = %v, want that the log begins anew: %s", err, want)
 	}
 }
 

@@ -118,7 +118,7 @@ func TestPlan(t *testing.T) {
 				sum += b.at
 			}
 			if sum < 0.1 || sum > 0.96 {
-				t.Errorf("seed %d: %s leaves the run", seed, describeBlows(blows))
+				t.Errorf("seed %d: the blows %s are not all within the run", seed, describeBlows(blows))
 			}
 		}
 		if len(first) != len(kinds) {
@@ -153,7 +153,7 @@ func TestPlan(t *testing.T) {
 		slices.Sort(got)
 		slices.Sort(c.more)
 		if !slices.Equal(got, c.more) {
-			t.Errorf("%+v: besides %v, want %v", c.program, got, c.more)
+			t.Errorf("program %+v has the additional kinds %v, want %v", c.program, got, c.more)
 		}
 	}
 	if got := describeBlows([]blow{{kind: move, at: 0.25}, {kind: nodeFail, at: 0.5}}); got != "move at 25 %, node fail at 50 %" {

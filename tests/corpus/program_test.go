@@ -194,7 +194,7 @@ func TestParseProgram(t *testing.T) {
 		got, err := parseProgram("p", c.text)
 		if c.err != "" {
 			if err == nil || err.Error() != c.err {
-				t.Errorf("%s: %v, want %s", name, err, c.err)
+				t.Errorf("%s: error %v, want %s", name, err, c.err)
 			}
 			continue
 		}

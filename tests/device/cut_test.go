@@ -46,7 +46,7 @@ func ranksUnder(t *testing.T, s *soft.Servers, seed uint64, ranks int, path, mod
 		select {
 		case err := <-ended:
 			if left--; err != nil {
-				t.Fatalf("a rank: %v\n%s\n%s", err, all(), s.Stderr.String())
+				t.Fatalf("a rank failed: %v\n%s\n%s", err, all(), s.Stderr.String())
 			}
 		case <-limit:
 			t.Fatalf("the job does not end\n%s\n%s", all(), s.Stderr.String())

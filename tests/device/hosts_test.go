@@ -36,7 +36,7 @@ func TestHosts(t *testing.T) {
 				want = got
 			}
 			if len(got) != 4 || !slices.Equal(got, want) {
-				t.Errorf("ranks say %q, and under one server %q", got, want)
+				t.Errorf("ranks under several servers printed %q, and under one server %q", got, want)
 			}
 		})
 	}

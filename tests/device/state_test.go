@@ -359,7 +359,7 @@ func TestOrphan(t *testing.T) {
 		if !lines.Scan() || lines.Text() != want {
 			_ = c.Process.Kill()
 			_ = c.Wait()
-			t.Fatalf("%q, not %q\n%s\n%s", lines.Text(), want, &stderr, &log)
+			t.Fatalf("the program printed line %q, want %q\n%s\n%s", lines.Text(), want, &stderr, &log)
 		}
 	}
 	expect("attached")

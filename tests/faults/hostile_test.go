@@ -120,7 +120,7 @@ func TestHostile(t *testing.T) {
 		began := time.Now()
 		_, log := c.runBatch(t, "", "sleep 1; srun echo inner")
 		if !strings.Contains(log, "inner") {
-			t.Errorf("log: %s", log)
+			t.Errorf("the job's log does not have the line of srun: %s", log)
 		}
 		took := time.Since(began)
 		if took > 15*time.Second {
@@ -152,7 +152,7 @@ func TestHostile(t *testing.T) {
 			}
 		}
 		if n := c.runAs(t, "ctl", "alice", "singctl checkpoints "+job.id+" | grep -c "+c.Name); n != "1" {
-			t.Errorf("%s checkpoints", n)
+			t.Errorf("the job has %s checkpoints, want 1", n)
 		}
 	})
 	t.Run("options", func(t *testing.T) {
@@ -248,9 +248,9 @@ SCRIPT`)
 		t.Error("what only root may read is in the capsule")
 	}
 	if after := c.runAs(t, "n1", "root", "stat -c '%i %s %Y %a %U' /etc/shadow /etc/passwd; md5sum /etc/shadow /etc/passwd"); after != before {
-		t.Errorf("the node's files: %s, before %s", after, before)
+		t.Errorf("the node's /etc/shadow and /etc/passwd have changed: %s, before %s", after, before)
 	}
 	if got := c.runAs(t, "ctl", "root", "cat /shared/home/bob/bobs; stat -c '%U %a' /shared/home/bob/bobs"); got != "bobs\nbob 600" {
-		t.Errorf("bob's file: %s", got)
+		t.Errorf("bob's file has changed: %s", got)
 	}
 }

@@ -267,7 +267,7 @@ func TestWrongUse(t *testing.T) {
 			t.Errorf("%q: exit status %d, want 2\n%s", args, code, out)
 		}
 		if made, err := os.ReadDir(c.Dir); err != nil || len(made) > 0 {
-			t.Errorf("%q: it has made %v %v", args, made, err)
+			t.Errorf("%q: the kit has made files %v, want none; %v", args, made, err)
 		}
 	}
 }

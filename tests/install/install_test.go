@@ -299,8 +299,7 @@ func (s *site) makeMistakes(t *testing.T, line string) {
 	}
 }
 
-// healthySummary returns doctor's summary of two healthy nodes, with a warning where this machine's disk is nearly
-// full.
+// healthySummary returns doctor's summary of two healthy nodes, with a warning if this machine's disk is nearly full.
 func (s *site) healthySummary(t *testing.T) string {
 	t.Helper()
 	var free, total uint64

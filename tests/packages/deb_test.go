@@ -198,6 +198,6 @@ func TestOtherSlurm(t *testing.T) {
 	h.mustRun(append([]string{"dpkg", "-i"}, h.copyPackages("deb", "client")...)...)
 	out, ok := h.runCommand(append([]string{"dpkg", "-i"}, h.copyPackages("deb", "node")...)...)
 	if ok || !strings.Contains(out, "singularity-slurm-node depends on slurm-wlm-basic-plugins (>= 26.05)") {
-		t.Errorf("went well: %v\n%s", ok, out)
+		t.Errorf("dpkg -i beside another Slurm, want a failure that names the dependency; success: %v\n%s", ok, out)
 	}
 }

@@ -48,7 +48,7 @@ func TestRPM(t *testing.T) {
 	h.runRPM(append([]string{"--install", "--nodeps"}, files...)...)
 	h.runRPM("--verify", "--nodeps", "singularity-slurm-client", "singularity-slurm-node", "singularity-slurm-controller")
 	if found := h.existingFiles(programs...); len(found) != len(programs) {
-		t.Errorf("only %q are there", found)
+		t.Errorf("of the installed programs, only %q exist", found)
 	}
 	h.mustRun("preemptd", "config", "check")
 	h.mustRun(programs[len(programs)-1], "--help")
@@ -60,7 +60,7 @@ func TestRPM(t *testing.T) {
 	}
 	h.runRPM("--erase", "--nodeps", "singularity-slurm-client", "singularity-slurm-node", "singularity-slurm-controller")
 	if left := h.existingFiles(append(programs, shim, conf)...); len(left) > 0 {
-		t.Errorf("left behind: %q", left)
+		t.Errorf("after rpm --erase, files %q are left", left)
 	}
 	if got := h.readFile(conf + ".rpmsave"); got != "shared: /shared/singularity\n" {
 		t.Errorf("what the administrator wrote was saved as %q", got)

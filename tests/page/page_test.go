@@ -40,10 +40,10 @@ func TestNoPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := Write(file, "make three", "x\n"); err == nil {
-			t.Errorf("%q: written", text)
+			t.Errorf("Write to a page without a whole place succeeded: %q", text)
 		}
 		if got, _ := os.ReadFile(file); string(got) != text {
-			t.Errorf("%q has become %q", text, got)
+			t.Errorf("Write failed, and changed page %q to %q", text, got)
 		}
 	}
 }

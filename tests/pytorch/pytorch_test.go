@@ -88,7 +88,7 @@ func TestTraining(t *testing.T) {
 func TestLoader(t *testing.T) {
 	const want = "sum 186816.0\n" // twice of each number to 63: four times the number, and its square
 	if got := runPython(t, nil, "programs/loader.py"); got != want {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("loader.py printed %q, want %q", got, want)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestShared(t *testing.T) {
 	for _, on := range [][]string{nil, {"--on", "1"}} {
 		got := runPython(t, on, "programs/share.py")
 		if !strings.HasPrefix(got, want.String()+"exit 0 [[57.0, ") {
-			t.Errorf("%s, want\n%s", got, &want)
+			t.Errorf("share.py printed %s, want\n%s", got, &want)
 		}
 	}
 }

@@ -251,7 +251,7 @@ libraries: libboost-dev libpng-dev
 	}
 	p := program{name: "sort-100", built: "sort", file: "a.cu", rules: d.of["sort"]}
 	if got := p.fillCommand(p.build, "/cuda"); got != "make CUDA_PATH=/cuda NAME=sort" {
-		t.Errorf("the command is %q", got)
+		t.Errorf("the build command of sort-100 is %q, want that of sort", got)
 	}
 	for text, want := range map[string]string{
 		"what: no more":                        "needs the keys programs and build",
@@ -263,7 +263,7 @@ libraries: libboost-dev libpng-dev
 		"build: x\nprogram: a\nprograms: *.cu": "line 3: programs: there is no such key",
 	} {
 		if _, err := parseDescription(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, not %q", text, err, want)
+			t.Errorf("parseDescription(%q) = %v, want an error with %q", text, err, want)
 		}
 	}
 }
@@ -292,7 +292,7 @@ func TestFindPrograms(t *testing.T) {
 		t.Errorf("a description of a program that is not there: %v", err)
 	}
 	if _, err := d.findPrograms(mapFS("README")); err == nil || !strings.Contains(err.Error(), "no file matches") {
-		t.Errorf("a suite without programs: %v", err)
+		t.Errorf("findPrograms in a suite without programs = %v, want that no file matches", err)
 	}
 }
 

@@ -171,7 +171,7 @@ func TestJudge(t *testing.T) {
 		{"too much output", ignore, ending{output: "sum 3\nsum 4\n"}, &expected, outcome{verdict: wrong, by: byOutput, why: `line 2 is "sum 4", and none is expected`}},
 	} {
 		if got := c.rules.judgeRun(c.ending, c.expected); got != c.want {
-			t.Errorf("%s: %+v, not %+v", c.name, got, c.want)
+			t.Errorf("%s: judgeRun = %+v, want %+v", c.name, got, c.want)
 		}
 	}
 }

@@ -198,6 +198,6 @@ func TestPage(t *testing.T) {
 		t.Errorf("the page that was read is\n%s\nand not\n%s", again, text)
 	}
 	if got := cellText(strings.Repeat("word ", 100)); len(got) > 2*maxCell || !strings.HasSuffix(got, " …") {
-		t.Errorf("a long cell is %q", got)
+		t.Errorf("cellText of 500 characters = %q, want it cut, with … at the end", got)
 	}
 }

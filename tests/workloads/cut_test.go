@@ -95,11 +95,11 @@ func checkCut(t *testing.T, c *cut.Cut) {
 	for k, n := range c.Counts {
 		o := barrier.Key{Comm: k.Comm, Member: k.Peer, Kind: barrier.Send + barrier.Recv - k.Kind, Peer: k.Member}
 		if k.Kind != barrier.Collective && c.Counts[o] != n {
-			t.Errorf("%v is %d, and %v is %d", k, n, o, c.Counts[o])
+			t.Errorf("the count of %v is %d, and that of its peer %v is %d", k, n, o, c.Counts[o])
 		}
 		for i := range members[k.Comm] {
 			if o.Member = i; k.Kind == barrier.Collective && c.Counts[barrier.Key{Comm: k.Comm, Member: i}] != n {
-				t.Errorf("%v is %d, and that of member %d is %d", k, n, i, c.Counts[barrier.Key{Comm: k.Comm, Member: i}])
+				t.Errorf("the count of %v is %d, and that of member %d is %d", k, n, i, c.Counts[barrier.Key{Comm: k.Comm, Member: i}])
 			}
 		}
 	}

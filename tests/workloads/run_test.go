@@ -61,7 +61,7 @@ func checkTraining(t *testing.T, lines []string, steps int) {
 	for i, l := range lines {
 		m := stepLine.FindStringSubmatch(l)
 		if m == nil || m[1] != fmt.Sprint(i+1) {
-			t.Fatalf("line %d: %q", i, l)
+			t.Fatalf("line %d is not that of its step: %q", i, l)
 		}
 		fmt.Sscan(m[2], &last)
 		if i == 0 {
@@ -103,7 +103,7 @@ func TestTraining(t *testing.T) {
 			two := runProgram(t, 2, "", c.name, append(steps, "--ranks", "2")...)
 			checkTraining(t, two, c.steps)
 			if two[c.steps-1] == one[c.steps-1] {
-				t.Error("two ranks do what one does")
+				t.Error("two ranks print the hash of one rank, want another")
 			}
 			checkSame(t, "in processes", runProgram(t, 2, "", c.name, append(steps, "--ranks", "2", "--processes")...), two)
 		})
@@ -259,7 +259,7 @@ func TestServe(t *testing.T) {
 	answer := regexp.MustCompile(`^request (\d+) answer "[ a-z.,!?-]{16}" hash [0-9a-f]{16}$`)
 	for i, l := range lines {
 		if m := answer.FindStringSubmatch(l); m == nil || m[1] != fmt.Sprint(i+1) {
-			t.Errorf("line %d: %q", i, l)
+			t.Errorf("line %d is not that of its answer: %q", i, l)
 		}
 	}
 	if lines[0][10:] == lines[3][10:] {

@@ -65,7 +65,7 @@ func TestRungs(t *testing.T) {
 					t.Errorf("%s: %d kernels ran once after the first step", what, shared.Once)
 				}
 				if want := []int{1, 2, 1}[i]; len(shared.Shared) != want {
-					t.Errorf("%s: %d are shared, want %d", what, len(shared.Shared), want)
+					t.Errorf("%s: %d devices are shared, want %d", what, len(shared.Shared), want)
 				}
 				for _, d := range shared.Shared {
 					if d.Rung != rung {

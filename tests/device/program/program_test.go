@@ -36,7 +36,7 @@ func TestParseProgram(t *testing.T) {
 	}
 	for _, bad := range []string{"// devices: two\n", "// expects: x\n", "// limit: 3\n"} {
 		if _, err := Parse([]byte(bad)); err == nil {
-			t.Errorf("%q is taken", bad)
+			t.Errorf("Parse(%q) succeeded, want an error", bad)
 		}
 	}
 }

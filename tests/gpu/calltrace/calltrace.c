@@ -5,7 +5,7 @@
  * Calltrace is loaded by LD_PRELOAD before everything else, and writes each call of a program to CUDA's driver to the file that
  * the variable CALLTRACE names: the thread, the call, its first six arguments, its result, eight bytes from where each of the
  * first three arguments points to after the call, and how many microseconds the call took. The same program natively and by `proxyd run` gives two files, and the first
- * call that differs is the first to which our shim gives another answer than the driver.
+ * call that differs is answered by our shim otherwise than by the driver.
  *
  * Calls are seen that are found by dlsym, cuGetProcAddress or in tables of cuGetExportTable; those are all that libcudart
  * and the vendor's libraries make. Two tables are left as they are, because both sides check where these tables lie.

@@ -125,10 +125,10 @@ func TestCutShort(t *testing.T) {
 		return k.runChild(ctx, task{name: "hang", limit: own}, "sleep", "1000")
 	}
 	if e := hang(50*time.Millisecond, time.Minute); !e.wasCutShort(0) || e.err == nil {
-		t.Errorf("the step's time was over: %+v", e)
+		t.Errorf("the step's time was over, want a program that was cut short: %+v", e)
 	}
 	if e := hang(time.Minute, 50*time.Millisecond); e.wasCutShort(0) || e.err == nil {
-		t.Errorf("its own time was over: %+v", e)
+		t.Errorf("the program's own time was over, want a program that was not cut short: %+v", e)
 	}
 	for _, tt := range []struct {
 		seconds, normal float64
@@ -180,7 +180,7 @@ func TestJudgeBoth(t *testing.T) {
 		{"no", "no", differs},
 	} {
 		if got, why := judgeBoth(c.ours, c.native); got != c.want || (why == "") != (got == right) {
-			t.Errorf("%q, natively %q: %s, %q", c.ours, c.native, got, why)
+			t.Errorf("judgeBoth(%q, natively %q) = %s, %q", c.ours, c.native, got, why)
 		}
 	}
 }
