@@ -131,8 +131,8 @@ func TestRelayTransfer(t *testing.T) {
 	}
 }
 
-// TestRelayLost: connections that the relay cannot keep are reset and named: after a restore from before data that the
-// other side has received, and after a new start of the relay. A site without a relay refuses such jobs.
+// TestRelayLost: connections that the relay cannot keep are reset and named: if the other side has received data since
+// the checkpoint, and after a new start of the relay. A site without a relay refuses such jobs.
 func TestRelayLost(t *testing.T) {
 	t.Parallel()
 	c := raiseWithRelay(t, "t-lost")

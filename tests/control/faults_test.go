@@ -227,7 +227,8 @@ func twoJournals(s *site) {
 	s.runMinicluster("heal", "ctl")
 }
 
-// proxydIs waits until preemptd's web page shows that a node's proxyd answers or is silent, with this problem.
+// proxydIs waits until the data of preemptd's web page tell that a node's proxyd answers or is silent, with this
+// problem.
 func (s *site) proxydIs(node, proxyd, problem string) {
 	s.Helper()
 	s.waitFor("the page says "+proxyd+" of "+node, func() (bool, string) {
