@@ -50,6 +50,11 @@ const (
 	grantOne  = 1 << 40
 	grants    = 0xffff << 40
 	longLane  = firstUnit + 128*laneUnits
+
+	// The state of a call.
+	awaited       = 0
+	awaitedAsleep = 1
+	answered      = 2
 )
 
 // programAt is where clients map their rings, each at its own address.
@@ -216,14 +221,31 @@ func (c *client) askOnce(op uint32, b []byte) (int32, []byte) {
 		return statusGone, nil
 	}
 	state := c.wordAt(unit*unitSize + 32)
-	for atomic.LoadUint32(state) < 2 && !c.isClosed() {
-		runtime.Gosched()
-	}
-	if atomic.LoadUint32(state) != 2 {
+	c.waitForAnswer(state)
+	if atomic.LoadUint32(state) != answered {
 		return statusGone, nil
 	}
 	status, n := int32(atomic.LoadUint32(c.wordAt(unit*unitSize+36))), atomic.LoadUint32(c.wordAt(unit*unitSize+40))
 	return status, append([]byte(nil), c.mem[body:body+n]...)
+}
+
+// waitForAnswer returns when the state of a call is answered, or the ring is closed. As the shim does, it looks for a while
+// and then sleeps: a thread that looked all the time would take a core from the server and from other tests.
+func (c *client) waitForAnswer(state *uint32) {
+	for range 64 {
+		if atomic.LoadUint32(state) >= answered {
+			return
+		}
+		runtime.Gosched()
+	}
+	if !atomic.CompareAndSwapUint32(state, awaited, awaitedAsleep) {
+		return
+	}
+	for atomic.LoadUint32(state) == awaitedAsleep && !c.isClosed() {
+		second := unix.Timespec{Sec: 1}
+		// FUTEX_WAIT, not private. Whatever the result is, the loop looks again.
+		_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(state)), 0, awaitedAsleep, uintptr(unsafe.Pointer(&second)), 0, 0)
+	}
 }
 
 // must makes a call that succeeds.

@@ -157,8 +157,9 @@ func TestHeldWork(t *testing.T) {
 			held := 0
 			for round := range uint32(rounds) {
 				for i := range 40 {
-					if i == 20 { // work behind this is not done before the cut
-						w.postBoth("cuStreamWaitValue32_v2", streams[1], flag, round+1, uint32(1))
+					if i == 20 { // work behind this wait is not done before the cut
+						// For at least round+1: the next round writes a greater value, perhaps before the wait looks again.
+						w.postBoth("cuStreamWaitValue32_v2", streams[1], flag, round+1, uint32(0))
 					}
 					w.queueSomething(mix, m, exec, streams)
 					w.orderStreams(streams)
