@@ -325,9 +325,15 @@ int run_fill(struct op *o, CUcontext c)
 	const CUDA_MEMSET_NODE_PARAMS *p = &o->fill;
 
 	(void)c;
-	for (size_t y = 0; y < p->height; ++y)
-		for (size_t x = 0; x < p->width; ++x)
-			memcpy((char *)p->dst + p->pitch * y + p->elementSize * x, &p->value, p->elementSize);
+	for (size_t y = 0; y < p->height; ++y) {
+		char *row = (char *)p->dst + p->pitch * y;
+
+		if (p->elementSize == 1)
+			memset(row, (int)p->value, p->width); /* most fills, and the longest */
+		else
+			for (size_t x = 0; x < p->width; ++x)
+				memcpy(row + p->elementSize * x, &p->value, p->elementSize);
+	}
 	return (0);
 }
 
