@@ -151,6 +151,9 @@ func TestAdd(t *testing.T) {
 
 // TestListFull: when the list is full, no entry is lost: a second file takes the rest.
 func TestListFull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes 30,000 files")
+	}
 	dir := ownFolder(t)
 	j, env := journalFor(t)
 	script := fmt.Sprintf("import os\nos.chdir(%q)\nname='x'*200\nfor i in range(30000):\n f=name+str(i)\n os.close(os.open(f,os.O_CREAT|os.O_WRONLY))\n os.unlink(f)\n", dir)
