@@ -93,7 +93,7 @@ func findEntry(entries []Entry, k Key) string {
 	return best.Symbol
 }
 
-// TestFiles: libsingshim.so exports the symbols of the table, and no others.
+// TestFiles: libsingshim.so exports the symbols of the table alone.
 func TestFiles(t *testing.T) {
 	text, err := os.ReadFile("../shim/libsingshim.lds")
 	if err != nil {

@@ -91,7 +91,7 @@ func TestStartFaults(t *testing.T) {
 	}
 }
 
-// TestNextFunctions: the functions behind ours are those that dlsym finds, with any other library loaded.
+// TestNextFunctions: the functions behind ours are the functions that dlsym finds, with any other library loaded.
 func TestNextFunctions(t *testing.T) {
 	buildTools(t)
 	library, other := filepath.Join(built.dir, "libnext.so"), filepath.Join(built.dir, "libother.so")

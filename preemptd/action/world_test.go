@@ -73,7 +73,7 @@ func (w *world) currentJob() slurmrest.Job {
 	return j
 }
 
-// stepSlurm makes one of the changes that Slurm makes by itself.
+// stepSlurm makes a change that Slurm makes by itself.
 func (w *world) stepSlurm() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -193,7 +193,7 @@ func fillDetails(t *testing.T, s *sdk.Snapshot) {
 	}
 }
 
-// TestSizeRange: the sizes to which a job may be shrunk and grow are those that its user gave. The plugin makes "1-1"
+// TestSizeRange: the sizes to which a job may be shrunk and grow are its user's. The plugin makes "1-1"
 // of "1".
 func TestSizeRange(t *testing.T) {
 	for gpus, want := range map[string][2]int{

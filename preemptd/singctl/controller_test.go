@@ -220,7 +220,7 @@ func (controller) Try(ctx context.Context, req *control.TryRequest) (*control.Tr
 	return reply, nil
 }
 
-// TestPolicyFiles: the recorded snapshot is the one that is tried, and no file is overwritten.
+// TestPolicyFiles: the recorded snapshot is tried, and no file is overwritten.
 func TestPolicyFiles(t *testing.T) {
 	c := newCluster(t)
 	folder := t.TempDir()

@@ -355,7 +355,7 @@ func checkDecisions(t *testing.T, b *browser, _ *site) {
 	}
 }
 
-// checkToken: no request can be made without a token, and with a token those that package api permits.
+// checkToken: no request can be made without a token, and with a token the requests that package api permits.
 func checkToken(t *testing.T, b *browser, s *site) {
 	own := newSnapshot(48, 104, time.Now())
 	own.Jobs[0].User = "nobody"

@@ -109,7 +109,7 @@ func walkRandomly(w *world, rng *rand.Rand) (last *state, from []int, nudged boo
 	}
 }
 
-// TestCutIsLeastFixedPoint: the cut is the smallest one at or after the places where the gates shut.
+// TestCutIsLeastFixedPoint: the cut is the smallest cut at or after the places where the gates shut.
 func TestCutIsLeastFixedPoint(t *testing.T) {
 	walks, found, further := 200, 0, 0
 	if *programs > 0 {

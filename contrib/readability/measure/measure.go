@@ -74,6 +74,8 @@ var PronounGroups = []PronounGroup{
 	{"it", []string{"it"}},
 	{"one/ones/those/others", []string{"one", "ones", "those", "others"}},
 	{"nobody/somebody", []string{"nobody", "somebody"}},
+	{"what/whatever", []string{"what", "whatever"}},
+	{"nothing/none", []string{"nothing", "none"}},
 }
 
 // Tree counts all files of a kind below root and returns the counts by folder, relative to root. Folders with names that
