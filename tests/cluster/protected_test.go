@@ -272,7 +272,8 @@ func TestProtected(t *testing.T) {
 			}
 		},
 		"preempted": func(t *testing.T) {
-			job := c.submitJob(t, "--singularity -w n3 --exclusive --qos=basic", count)
+			// Only premium jobs preempt this job: jobs of the other subtests, which are standard, may come to n3 as well.
+			job := c.submitJob(t, "--singularity -w n3 --exclusive --qos=standard", count)
 			c.waitForLine(t, job, "8")
 			other := c.submitJob(t, "-w n3 --exclusive --qos=premium", "sleep 1")
 			c.waitForEnd(t, other)
