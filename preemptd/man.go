@@ -29,5 +29,5 @@ func manPage(root *cobra.Command) string {
 		manual.List{Title: "FILES", Items: [][2]string{
 			{config.File, "The configuration. Each key is a flag too, with - for dots."},
 		}},
-		manual.List{Title: "SEE ALSO", Items: [][2]string{{"singctl(1)", "What people use."}, {"proxyd(8)", "The daemon of the nodes."}}})
+		manual.List{Title: "SEE ALSO", Items: [][2]string{{"singctl(1)", "Commands for people."}, {"proxyd(8)", "The daemon of the nodes."}}})
 }

@@ -173,7 +173,7 @@ func deviceCommand() *cobra.Command {
 	c.Flags().IntVar(&o.ready, "ready", -1, "write a line to this descriptor when it listens, and close it")
 	c.Flags().IntVar(&o.lifeline, "lifeline", -1, "end when this descriptor is at its end of file")
 	c.Flags().StringVar(&o.folder, "remove", "", "remove `FOLDER` then: whoever has made it may have been killed")
-	c.Flags().IntVar(&o.control, "control", -1, "be told what to do by those who connect to this descriptor, a socket that listens")
+	c.Flags().IntVar(&o.control, "control", -1, "take orders from the connections to this descriptor, a socket that listens")
 	c.Flags().IntVar(&o.self, "self", 0, "be device server `N` of the job's, from 0")
 	c.Flags().IntVar(&o.spare, "spare", 0, "make `N` more software GPUs, on which the job's are put only when it is told to")
 	c.Flags().BoolVar(&o.regroup, "regroup", false, "have ranks that turn out to be alike share a device, whatever --order says")
@@ -383,7 +383,7 @@ func listenDevices(path string) (*net.UnixListener, error) {
 		c, err := net.DialUnix("unixpacket", nil, a)
 		if err == nil {
 			c.Close()
-			return nil, fmt.Errorf("%s: somebody listens there already", path)
+			return nil, fmt.Errorf("%s: another process listens there already", path)
 		}
 		if errors.Is(err, unix.ECONNREFUSED) {
 			if err := os.Remove(path); err != nil {

@@ -36,6 +36,6 @@ func forwardCommand() *cobra.Command {
 		},
 	}
 	c.Flags().IntVar(&gate, "gate", -1, "become the user that this descriptor tells, before all else")
-	c.Flags().IntVar(&control, "control", -1, "be told what to do by those who connect to this descriptor, a socket that listens")
+	c.Flags().IntVar(&control, "control", -1, "take orders from the connections to this descriptor, a socket that listens")
 	return c
 }

@@ -29,6 +29,6 @@ func manPage(root *cobra.Command) string {
 		manual.List{Title: "CONFIGURATION OF THE RELAY", Items: relayconfig.Reference()},
 		manual.List{Title: "FILES", Items: [][2]string{{config.File, "The configuration."}, {relayconfig.File, "That of the relay."}}},
 		manual.List{Title: "SEE ALSO", Items: [][2]string{
-			{"singctl(1)", "What people use."}, {"preemptd(8)", "The controller."},
+			{"singctl(1)", "Commands for people."}, {"preemptd(8)", "The controller."},
 		}})
 }

@@ -265,7 +265,7 @@ func TestDevice(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			if out, err := newProxyd(t, "device", "--socket", path).CombinedOutput(); err == nil || !bytes.Contains(out, []byte("somebody listens there already")) {
+			if out, err := newProxyd(t, "device", "--socket", path).CombinedOutput(); err == nil || !bytes.Contains(out, []byte("another process listens there already")) {
 				t.Errorf("a second server at the socket: %v\n%s", err, out)
 			}
 			if how == "lifeline" {

@@ -273,7 +273,7 @@ func (b *builder) canPreempt(j *slurmrest.Job) (bool, string) {
 	case !j.Requeueable:
 		return false, "it was submitted with --no-requeue"
 	case !ok && j.State.Base == slurmrest.Pending:
-		return false, "it has not run yet: what of it can be captured is known when it runs"
+		return false, "it has not run yet: obstacles to a checkpoint are known once it runs"
 	case !ok, runs && p.Restarts != j.Restarts:
 		return false, "its node's proxyd has not answered yet"
 	case !p.Is:

@@ -638,7 +638,7 @@ func TestProtectionKept(t *testing.T) {
 		}
 		return Build(seen, known).Jobs
 	}
-	const waits = "it has not run yet: what of it can be captured is known when it runs"
+	const waits = "it has not run yet: obstacles to a checkpoint are known once it runs"
 	if all := look(); !all[0].Preemptable || all[1].Obstacle != "runs without --singularity" || all[2].Obstacle != waits {
 		t.Errorf("while the jobs run: %+v", all[:3])
 	}

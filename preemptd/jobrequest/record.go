@@ -36,7 +36,7 @@ type Editor struct {
 func Decode(record json.RawMessage) (Record, error) {
 	var r Record
 	if err := json.Unmarshal(record, &r); err != nil {
-		return r, fmt.Errorf("what the job asked for before: %w", err)
+		return r, fmt.Errorf("read the job's earlier request: %w", err)
 	}
 	return r, nil
 }

@@ -24,9 +24,9 @@ var (
 	proxyds        = newDesc("proxyds", "Nodes, by the state of their proxyd: sound, unsound (it answers, and has not the right shared folder), silent (it does not answer) or unasked.", "state")
 	proxydVersions = newDesc("proxyd_versions", "Nodes whose proxyd answers, by its version.", "version")
 	capsules       = newDesc("capsules", "Capsules that run, as the proxyds that answer say.")
-	storeFree      = newDesc("store_free_bytes", "What is free in the file system of the store, as the node says that sees the least.")
+	storeFree      = newDesc("store_free_bytes", "Free bytes of the store's file system: the lowest number that a node reports.")
 	storeSize      = newDesc("store_size_bytes", "Size of that file system.")
-	policyFailures = newDesc("policy_failures_total", "What the policy did wrong, by kind: refusal, nonsense, crash, hang (it did not answer in time) or flood.", "policy", "kind")
+	policyFailures = newDesc("policy_failures_total", "Failures of the policy, by kind: refusal, nonsense, crash, hang (no answer in time) or flood.", "policy", "kind")
 )
 
 func (m *scrapedMetrics) Describe(ch chan<- *prometheus.Desc) {

@@ -23,7 +23,7 @@ var (
 	gpus            = newDesc("gpus", "GPUs, by state: held, free or unusable.", "state")
 	gpusHeld        = newDesc("gpus_held", "GPUs that jobs hold, by the jobs' tier.", "tier")
 	jobs            = newDesc("jobs", "Jobs, by tier and state.", "tier", "state")
-	actionsOpen     = newDesc("actions_open", "Jobs to which something is being done, by what.", "kind")
+	actionsOpen     = newDesc("actions_open", "Jobs with an action under way, by the kind of action.", "kind")
 	promised        = newDesc("tier_promised_ratio", "GPU fraction that a tier is promised.", "tier")
 	delivered       = newDesc("tier_delivered_ratio", "GPU fraction that the tier's jobs got over the window; 1 if it has none.", "tier")
 	promisedGPUs    = newDesc("tier_promised_gpus", "GPUs that waiting and running jobs of the tier and higher tiers are promised, fraction times requested GPUs.", "tier")

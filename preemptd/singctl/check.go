@@ -28,7 +28,7 @@ type checkCommand struct{ *app }
 
 func (a checkCommand) buildCobra() *cobra.Command {
 	return &cobra.Command{
-		Use: "check SCRIPT", Short: "Say what of a batch script a checkpoint could not have, without queueing it",
+		Use: "check SCRIPT", Short: "Name the parts of a batch script that could not be checkpointed, without queueing it",
 		Long: `check reads a batch script and names the lines that have to do with checkpoints: options by which the
 job is not protected, commands that cannot be captured, and what goes on differently after a restore,
 each with what to do. sbatch --test-only says whether the job would be refused, for a wrong value of an option

@@ -161,7 +161,7 @@ func (controller) Jobs(ctx context.Context, _ *control.JobsRequest) (*control.Jo
 		{Id: 814, Label: "814", Name: "wait", User: "alice", Tier: "premium", State: "held", HeldBy: "operator", Gpus: 1, Requested: 1, Fraction: 1, Promised: 0.95, Obstacle: "it runs without --singularity"},
 		{Id: 816, Label: "816", Name: "borrower", User: "alice", Tier: "basic", State: "running", Nodes: []string{"n2"}, Gpus: 2, Requested: 1, Leased: 1, Fraction: 1},
 		{Id: 817, Label: "817", Name: "grown", User: "alice", Tier: "basic", State: "running", Nodes: []string{"n4"}, Gpus: 4, Requested: 2, Fraction: 1},
-		{Id: 819, Label: "819", Name: "again", User: "alice", Tier: "basic", State: "deferred", Eligible: timestampAt(119), Requested: 1, Gpus: 1, Fraction: 0.5, Obstacle: "it has not run yet: what of it can be captured is known when it runs"},
+		{Id: 819, Label: "819", Name: "again", User: "alice", Tier: "basic", State: "deferred", Eligible: timestampAt(119), Requested: 1, Gpus: 1, Fraction: 0.5, Obstacle: "it has not run yet: obstacles to a checkpoint are known once it runs"},
 		{Id: 820, Label: "820", Name: "after", User: "alice", Tier: "basic", State: "deferred", Eligible: timestampAt(-5), Requested: 1, Gpus: 1, Fraction: 1},
 		{Id: 818, Label: "818", Name: "no GPUs", User: "alice", Tier: "standard", State: "waiting", Fraction: 1, Promised: 0.7},
 	}}, nil

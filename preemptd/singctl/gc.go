@@ -23,7 +23,7 @@ func (a gcCommand) buildCobra() *cobra.Command {
 	var olderThan, keep string
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "gc", Short: "Delete old checkpoints, and what no checkpoint needs; for operators",
+		Use: "gc", Short: "Delete old checkpoints, and data that no checkpoint needs; for operators",
 		Long: `gc deletes checkpoints as the flags say, or else as proxyd.yaml does (keep, keep_for), and then every
 chunk that no checkpoint needs. It is safe while checkpoints and restores are under way on any node.
 
@@ -96,7 +96,7 @@ func (a gcCommand) printGC(r *rpc.GCReport) {
 	}
 	if r.GetSpared() > 0 {
 		until := timestamppb.New(r.GetSparedUntil().AsTime().Add(time.Second - 1)) // the first whole second
-		fmt.Fprintf(a.stdout, "new and kept: %s of %s that no checkpoint has; a gc after %s deletes what no dump under way needs\n",
+		fmt.Fprintf(a.stdout, "kept for now: %s of %s, new and in no checkpoint; a gc after %s deletes those that no dump under way needs\n",
 			pluralOf(r.GetSpared(), "chunk"), bytesText(r.GetSparedBytes()), timeText(until))
 	}
 	for _, d := range r.GetDamaged() {

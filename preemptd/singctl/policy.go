@@ -24,7 +24,7 @@ type policyCommand struct{ *app }
 
 func (a policyCommand) buildCobra() *cobra.Command {
 	c := &cobra.Command{
-		Use: "policy", Short: "Look at policies, and try what they would do", SuggestionsMinimumDistance: 2,
+		Use: "policy", Short: "Look at policies, and try them", SuggestionsMinimumDistance: 2,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return rpc.Errorf(rpc.ErrInvalid, "unknown command %q%s", "policy "+args[0], didYouMean(cmd, args[0]))
@@ -118,7 +118,7 @@ func (a policyCommand) policyTest() *cobra.Command {
 	var snapshot, file, at string
 	req := &control.TryRequest{}
 	c := &cobra.Command{
-		Use: "test", Short: "Say what policies would do now, and why; nothing is done", Args: argumentCount(0, 0, ""),
+		Use: "test", Short: "Say what policies would do now, and why; changes nothing", Args: argumentCount(0, 0, ""),
 		Long: `test asks the policies, as they are configured, what they would do on what preemptd saw of the cluster last, and
 tries that as preemptd does: what is accepted is what it would begin. Nothing is done. The processes are others
 than those that decide. For operators.

@@ -279,7 +279,7 @@ func sharingDetails(s *rpc.Sharing) string {
 		add("%s were common until a process wrote there", bytesText(int64(s.GetUnshared())))
 	}
 	if s.GetSwappedOut() > 0 {
-		add("what did not fit was swapped: %s out, %s in", bytesText(int64(s.GetSwappedOut())), bytesText(int64(s.GetSwappedIn())))
+		add("swapped because it did not fit: %s out, %s in", bytesText(int64(s.GetSwappedOut())), bytesText(int64(s.GetSwappedIn())))
 	}
 	if s.GetAlike() > 0 {
 		add("at the last checkpoint several of them held the same %s", bytesText(int64(s.GetAlike())))
@@ -355,7 +355,7 @@ func (a showCommand) printDevices(capsules []*rpc.Capsule) {
 		}
 		notes = append(notes, sharingNotes(c, capsules)...)
 		for _, what := range d.GetMissed() {
-			notes = append(notes, fmt.Sprintf("capsule %d: a program wanted what is not covered: %s", c.GetIndex(), what))
+			notes = append(notes, fmt.Sprintf("capsule %d: a program made a call that is not covered: %s", c.GetIndex(), what))
 		}
 		for _, what := range d.GetFaults() {
 			notes = append(notes, fmt.Sprintf("capsule %d: %s", c.GetIndex(), what))

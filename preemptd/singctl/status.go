@@ -16,7 +16,7 @@ type statusCommand struct{ *app }
 
 func (a statusCommand) buildCobra() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Say how the controller does, and what it is doing",
+		Use: "status", Short: "Show the controller's state and the actions under way",
 		Args: argumentCount(0, 0, ""), ValidArgsFunction: noFiles,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.askController(cmd.Context(), func(c *control.Client) error {

@@ -32,7 +32,7 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	now := s.opt.State()
 	checks := []check{s.checkRole(&now), checkJournal(r.Context(), &now), {name: "slurmrestd", err: s.slurm.pingOnce(r.Context(), now.Slurm), said: "answers"}}
 	if now.Rights != nil {
-		checks = append(checks, check{name: "rights", err: s.rights.pingOnce(r.Context(), now.Rights), said: "Slurm accepts what it asks"})
+		checks = append(checks, check{name: "rights", err: s.rights.pingOnce(r.Context(), now.Rights), said: "Slurm accepts its requests"})
 	}
 	if now.Role == Works || now.Role == DryRun {
 		checks = append(checks, s.checkLoop(&now))

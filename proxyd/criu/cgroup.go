@@ -172,12 +172,12 @@ func (c cgroup) endLeftovers(ctx context.Context, init int) error {
 			return nil
 		}
 		if err := c.killProcesses(); err != nil {
-			return fmt.Errorf("what is left of an earlier restore: %w", err)
+			return fmt.Errorf("remains of an earlier restore: %w", err)
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("what is left of an earlier restore does not end: %w", ctx.Err())
+			return fmt.Errorf("processes of an earlier restore do not end: %w", ctx.Err())
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestPutBackCases(t *testing.T) {
 				writeFile(t, in("f"), "new")
 				return []Entry{{Kind: Written, Path: in("f")}}
 			},
-			want: map[string]string{"f": "new"}, notes: "f: left alone: the job changed it for the first time after the cut, and what it was before is not known",
+			want: map[string]string{"f": "new"}, notes: "f: left alone: the job changed it for the first time after the checkpoint, and its earlier contents are not known",
 		},
 		"was there, moved later": {
 			job: func(in func(string) string) []Entry { writeFile(t, in("f"), "old"); return nil },
@@ -82,7 +82,7 @@ func TestPutBackCases(t *testing.T) {
 				os.Rename(in("g"), in("f"))
 				return nil
 			},
-			want: map[string]string{"f": "another job's"}, notes: "f: left alone: it is another file than at the cut, and not the job has made it",
+			want: map[string]string{"f": "another job's"}, notes: "f: left alone: another file has its place since the checkpoint, and the job did not make that file",
 		},
 		"replaced by the job": {
 			job: func(in func(string) string) []Entry { return createdEntries(t, in("f"), "12345") },

@@ -166,7 +166,7 @@ func (b *backer) restorePath(p string, f *File, touched bool) {
 			return
 		case known && !same && !touched && f.Type != Dir && (f.Type != Symlink || !linkIs(p, f.Target)):
 			if now.Type != f.Type || now.Size != f.Size || now.Mtime != f.Mtime {
-				b.addProblem(p, "left alone: it is another file than at the cut, and not the job has made it")
+				b.addProblem(p, "left alone: another file has its place since the checkpoint, and the job did not make that file")
 			}
 			return
 		case now.Type == f.Type && f.Type == Regular && !same && st.Nlink > 1 && touched:
@@ -181,7 +181,7 @@ func (b *backer) restorePath(p string, f *File, touched bool) {
 				err = b.recreateFile(p, f)
 			}
 		default:
-			b.addProblem(p, "left alone: it is another file than at the cut, and not the job has made it")
+			b.addProblem(p, "left alone: another file has its place since the checkpoint, and the job did not make that file")
 			return
 		}
 	} else {
@@ -365,7 +365,7 @@ func (b *backer) linkAgain(p string, f *File, touched bool) {
 		return
 	default:
 		if same, known := b.isSameFile(f, b.describeFile(p, now)); known && !same && !touched {
-			b.addProblem(p, "left alone: it is another file than at the cut, and not the job has made it")
+			b.addProblem(p, "left alone: another file has its place since the checkpoint, and the job did not make that file")
 			return
 		}
 		err = removeEmpty(p, now)

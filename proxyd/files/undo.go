@@ -119,7 +119,7 @@ func (b *backer) cleanUp(t *tree) {
 		case n.grew && !n.wrote && n.size >= 0 && typeOf(now) == Regular:
 			b.cutAppended(p, now, n.size)
 		case n.lost || n.wrote || n.grew || n.maybe:
-			b.addProblem(p, "left alone: the job changed it for the first time after the cut, and what it was before is not known")
+			b.addProblem(p, "left alone: the job changed it for the first time after the checkpoint, and its earlier contents are not known")
 		}
 	}
 }
@@ -177,7 +177,7 @@ func (b *backer) cutAppended(p string, now unix.Stat_t, size int64) {
 		err = errors.Join(file.Truncate(size), file.Close())
 	}
 	if err != nil {
-		b.noteOrFail(p, "what was appended after the cut stays", err)
+		b.noteOrFail(p, "bytes that were appended after the checkpoint stay", err)
 		return
 	}
 	b.report.Restored++

@@ -287,7 +287,7 @@ func judgeStaging(f Finding, dir string) Finding {
 }
 
 func checkClock(_ context.Context, n *node) Finding {
-	f := Finding{Name: "clock", Needs: "within " + toleratedClock.String() + " of the file server's; munge refuses what is 5 min off"}
+	f := Finding{Name: "clock", Needs: "within " + toleratedClock.String() + " of the file server's; munge refuses credentials that are 5 min off"}
 	return n.lookAtFolder(f, Warn, n.cfg.Shared, func() Finding { return judgeClock(f, n) })
 }
 

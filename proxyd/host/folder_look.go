@@ -48,7 +48,7 @@ func (n *node) lookAtFolder(f Finding, level Level, folder string, look func() F
 	defer timeout.Stop()
 	silent := func() Finding {
 		return f.withProblem(level, fmt.Sprintf("%s: its file system does not answer within %s", folder, n.patience),
-			"see its file server, and the network to the server: what uses the folder waits until it answers")
+			"see its file server, and the network to the server: processes that use the folder wait until it answers")
 	}
 	findings := make(chan Finding, 1)
 	for {

@@ -97,7 +97,7 @@ func rootsAlone(path string, st *unix.Stat_t) error {
 	case st.Uid != 0:
 		return fmt.Errorf("%w: %s belongs to user %d: chown root %s", ErrNotRootOnly, path, st.Uid, path)
 	case st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0:
-		return fmt.Errorf("%w: %s has mode %04o, so others can replace what is in it: chmod go-w %s", ErrNotRootOnly, path, st.Mode&0o7777, path)
+		return fmt.Errorf("%w: %s has mode %04o, so other users can replace files in it: chmod go-w %s", ErrNotRootOnly, path, st.Mode&0o7777, path)
 	}
 	return nil
 }

@@ -39,14 +39,14 @@ func (d *deviceTotals) registerCounters(r *prometheus.Registry) {
 	d.instructions = counter("instructions_total", "Instructions that warps of this node's jobs have issued, on GPUs that count them.")
 	d.switches = counter("switches_total", "Switches of GPUs between processes, or GPUs of jobs, that share them.")
 	d.interrupted = counter("interruptions_total", "Of the switches, those in the middle of work.")
-	d.switchSeconds = counter("switch_seconds_total", "How long the switches took, with the time for what was swapped.")
-	d.swappedOut = counter("swapped_out_bytes_total", "What left GPUs for the host's memory for lack of room.")
-	d.swappedIn = counter("swapped_in_bytes_total", "What came back.")
+	d.switchSeconds = counter("switch_seconds_total", "Duration of the switches, with the time for swapping.")
+	d.swappedOut = counter("swapped_out_bytes_total", "Bytes that were swapped out of GPUs into the host's memory for lack of room.")
+	d.swappedIn = counter("swapped_in_bytes_total", "Bytes that were swapped in again.")
 	d.unshared = counter("unshared_bytes_total", "Memory that processes had in common, there once, until a process wrote there.")
 	d.once = counter("once_total", "Kernels on shared GPUs that took the result of another process's kernel.")
 	d.own = counter("own_total", "Kernels on shared GPUs that ran for their process.")
 	d.spared = counter("spared_instructions_total", "Instructions that were not executed, because results were taken.")
-	d.compared = counter("compared_bytes_total", "Memory that was read to find out what processes hold alike.")
+	d.compared = counter("compared_bytes_total", "Memory that was read to find equal bytes of processes.")
 	d.taken = counter("taken_bytes_total", "Results of kernels that were copied.")
 	gauge := func(name, help string) prometheus.Gauge {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "device_" + name, Help: help})
@@ -54,7 +54,7 @@ func (d *deviceTotals) registerCounters(r *prometheus.Registry) {
 		return g
 	}
 	d.common = gauge("common_bytes", "Memory of GPUs that is there once and belongs to several processes.")
-	d.saved = gauge("saved_bytes", "Memory that copies of what processes have in common would take beside.")
+	d.saved = gauge("saved_bytes", "Memory that would be taken in addition if equal bytes of processes were not shared.")
 	d.private = gauge("private_bytes", "Memory that processes have for themselves, on GPUs that can have memory in common.")
 }
 

@@ -42,7 +42,7 @@ func New(version string, events, phases []string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: prefix + "job_events_total", Help: "What happened to jobs that this node leads, as in their time lines.",
+			Name: prefix + "job_events_total", Help: "Events of jobs that this node leads, as in their time lines.",
 		}, []string{"event"}),
 		checkpoints: newHistogram("checkpoint_duration_seconds", "How long checkpoints took, until the job could go on or leave.", seconds),
 		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -51,8 +51,8 @@ func New(version string, events, phases []string) *Metrics {
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "phase_failures_total", Help: "Phases in which checkpoints failed; their jobs ran on.",
 		}, []string{"phase"}),
-		logical: newHistogram("checkpoint_logical_bytes", "What checkpoints hold, compressed and shared with others or not.", sizes),
-		stored:  newHistogram("checkpoint_stored_bytes", "What checkpoints added to the store.", sizes),
+		logical: newHistogram("checkpoint_logical_bytes", "Bytes that checkpoints hold, before compression and sharing.", sizes),
+		stored:  newHistogram("checkpoint_stored_bytes", "Bytes that checkpoints added to the store.", sizes),
 	}
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: prefix + "build_info", Help: "1, with the version."}, []string{"version"})
 	info.WithLabelValues(version).Set(1)

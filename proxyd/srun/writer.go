@@ -88,7 +88,7 @@ func (u *userWriter) write(w words) {
 			return
 		}
 	}
-	log.Print("words for the user are lost: what was to write them has been killed twice")
+	log.Print("words for the user are lost: the process that was to write them was killed twice")
 }
 
 // currentWriter returns the writer, and starts one if there is none.

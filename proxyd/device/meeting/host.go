@@ -53,7 +53,7 @@ func Listen(ctx context.Context, cfg Config) (*Host, error) {
 		cfg.Handshake = 10 * time.Second
 	}
 	if cfg.Node == "" || len(cfg.Node) > math.MaxUint16 {
-		return nil, errors.New("meeting: nobody could connect to this process")
+		return nil, errors.New("meeting: no other process could connect to this process")
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {

@@ -70,7 +70,7 @@ func (c *carrier) beginAsked(r *reply) error {
 	}
 	name := r.Create + r.Open
 	if (r.Create != "") == (r.Open != "") || (r.Create != "") != (c.sink != nil) {
-		return fmt.Errorf("it asks for what is no part of the order: %w", ErrNonsense)
+		return fmt.Errorf("it asks for a file that is no part of the order: %w", ErrNonsense)
 	}
 	if err := checkName(name); err != nil {
 		return err

@@ -145,7 +145,7 @@ func (p *process) notePeerGone(why string) {
 		p.endProcess(why)
 		return
 	}
-	late := time.AfterFunc(exitPatience, func() { p.endProcess(why + ", and what it had posted does not come to an end") })
+	late := time.AfterFunc(exitPatience, func() { p.endProcess(why + ", and the work that it had posted does not come to an end") })
 	context.AfterFunc(p.Lifetime, func() { late.Stop() })
 }
 

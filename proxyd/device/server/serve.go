@@ -105,7 +105,7 @@ func (p *process) noteMissed(what string) {
 	const longest, most = 512, 256 // a process cannot fill the log
 	what = strings.ToValidUTF8(what[:min(len(what), longest)], "?")
 	if p.LogOnce("missed "+what, most) {
-		p.Log.Info("the program wants what is not covered", "call", what) // its shim has said so, too
+		p.Log.Info("the program makes a call that is not covered", "call", what) // its shim has said so, too
 		p.server.seen.noteMissed(plainText(what))
 	}
 }

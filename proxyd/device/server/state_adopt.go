@@ -81,7 +81,7 @@ func (s *Server) adoptProcess(p *process, pid int, with []*os.File) (err error) 
 	_ = ring.Open(wire.Counted) // the earlier server had shut the gate
 	var magic [8]byte
 	if err := w.Memory().Read(magic[:], at.begin); err != nil {
-		s.cfg.Log.Warn("the memory of a process cannot be read: what it copies from there on is lost", "pid", pid, "error", err)
+		s.cfg.Log.Warn("the memory of a process cannot be read: its copies are lost from now on", "pid", pid, "error", err)
 	}
 	p.Reattach(ring, w)
 	p.back = nil

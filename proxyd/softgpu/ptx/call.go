@@ -47,7 +47,7 @@ func (w *warp) runCall(in *inst) {
 		}
 		target = w.block.run.kernel.byAddress[addrs[first]]
 		if target == nil {
-			w.raiseFault(IllegalInstruction, in, first, addrs[first], "indirect call to what is no function")
+			w.raiseFault(IllegalInstruction, in, first, addrs[first], "indirect call to an address that is no function")
 		}
 		if len(site.args) != len(target.formals) || len(site.rets) > len(target.rets) {
 			w.raiseFault(IllegalInstruction, in, first, addrs[first], "indirect call of "+target.fn.Name+" with the wrong number of parameters")

@@ -156,7 +156,7 @@ func (p *Calls) restoreMember(h dispatch.Comm, x *driver.Context, size int) disp
 	}
 	m := p.newMember(x)
 	if err := m.restoreMember(st); err != nil {
-		p.Log.Warn("a communicator is not what it was", "comm", h, "error", err)
+		p.Log.Warn("a communicator has changed since the save", "comm", h, "error", err)
 		return dispatch.ResultNcclInvalidArgument
 	}
 	if p.Members.Put(h, m) != 0 {
