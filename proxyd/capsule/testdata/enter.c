@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What slurmstepd and the plugin do before a task's execve: join the namespaces of
+ * Does the work of slurmstepd and the plugin before a task's execve: join the namespaces of
  * the descriptors from 3 up, become the user, run the command.
  *
  * usage: enter [-b SIGNAL]… [-i SIGNAL]… NAMESPACES UID GID GROUP,GROUP… COMMAND…

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A program that is linked statically, so that it goes past the shim, and does to files
- * what its arguments say in turn.
+ * A program that is linked statically, so that it goes past the shim, and carries out
+ * its arguments, operations on files, in turn.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What a job of the benchmark runs: it does as each line of its standard input says and
+ * The program of the benchmark's jobs: it carries out each line of its standard input and
  * answers with a line. Two jobs have one each, with protection and without, and are told
  * to work in turns.
  *
@@ -47,7 +47,7 @@ static long long nanoseconds_now(clockid_t clock)
 	return (t.tv_sec * 1000000000ll + t.tv_nsec);
 }
 
-/* What this process and its ended children have used. */
+/* Processor time of this process and its ended children. */
 static long long cpu_time(void)
 {
 	long long sum = 0;

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: 2026 The singularity-slurm authors */
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Has what its argument names, a descriptor or memory, made by the system call, and stays. Linked statically, so that no library
+/* Makes the descriptor or memory that its argument names, by the system call, and stays. Linked statically, so that no library
  * answers in the kernel's place. */
 #include <linux/io_uring.h>
 #include <linux/perf_event.h>

@@ -3,7 +3,7 @@
 
 /*
  * A program of MPI for TestMPI: in each round, a token goes around the ring, which each rank changes, and a sum over
- * all ranks is added to each rank's state. Rank 0 prints each round. What is printed depends on nothing but the number of
+ * all ranks is added to each rank's state. Rank 0 prints each round. The output depends only on the number of
  * ranks and rounds.
  */
 #include <mpi.h>

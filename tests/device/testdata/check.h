@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What programs of this folder share: checks that say where they failed. */
+/* Shared by the programs of this folder: checks that say where they failed. */
 #ifndef CHECK_H
 #define CHECK_H
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A wrong launch returns its error at once, and has no effect on what else the program does.
+// A wrong launch returns its error at once, and has no effect on the rest of the program.
 // expect: all is well
 
 #include "check.h"

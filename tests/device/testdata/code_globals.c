@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Variables of a module: where they are, what they hold, and that kernels see what is copied there.
+// Variables of a module: their addresses, their values, and that kernels see bytes copied there.
 // expect: 7 8 9 10
 // expect: kernel saw 107 and 1000
 

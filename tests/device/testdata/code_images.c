@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What is loaded is text, a file, a fatbin with PTX that is plain, LZ4 or zstd, or nothing that can be run.
+// Images to load: text, a file, a fatbin with PTX that is plain, LZ4 or zstd, and images that cannot be run.
 // expect: text: 42
 // expect: text of PTX 1.4: 42
 // expect: text of 3 MiB: 42
@@ -174,7 +174,7 @@ int main(void)
 	OK(cuModuleLoadFatBinary(&module, &wrapper));
 	run_answer("by cuModuleLoadFatBinary", module);
 
-	/* What cannot be run, and what is nothing. */
+	/* Images that cannot be run, and bytes that are no image. */
 	module = before;
 	f = make_fatbin(2, 80, 0, "machine code", 13, 0);
 	WANT(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleLoadData(&module, &f));

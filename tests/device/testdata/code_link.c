@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Code is linked of two texts, and what comes out is loaded.
+// Code is linked of two texts, and the result is loaded.
 // expect: 49
 
 #include "check.h"
@@ -56,7 +56,7 @@ int main(void)
 	OK(cuMemcpyDtoH(&v, p, 4));
 	printf("%u\n", v);
 
-	/* What no module defines is refused, and said. */
+	/* A symbol that no module defines is refused, and named. */
 	OK(cuLinkCreate(2, names, values, &alone));
 	HOLDS(errors[0] == 0);
 	OK(cuLinkAddData(alone, CU_JIT_INPUT_PTX, (void *)caller, sizeof(caller), "caller", 0, NULL, NULL));

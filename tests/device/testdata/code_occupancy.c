@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// How many blocks fit, and which size of block is best, with a function of the program that says what a block needs.
+// How many blocks fit, and which size of block is best, with a function of the program that returns the shared memory of a block.
 // expect: the function was asked
 
 #include "check.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What kernels print is on the program's standard output once the program has waited for them, in a stream's order.
+// Text that kernels print is on the program's standard output once the program has waited for them, in a stream's order.
 // expect: before
 // expect: block 0 says 10
 // expect: block 1 says 11

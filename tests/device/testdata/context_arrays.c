@@ -4,7 +4,7 @@
 // expect: the object went with its context: INVALID_VALUE
 // expect: refused while a stream captures, and then destroyed
 
-/* Arrays and texture objects go with their context: what was in their place then is not freed by destroying them later. */
+/* Arrays and texture objects go with their context: to destroy them later does not free newer objects with their numbers. */
 #include "check.h"
 
 #include <string.h>

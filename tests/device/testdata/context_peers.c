@@ -46,7 +46,7 @@ int main(void)
 	OK(cuMemcpyDtoH(more_pinned, a, 4096));
 	HOLDS(*(uint32_t *)pinned == 42 && *(uint32_t *)more_pinned == 42);
 	OK(cuMemFreeHost(pinned));
-	/* A stream frees what a peer has. */
+	/* A stream frees memory of a peer. */
 	OK(cuCtxSetCurrent(zero));
 	OK(cuMemAlloc(&c, 4096));
 	OK(cuCtxSetCurrent(one));

@@ -62,7 +62,7 @@ static void both_ways(unsigned char *in, unsigned char *out, CUdeviceptr device,
 	check_bytes(out, n, seed, what);
 }
 
-/* What is pinned has an address of devices as well. */
+/* Pinned memory has an address of devices as well. */
 static void as_device(unsigned char *in, unsigned char *out, CUdeviceptr device, size_t n, CUstream stream, const char *what)
 {
 	fill_bytes(in, n, 11);
@@ -77,7 +77,7 @@ static void as_device(unsigned char *in, unsigned char *out, CUdeviceptr device,
 	check_bytes(out + 1, n - 1, 11, what);
 }
 
-/* What is not pinned may be used again at once. */
+/* Memory that is not pinned may be used again at once. */
 static void check_reuse(CUdeviceptr device, CUstream stream)
 {
 	static unsigned char in[3 << 20], out[3 << 20];

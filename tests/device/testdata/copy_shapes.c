@@ -62,7 +62,7 @@ static void copy_flat(CUdeviceptr device, CUstream stream)
 		c.width = W;
 		c.height = H;
 		OK(async ? cuMemcpy2DAsync(&c, stream) : cuMemcpy2DUnaligned(&c));
-		OK(cuStreamSynchronize(stream)); /* what is not pinned does not need that */
+		OK(cuStreamSynchronize(stream)); /* memory that is not pinned does not need that */
 		for (int y = 0; y < H; ++y) {
 			HOLDS(memcmp(host[1] + y * 64, host[0] + (y + 2) * PITCH + 5, W) == 0);
 			HOLDS(host[1][y * 64 + W] == 0xee);

@@ -20,7 +20,7 @@ static const char image[] = PTX(
 	"{ .param .b64 a; .param .b32 b; st.param.b64 [a], %h; st.param.b32 [b], %v; call.uni cudaGraphSetConditional, (a, b); }\n"
 	"ret;\n"
 	"}\n"
-	/* counts the word down, and sets the condition to what is left */
+	/* counts the word down, and sets the condition to the rest */
 	".visible .entry down(.param .u64 p, .param .u64 h)\n"
 	"{\n"
 	".reg .u64 %p, %h; .reg .u32 %v;\n"
@@ -236,7 +236,7 @@ static void check_refusals(void)
 	OK(cuGraphExecDestroy(x));
 	OK(cuEventCreate(&event, 0));
 	OK(cuGraphAddEventRecordNode(&node, bodies[0], NULL, 0, event));
-	WANT(CUDA_ERROR_NOT_SUPPORTED, cuGraphInstantiate(&x, g, 0)); /* what a conditional node may not run */
+	WANT(CUDA_ERROR_NOT_SUPPORTED, cuGraphInstantiate(&x, g, 0)); /* nodes that a conditional node may not run */
 	OK(cuGraphDestroy(other));
 	OK(cuGraphDestroy(g));
 	g = make_loop(&loop, 1);

@@ -5,7 +5,7 @@
 // expect: not permitted
 // expect: 20 of 20
 
-/* Functions of the program that streams call: in order, in a thread of their own, and what they may not do. */
+/* Functions of the program that streams call: in order, in a thread of their own, and the calls that they may not make. */
 #include "check.h"
 
 #include <pthread.h>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: refused as CUDA does
 
-/* Calls that are refused while a stream captures, and what becomes of the capture. */
+/* Calls that are refused while a stream captures, and the state of the capture afterwards. */
 #include "check.h"
 
 #include <pthread.h>

@@ -22,7 +22,7 @@ enum { PROCESSES = 4, CALLS = 1500, MADE = 64, MEMORY = 65536 };
 struct junk {
 	const char *name;
 	uint32_t state;
-	uint64_t made[MADE]; /* handles that calls have made, or what was there before */
+	uint64_t made[MADE]; /* handles that calls have made, or the earlier bytes */
 	unsigned next;
 	uint64_t slots[8];
 	unsigned used;

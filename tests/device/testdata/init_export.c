@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: done
 
-/* What the runtime library starts with: its tables, and values kept with contexts. */
+/* The first calls of the runtime library: its tables, and values kept with contexts. */
 #include "check.h"
 
 #include <stdint.h>
@@ -71,7 +71,7 @@ static void check_kept(CUcontext primary)
 	HOLDS(told == 7 && told_of == primary);
 }
 
-/* What cuBLAS asks for before its first product. */
+/* The requests of cuBLAS before its first product. */
 static void check_libraries(CUcontext ctx)
 {
 	CUresult (*current)(CUcontext *) = (void *)get_table(&tls, 4)[2];
@@ -110,7 +110,7 @@ static void note_function(void *to, CUfunction f, CUmodule owner)
 	seen[many++] = f;
 }
 
-/* What cuFFT asks for to make a plan. */
+/* The requests of cuFFT when it makes a plan. */
 static void check_functions(CUcontext ctx)
 {
 	uint64_t (*each)(CUcontext, CUmodule, void (*)(void *, CUfunction, CUmodule), void *) = (void *)get_table(&modules, 64)[7];

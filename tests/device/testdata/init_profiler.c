@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: ok
 //
-// Programs mark what a profiler is to look at. Without a profiler the marks do nothing; they want a context.
+// Programs mark the part that a profiler is to record. Without a profiler the marks do nothing; they want a context.
 #include "check.h"
 
 int main(void)

@@ -7,7 +7,7 @@
 // expect: NVML has 4; ours are 2 and 0
 // expect: a child sees 0
 
-// A program sees what CUDA_VISIBLE_DEVICES says, by the names that Slurm gives devices; NVML sees all.
+// A program sees the devices that CUDA_VISIBLE_DEVICES lists, by the names that Slurm gives devices; NVML sees all.
 
 #include "check.h"
 #include "nvml.h"

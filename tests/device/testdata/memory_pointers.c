@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: done
 
-/* What is known of addresses; pinned and registered memory; attributes of pools. */
+/* Facts about addresses; pinned and registered memory; attributes of pools. */
 #include "check.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What the processes of a program tell each other, by a socket. */
+/* Messages between the processes of a program, by a socket. */
 #ifndef MESSAGES_H
 #define MESSAGES_H
 

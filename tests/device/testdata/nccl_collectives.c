@@ -6,7 +6,7 @@
 // expect: threads: 1, 2, 4 ranks
 // expect: devices of one thread: 1, 2, 4 ranks
 
-/* Each collective with each type and reduction, against what is computed here. Values are small enough to be exact. */
+/* Each collective with each type and reduction, against results computed here. Values are small enough to be exact. */
 #include "ranks.h"
 
 struct format {
@@ -56,7 +56,7 @@ struct trial {
 	int in_place;
 };
 
-/* What rank r sends at i: 1 or 2. */
+/* The value that rank r sends at i: 1 or 2. */
 static double sent_value(int r, size_t i)
 {
 	return (1 + ((r * 5 + (int)i * 3) >> 1 & 1));
@@ -90,7 +90,7 @@ static double reduced_value(const struct trial *t, int n, size_t i)
 	return (all);
 }
 
-/* How many elements a rank sends and receives, and what must have been received at i; 0: anything. */
+/* How many elements a rank sends and receives, and the value that must have been received at i; 0: any. */
 static size_t sent_count(const struct trial *t, int n)
 {
 	return (t->kind == REDUCE_SCATTER || t->kind == ALL_TO_ALL || t->kind == SCATTER ? COUNT * (size_t)n : COUNT);

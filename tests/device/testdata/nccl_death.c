@@ -25,11 +25,11 @@ static void run_rank(struct rank *r)
 	HOLDS(v == ncclRemoteError);
 	HOLDS(ncclGetLastError(r->comm)[0] != 0);
 	NWANT(ncclRemoteError, ncclAllReduce((void *)r->src, (void *)r->dst, 1, ncclInt, ncclSum, r->comm, r->stream));
-	/* What was not received is not there, so the stream has not gone on. */
+	/* The stream has not gone on without the data that was not received. */
 	HOLDS(cuStreamQuery(r->stream) == CUDA_ERROR_NOT_READY);
 	NOK(ncclCommAbort(r->comm));
 	OK(cuStreamSynchronize(r->stream));
-	/* Another communicator of the same ranks has nothing to do with that. */
+	/* Another communicator of the same ranks is not affected. */
 	NOK(ncclAllReduce((void *)r->src, (void *)r->dst, 1, ncclInt, ncclSum, part, r->stream));
 	OK(cuMemcpyDtoHAsync(&v, r->dst, 4, r->stream));
 	OK(cuStreamSynchronize(r->stream));

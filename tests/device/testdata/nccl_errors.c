@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // devices: 2
 
-/* What a program gets wrong is said at the call, and spoils nothing else. */
+/* A mistake of the program is reported by the call itself, and has no effect on other calls. */
 #include "ranks.h"
 
 static void check_groups(struct rank *r, ncclComm_t comm)
@@ -10,7 +10,7 @@ static void check_groups(struct rank *r, ncclComm_t comm)
 	void *a = (void *)r->src, *b = (void *)r->dst;
 
 	NWANT(ncclInvalidUsage, ncclGroupEnd());
-	/* Nothing of a group with an error is issued: the send would never end. */
+	/* No operation of a group with an error is issued: the send would never end. */
 	NOK(ncclGroupStart());
 	NOK(ncclSend(a, 1, ncclInt, 0, comm, r->stream));
 	NWANT(ncclInvalidArgument, ncclSend(a, 1, 99, 0, comm, r->stream));

@@ -4,7 +4,7 @@
 // expect: processes
 // expect: threads
 
-/* Sends and receives: rings, to oneself, everybody to everybody in a single group, of sizes from nothing to much. */
+/* Sends and receives: rings, a rank to itself, all ranks to all in a single group, of sizes from 0 to large. */
 #include "ranks.h"
 
 enum { INTS = MEMORY / 4 };

@@ -43,7 +43,7 @@ static void run_rank(struct rank *r)
 	HOLDS(settle_comm(part) == ncclSuccess);
 	NOK(ncclAllReduce((void *)r->src, (void *)r->dst, 1, ncclFloat, ncclSum, part, r->stream));
 
-	/* Once finalized, nothing more can be issued, and the communicator is over when all is done. */
+	/* Once finalized, the communicator takes no more operations, and it ends when all are done. */
 	NWANT(ncclInProgress, ncclCommFinalize(part));
 	HOLDS(settle_comm(part) == ncclSuccess);
 	NWANT(ncclInvalidUsage, ncclAllReduce((void *)r->src, (void *)r->dst, 1, ncclFloat, ncclSum, part, r->stream));
@@ -58,7 +58,7 @@ static void run_rank(struct rank *r)
 	NOK(ncclCommAbort(lone));
 	NWANT(ncclInvalidArgument, ncclCommAbort(lone));
 
-	/* Both kinds in a single group are refused, and nothing is made. */
+	/* Both kinds in a single group are refused, and no communicator is made. */
 	NOK(ncclGroupStart());
 	NWANT(ncclInProgress, ncclCommInitRankConfig(&lone, 1, id, 0, &config));
 	NOK(ncclGetUniqueId(&id));

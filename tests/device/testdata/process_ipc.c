@@ -4,7 +4,7 @@
 // devices: 2
 // says: cuIpcOpenMemHandle is not supported: the handle is of a process that another device server serves
 
-/* Memory and events that processes share: what is allowed, and what is not. */
+/* Memory and events that processes share: the calls that are allowed, and those that are not. */
 #include "check.h"
 #include "messages.h"
 
@@ -25,7 +25,7 @@ static unsigned char byte_at(CUdeviceptr p)
 	return (c);
 }
 
-/* What cannot be exported. */
+/* Memory and events that cannot be exported. */
 static void check_refusals(CUdeviceptr large)
 {
 	CUipcMemHandle handle;

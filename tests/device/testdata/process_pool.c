@@ -4,7 +4,7 @@
 // devices: 2
 // cflags: -D_GNU_SOURCE
 
-/* Memory pools that processes share: what is allowed, and what is not. */
+/* Memory pools that processes share: the calls that are allowed, and those that are not. */
 #include "check.h"
 #include "messages.h"
 
@@ -43,7 +43,7 @@ static void *as_handle(int fd)
 	return ((void *)(size_t)fd);
 }
 
-/* What cannot be exported. */
+/* Memory that cannot be exported. */
 static void check_refusals(CUmemoryPool pool, int fd, CUdeviceptr p, CUstream stream)
 {
 	const CUmemoryPool own = make_pool(0);

@@ -40,7 +40,7 @@ struct rank {
 	ncclUniqueId id;
 };
 
-/* What ranks that are processes share. */
+/* Shared by ranks that are processes. */
 struct shared {
 	ncclUniqueId id;
 	_Atomic int there;
@@ -97,7 +97,7 @@ static inline void open_rank(struct rank *r)
 
 typedef void body(struct rank *r);
 
-/* Run a body as processes that have used nothing of CUDA before. The first to fail says so by its exit code. */
+/* Run a body as processes that have not used CUDA before. The first to fail says so by its exit code. */
 static inline void as_processes(int n, body *f)
 {
 	int bad = 0;
@@ -140,7 +140,7 @@ static inline void *run_thread(void *p)
 	return (NULL);
 }
 
-/* The same as threads of a single process, which is none that has used CUDA. */
+/* The same as threads of a single process, which has not used CUDA either. */
 static inline void as_threads(int n, body *f)
 {
 	const pid_t pid = fork();

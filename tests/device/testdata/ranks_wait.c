@@ -25,7 +25,7 @@ static const char image[] = PTX(
 	"ret;\n"
 	"}\n");
 
-/* In what order ranks make an update: each waits for the rank before. */
+/* The order in which ranks make an update: each waits for the rank before. */
 static const int before[] = { 2, 0, -1 };
 
 static char folder[] = "/tmp/ranks_wait.XXXXXX";

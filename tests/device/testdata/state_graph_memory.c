@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Graphs that allocate: what they leave keeps its address and its bytes, is freed by another graph, by the program or by the graph's own
-// node, and a graph that was destroyed lives on in what was instantiated from it. Whatever happens to its device server, it prints the
+// Graphs that allocate: memory that they leave keeps its address and its bytes, is freed by another graph, by the program or by the graph's own
+// node, and a graph that was destroyed lives on in its executable graphs. Whatever happens to its device server, it prints the
 // same.
 // limit: 60s
 
@@ -46,7 +46,7 @@ static CUgraphExec make_leaving(CUdeviceptr *m, unsigned int value)
 	return (exec);
 }
 
-/* Made node by node: the graph allocates, works there, copies to what is the program's, and frees. */
+/* Made node by node: the graph allocates, works there, copies to memory of the program, and frees. */
 static CUgraphExec make_whole(CUdeviceptr to, CUgraph *graph)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = {
@@ -106,7 +106,7 @@ int main(void)
 	second = make_leaving(&other, 5);
 	third = make_leaving(&kept, 7);
 	inner = make_whole(mine, &graph);
-	/* A graph that frees what another graph leaves. */
+	/* A graph that frees the memory that another graph leaves. */
 	OK(cuGraphCreate(&freeing, 0));
 	OK(cuGraphAddMemFreeNode(&node, freeing, NULL, 0, other));
 	OK(cuGraphInstantiate(&exec, freeing, 0));

@@ -3,7 +3,7 @@
 
 // Two processes take turns at the same memory, in the order of events that they share and without waiting for their devices.
 // Of some pairs the memory is of a pool, which one process exports by a descriptor.
-// The process that has allocated the memory ends first. What came out is printed in the end, whatever happens to the device
+// The process that has allocated the memory ends first. The results are printed in the end, whatever happens to the device
 // server meanwhile.
 // devices: 2
 // limit: 60s
@@ -137,7 +137,7 @@ static void run_owner(int pair, int other)
 	exit(0);
 }
 
-/* What the other process has handed over. */
+/* Handles from the other process. */
 struct shared {
 	CUipcMemHandle memory;
 	CUmemPoolPtrExportData pooled;

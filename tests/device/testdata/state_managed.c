@@ -39,7 +39,7 @@ static void launch_kernel(CUfunction f, unsigned int *to, unsigned int n, unsign
 	OK(cuLaunchKernel(f, (n + 255) / 256, 1, 1, 256, 1, 1, 0, s, params, NULL));
 }
 
-/* What is asked of such memory, and what is no such memory. */
+/* Attributes of managed memory, and of memory that is not managed. */
 static void check_attributes(CUdeviceptr p, CUstream s)
 {
 	unsigned int is = 0, type = 0;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Processes that come and go, with threads that wait for the device, copy and launch at the same time. What each has computed is
+// Processes that come and go, with threads that wait for the device, copy and launch at the same time. The results of each are
 // printed in the end, whatever happens to the device server meanwhile.
 // devices: 2
 // limit: 60s

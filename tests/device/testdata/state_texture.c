@@ -21,7 +21,7 @@ static const char image[] = PTX(
 	"shl.b32 %w, %x, 2; sust.b.2d.b32.trap [%s, {%w, %y}], {%r1};\n"
 	"ret;\n"
 	"}\n"
-	/* Sum up linear memory by its texture, with what is outside. */
+	/* Sum up linear memory by its texture, with texels outside of it. */
 	".visible .entry sum(.param .u64 to, .param .u64 texture, .param .u32 n)\n"
 	"{\n"
 	".reg .u32 %i, %n, %a, %v<5>; .reg .u64 %t, %p; .reg .pred %c;\n"

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: done
 
-/* Streams: what orders work, and what does not. */
+/* Streams: the calls that order work, and those that do not. */
 #include "check.h"
 
 #include <stdint.h>
@@ -76,7 +76,7 @@ int main(void)
 	OK(cuCtxSynchronize());
 	OK(cuStreamQuery(b));
 
-	/* What is posted and wrong is said by the next call that waits, once; a driver says so at once. */
+	/* An error of a posted call is returned by the next call that waits, once; a driver returns it at once. */
 	WANT(is_native() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS, cuMemsetD32Async(p + 4096, 1, 1, a));
 	WANT(is_native() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, cuStreamSynchronize(a));
 	OK(cuStreamSynchronize(a));

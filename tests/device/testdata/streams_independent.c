@@ -7,7 +7,7 @@
 // expect: memory that was allocated: done
 
 /*
- * A stream waits for a value that another stream writes. What the other stream does before, allocating above all, must not wait
+ * A stream waits for a value that another stream writes. The earlier work of the other stream, allocations above all, must not wait
  * for the first: nothing orders them. So it is with a stream that waits for a message of another rank.
  */
 #include <stdint.h>

@@ -113,7 +113,7 @@ static long long nanoseconds_now(clockid_t clock)
 	return (t.tv_sec * 1000000000LL + t.tv_nsec);
 }
 
-/* What children that have ended have used of the processor. */
+/* Processor time of the children that have ended. */
 static long long read_children_time(void)
 {
 	struct rusage r;

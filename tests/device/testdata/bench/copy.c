@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What copies to the device and back cost the program, beside memcpy of as many bytes, which takes turns with them: A B B A. Each line is
- * a name, the best and the middle of what the copy's speed is of memcpy's, by pairs, and memcpy's in GB/s, in the middle.
+ * The cost of copies to the device and back, beside memcpy of as many bytes, which takes turns with them: A B B A. Each line
+ * is a name, the best and the median ratio of the copy's speed to memcpy's, by pairs, and the median of memcpy's speed in GB/s.
  */
 #include "check.h"
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What calls cost the program: launches in bursts that the ring has room for, and calls that are answered. Each line is a name
+ * The cost of calls: launches in bursts that the ring has room for, and calls that are answered. Each line is a name
  * and the nanoseconds of a single call, in the best and in the middle round.
  */
 #include "check.h"

@@ -3,8 +3,8 @@
 
 /*
  * A libnvJitLink that behaves as that of CUDA 12.4 does: with a driver nvJitLink wants the driver to link, by a table that
- * ours has not. An architecture that nvJitLink does not know is found at the end only. It "links" to the name of what it
- * was asked for.
+ * ours has not. An architecture that nvJitLink does not know is found at the end only. The result
+ * of its "link" is the name of the requested architecture.
  */
 #include <dlfcn.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A program that links by nvJitLink for the options that its arguments are, a single list in each, and prints what it gets for
- * machine code. With FOUND the program looks nvJitLink's calls up.
+ * A program that links by nvJitLink for the options that its arguments are, a single list in each, and prints the machine
+ * code that it gets. With FOUND the program looks nvJitLink's calls up.
  */
 #define _GNU_SOURCE
 #include <cuda.h>

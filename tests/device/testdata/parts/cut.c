@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Ranks that are started singly and do what makes a cut hard to find: cut MODE RANK RANKS FILE FOLDER. Each prints a line at its
+ * Ranks that are started singly and behave so that a cut is hard to find: cut MODE RANK RANKS FILE FOLDER. Each prints a line at its
  * end.
  *
  *	pipe      rank 1 waits, between two collectives, for a word of rank 0 that comes after rank 0's next one

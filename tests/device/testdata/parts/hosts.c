@@ -7,7 +7,7 @@
  *	hosts FIRST COUNT ALL FILE
  *
  * They take turns at the devices if there are fewer. Rank 0 writes the communicator's identity into the file, the other ranks
- * wait for the file. Each prints a hash of what it has received: sums of numbers with bits that depend on the order.
+ * wait for the file. Each prints a hash of the results that it has received: sums of numbers with bits that depend on the order.
  */
 #include "../ranks.h"
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A program that calls until a call fails, and prints with what. Without an argument the program comes back with another pipe
+ * A program that calls until a call fails, and prints the error. Without an argument the program comes back with another pipe
  * than before, as after CRIU: the descriptor is the same, and has no reader.
  */
 #include "../check.h"

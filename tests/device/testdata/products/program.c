@@ -172,7 +172,7 @@ int main(void)
 	try_matmul(&h);
 	try_batch(&h);
 
-	/* A chain: each product reads what the one before it has left. */
+	/* A chain: each product reads the result of the product before it. */
 	for (int round = 0; round < ROUNDS; ++round) {
 		for (int i = 0; i < 10; ++i)
 			multiply_once(&h, 0.01f, 0.9f);
@@ -184,7 +184,7 @@ int main(void)
 		hash = (hash ^ ((unsigned char *)d)[i]) * 16777619u;
 	printf("chain: %08x\n", hash);
 
-	/* What is not covered is the vendor's: here, a batch by pointers, and alpha in device memory. */
+	/* Calls that are not covered go to the vendor's library: here, a batch by pointers, and alpha in device memory. */
 	try_pointers(&h);
 	h.mode = 1;
 	HOLDS(cublasSgemm_v2(&h, 1, 0, M, N, K, (float *)on_bias, (float *)on_a, K, (float *)on_b, K, (float *)on_bias, (float *)on_c, M) == 0);

@@ -119,7 +119,7 @@ static void *wrap_fatbin(const char *ptx, size_t n)
 	return w;
 }
 
-/* What nvcc makes of a kernel on the host's side: its address is its name. */
+/* The host's side of a kernel, as nvcc makes it: its address is its name. */
 static void saxpy_stub(void)
 {
 }

@@ -19,7 +19,7 @@ static pthread_cond_t resumed = PTHREAD_COND_INITIALIZER;
 static size_t memory_size = (size_t)1 << 30;
 static __thread CUcontext mine;
 
-/* What tests ask for: the n-th call of this name, from 1 on, is to fail. */
+/* A request of tests: the n-th call of this name, from 1 on, is to fail. */
 void fake_fail(const char *call, int n, int r)
 {
 	snprintf(failure.call, sizeof(failure.call), "%s", call);

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A libcuda.so.1 for tests: the calls that the backend makes, over memory of this process. Addresses are real: what is
- * mapped is mapped there, so copies copy. A stream is a thread. Kernels are those of the backends' suite, written in C.
+ * A libcuda.so.1 for tests: the calls that the backend makes, over memory of this process. Addresses are real: memory
+ * is mapped there, so copies copy. A stream is a thread. Kernels are those of the backends' suite, written in C.
  */
 #ifndef FAKE_H
 #define FAKE_H
@@ -26,7 +26,7 @@ enum {
 	ASSERT_FAILED = 710, MISALIGNED = 716, LAUNCH_FAILED = 719, CTX_DESTROYED = 709,
 };
 
-/* What a context reserves addresses for, as a real context does: see reserve.c. */
+/* The addresses that a context reserves, as a real context does: see reserve.c. */
 enum { CONTEXT_SIZE = 4 << 20 };
 void *fake_reserve(size_t n);
 
@@ -108,7 +108,7 @@ struct CUmodule_s {
 	size_t nbytes;
 };
 
-/* fake.c: what is counted, logged and made to fail. */
+/* fake.c: counters, the log, and calls that are to fail. */
 extern CUcontext current_context(void);
 void *fake_count(void *p, int kind, int n);
 bool fake_enter(const char *call, CUresult *r, const char *form, ...);

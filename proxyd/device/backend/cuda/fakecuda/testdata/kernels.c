@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-/* The suite's kernels. What they read and write must be reached by the device. */
+/* The suite's kernels. The device must have access to the memory that they read and write. */
 static unsigned int *word_at(struct op *o, CUcontext c, uint64_t at, int *fault)
 {
 	CUmodule m = o->function->module;

@@ -11,7 +11,7 @@ void complain(char *log, size_t n, const char *form, const char *name)
 		snprintf(log, n, form, name);
 }
 
-/* NAME at p, up to what no name has. */
+/* The name at p, up to the first byte that no name can have. */
 void take_name(char *out, size_t n, const char *p)
 {
 	size_t k = 0;
@@ -21,7 +21,7 @@ void take_name(char *out, size_t n, const char *p)
 	out[k] = 0;
 }
 
-/* The linker: texts one behind the other, without what other texts define. Like the driver's, the linker reads its options only at the end. */
+/* The linker: texts one behind the other, without declarations of functions that other texts define. Like the driver's, the linker reads its options only at the end. */
 struct CUlinkState_s {
 	char text[65536];
 	unsigned int n;

@@ -131,7 +131,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, void *image, unsigned int n, void 
 	m->ctx = c;
 	m->bytes = aligned_alloc(512, 4096);
 	memset(m->bytes, 0, 4096);
-	r = machine ? OK : take_text(m, image, log, room); /* what is in machine code cannot be told here */
+	r = machine ? OK : take_text(m, image, log, room); /* the functions of machine code cannot be found here */
 	if (r) {
 		end_module(m);
 		return (r);

@@ -3,7 +3,7 @@
 
 /*
  * A libnccl.so.2 for tests, in the same file as the driver. The members of a communicator, threads or processes, find each other by
- * a file of shared memory that the unique id names. Everything is made of messages, which pass through that; what is issued is
+ * a file of shared memory that the unique id names. Everything is made of messages, which pass through that; an operation is
  * work of a stream, and looks at the device's memory as kernels do. Sums are made in turn, in the order of ranks.
  */
 #include "fake.h"
@@ -19,7 +19,7 @@
 enum { NCCL_OK, CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, IN_PROGRESS };
 enum { MEMBERS = 8, PIECE = 4096, FACTORS = 16, FIRST_FACTOR = 5, F32 = 7, I32 = 2 };
 
-/* What members share. A pipe is from a member to another, and has a piece or none. */
+/* Shared by members. A pipe leads from a member to another, and has a piece or is empty. */
 struct pipe {
 	size_t n;
 	unsigned char bytes[PIECE];

@@ -258,7 +258,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 	return (OK);
 }
 
-/* Copies and sets: what is mapped is at its address. */
+/* Copies and sets: memory is mapped at its address. */
 int run_copy(struct op *o, CUcontext c)
 {
 	const CUDA_MEMCPY3D *p = &o->copy;

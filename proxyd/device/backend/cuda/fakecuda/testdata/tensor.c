@@ -4,7 +4,7 @@
 #include "fake.h"
 
 /*
- * Tensor maps: the kind, the address, and sums over what else the map is made of, so that each argument and its place counts.
+ * Tensor maps: the kind, the address, and sums over the other arguments, so that each argument and its place counts.
  * Like the driver, the fake wants maps at multiples of 64.
  */
 struct map {
