@@ -10,9 +10,9 @@
 //	operation a piece of work in a stream's queue                      work.go stream.go
 //	reclaimer keeps bytes until no work uses them any more               work.go
 //	holdings  which spaces are in a device's memory, not in the host's    swap.go
-//	sums      hashes of blocks that were not written since               hash.go watch.go, package pages
+//	sums      hashes of blocks that were not written since               hash.go block_sums.go, package pages
 //	code      memory that modules take of the node                  code_memory.go
-//	common    bytes that spaces of a device have in common               common.go, package pages
+//	common    bytes that spaces of a device have in common               common_blocks.go, package pages
 //	splicer   kernels that spaces of a device launch alike               splice.go, package splice
 //	share     memory and events of several processes                    share.go
 //

@@ -27,7 +27,7 @@ type arena struct {
 	bytes []byte
 	away  []byte // the bytes in the host's memory, while they are not in a.bytes; see swap.go
 	sums  sums
-	// commonBlocks is which blocks show bytes that they have in common with blocks of other arenas; see common.go.
+	// commonBlocks is which blocks show bytes that they have in common with blocks of other arenas; see common_blocks.go.
 	commonBlocks commonBlocks
 	share        *arenaShare // nil: the arena is of one space; else see share.go. The mu of each space that has the arena guards the pointer
 }
