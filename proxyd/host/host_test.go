@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,14 +60,51 @@ func TestProbesOfThisKernel(t *testing.T) {
 	}
 }
 
-// TestFreezerLeavesNothing probes several times: no probe may leave a cgroup that disturbs the
-// next.
+// TestFreezerLeavesNothing: a probe removes its cgroup. Probes of other processes on this kernel come and go meanwhile.
 func TestFreezerLeavesNothing(t *testing.T) {
+	before := probeGroups(t)
 	for range 3 {
 		if err := Freezer.Probe(); err != nil {
 			t.Skipf("no freezer here: %v", err)
 		}
 	}
+	var left []string
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		left = slices.DeleteFunc(probeGroups(t), func(name string) bool { return slices.Contains(before, name) })
+		if len(left) == 0 {
+			return
+		}
+	}
+	t.Errorf("cgroups after three probes: %q, want none", left)
+}
+
+// probeGroups returns the names of the cgroups of probes that exist.
+func probeGroups(t *testing.T) []string {
+	t.Helper()
+	fs, err := unix.Fsopen("cgroup2", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		t.Skipf("no cgroup v2 here: %v", err)
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigCreate(fs); err != nil {
+		t.Skipf("no cgroup v2 here: %v", err)
+	}
+	mount, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		t.Skipf("cgroup v2 cannot be mounted here: %v", err)
+	}
+	defer unix.Close(mount)
+	fd, err := unix.Openat(mount, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := os.NewFile(uintptr(fd), "cgroup2")
+	defer root.Close()
+	names, err := root.Readdirnames(-1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, "singularity-probe-") })
 }
 
 func TestFanotify(t *testing.T) {
