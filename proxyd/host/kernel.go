@@ -143,6 +143,9 @@ func probeNftables() error {
 	}
 	answer := make([]byte, 8192)
 	n, _, err := unix.Recvfrom(fd, answer, 0)
+	for errors.Is(err, unix.EINTR) { // a signal of Go's scheduler: with a time limit, the kernel does not begin the call again
+		n, _, err = unix.Recvfrom(fd, answer, 0)
+	}
 	if err != nil {
 		return err
 	}

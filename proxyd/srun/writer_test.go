@@ -43,6 +43,9 @@ func signedLine(t *testing.T, reader int) string {
 	t.Helper()
 	b, oob := make([]byte, 4096), make([]byte, 256)
 	n, oobn, _, _, err := unix.Recvmsg(reader, b, oob, 0)
+	for errors.Is(err, unix.EINTR) { // a signal of Go's scheduler: with a time limit, the kernel does not begin the call again
+		n, oobn, _, _, err = unix.Recvmsg(reader, b, oob, 0)
+	}
 	if err != nil {
 		t.Fatal("receive: ", err)
 	}
