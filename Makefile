@@ -69,6 +69,7 @@ help: ## this list
 # `make test` and `make test-full` are lists of parts, of which each has what the other has not, but for the unit tests:
 # test has them in short, test-full whole. `make ci` has both lists, and the unit tests once. The lists are in lanes that
 # run side by side, for tests on clusters mostly wait: HERE is what needs no cluster, and what tests few things on one.
+# In `make ci` HERE is in the lane that ends first, behind the programs, beside the unit tests.
 # SELF is this make; written as $(MAKE), `make -n test` would run the tests.
 SELF  = $(MAKE) --no-print-directory
 TALLY := $(GO) run ./tests/tally
@@ -135,8 +136,8 @@ test-full: deps build ## what make test leaves out: the race detector, packages,
 	@echo "make test-full takes about 30 minutes on 2 cores that do nothing else, beside what make test has."
 	@$(TALLY) $(FULL_HERE) $(UNIT_WHOLE) -- $(FULL_CLUSTER) -- $(FULL_PROGRAMS)
 
-ci: deps build $(LINT) ## make test and make test-full in one run, each test once (35 min)
-	@$(TALLY) $(LINT_PART) $(TEST_HERE) $(FULL_HERE) $(UNIT_WHOLE) -- $(TEST_CLUSTER) $(FULL_CLUSTER) -- $(TEST_PROGRAMS) $(FULL_PROGRAMS)
+ci: deps build $(LINT) ## make test and make test-full in one run, each test once (1 h)
+	@$(TALLY) $(UNIT_WHOLE) -- $(TEST_CLUSTER) $(FULL_CLUSTER) -- $(TEST_PROGRAMS) $(FULL_PROGRAMS) $(LINT_PART) $(TEST_HERE) $(FULL_HERE)
 
 # What to run before each commit. It needs neither root nor a cluster; -short leaves out what takes minutes. Six packages
 # at a time, for many tests wait. With GOGC=400 the tests, whose heaps are small, spend a quarter less time in all.
