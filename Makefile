@@ -77,7 +77,9 @@ GO_CLUSTER := $(GO) test -json -count=1 -tags
 
 # The whole unit tests run with the race detector, but for tests/pytorch and tests/llama, whose programs are not Go. Packages
 # with tests that do less with the race detector, because of its time or memory, are in NO_RACE.
-NO_RACE := ./proxyd/store ./slurmrestd-client ./tests/pytorch ./tests/llama
+# LONG_UNIT, which take the longest, are first, so that none of them is left to run alone.
+NO_RACE   := ./proxyd/store ./slurmrestd-client ./tests/pytorch ./tests/llama
+LONG_UNIT := ./proxyd/softgpu ./tests/workloads ./tests/device
 
 # Packages whose unit tests take minutes whatever was changed: the software GPU's own, and programs under many libraries, and on
 # software GPUs, PyTorch and llama.cpp too.
@@ -102,7 +104,7 @@ LONG_CLUSTER := TestStoreOnNFS|TestScale
 LINT_PART     = 'lint: $(SELF) lint'
 UNIT_IN_SHORT = 'unit, in short: $(GO) test -json -short -timeout 40m ./...'
 UNIT_WHOLE    = \
-	'unit, with the race detector: $(GO) test -json -race -timeout 50m $$($(GO) list ./... | grep -v -e /tests/pytorch$$ -e /tests/llama$$)' \
+	'unit, with the race detector: $(GO) test -json -race -timeout 50m $(LONG_UNIT) $$($(GO) list ./... | grep -v -e /tests/pytorch$$ -e /tests/llama$$)' \
 	'unit, without the race detector: $(GO) test -json -timeout 40m $(NO_RACE)'
 TEST_HERE = \
 	'plugin, on stubs of Slurm: $(SELF) test-c'
