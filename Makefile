@@ -142,7 +142,7 @@ ci: deps build $(LINT) ## make test and make test-full in one run, each test onc
 	@$(TALLY) $(UNIT_WHOLE) -- $(TEST_CLUSTER) $(FULL_CLUSTER) -- $(TEST_PROGRAMS) $(FULL_PROGRAMS) $(LINT_PART) $(TEST_HERE) $(FULL_HERE)
 
 # What to run before each commit. It needs neither root nor a cluster; -short leaves out what takes minutes. Six packages
-# at a time, for many tests wait. With GOGC=400 the tests, whose heaps are small, spend a quarter less time in all.
+# at a time, for many tests wait. The tests' heaps are small: with GOGC=400 they spend a quarter less time in all.
 check: $(LINT) ## lint of what changed since main, and the quicker unit tests; no root (3 min; seconds where little changed)
 	@$(TALLY) \
 		'lint of what changed: LINT=$(LINT) contrib/lint-changed' \

@@ -13,7 +13,7 @@
 //	   │                                                        ▲ returns after Close, Finish, Detach,
 //	   └── Shut, Open, Grant, Counts: the barrier's ────────────┘ or when the process misbehaves
 //
-// # Who makes the memory
+// # The maker of the memory
 //
 // The server makes the memory, and seals its size before any other process sees it. A process
 // that could truncate the memory would kill the server, and with the server the whole job's

@@ -10,8 +10,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// TestShrinksWhatLosesLeast: of two jobs that could give the same GPUs to a premium job, the job is shrunk whose
-// ranks still come out even, so that less work is lost, and the job that would wait for its fullest GPU goes on
+// TestShrinksWhatLosesLeast: of two jobs that could give the same GPUs to a premium job, the shrunk job is that with
+// ranks that still come out even, so that less work is lost, and the job that would wait for its fullest GPU goes on
 // undisturbed.
 func TestShrinksWhatLosesLeast(t *testing.T) {
 	program := buildPolicy(t, "tiers")

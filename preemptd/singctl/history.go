@@ -71,7 +71,7 @@ number, and preemptd lists them only if it ran then.`,
 	return c
 }
 
-// noReason is the reason that preemptd gives an action whose requester gave no reason.
+// noReason is the reason that preemptd gives an action without a reason of its requester.
 const noReason = "asked"
 
 var actionHead = []string{"ACTION", "JOB", "KIND", "STATE", "BEGAN", "TOOK", "WHO", "WHY"}

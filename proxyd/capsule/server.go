@@ -79,7 +79,7 @@ func (s *server) acceptAll(l *net.UnixListener, admit func(*net.UnixConn)) {
 			reserve, err = os.Open(os.DevNull)
 		}
 	}
-	log.Fatal("accept: ", err) // a capsule whose init accepts no connections is worse than no capsule
+	log.Fatal("accept: ", err) // an init that accepts no connections is worse than no capsule
 }
 
 // reapChildren collects every child that has ended, under the lock: see server.mu.

@@ -162,7 +162,7 @@ func (t *table) noteSwept(name string) effects {
 	return t.settleEnd(e)
 }
 
-// settleEnd decides who is told of a program's end, and whether the program is forgotten.
+// settleEnd decides which watchers are told of a program's end, and whether the program is forgotten.
 func (t *table) settleEnd(e *entry) effects {
 	switch {
 	case e.Waiting: // the warden gave up

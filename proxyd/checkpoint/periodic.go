@@ -162,7 +162,7 @@ func (w *watchedJob) FindObstacles(ctx context.Context) (found []processes.Obsta
 	return j.obstaclesOf(views), len(views) >= len(snap.Record.Nodes)
 }
 
-// NoteObstacles implements obstacles.Job: people who ask are shown the settled obstacles, and a change is reported to
+// NoteObstacles implements obstacles.Job: `singctl show` lists the settled obstacles, and a change is reported to
 // the user.
 func (w *watchedJob) NoteObstacles(ctx context.Context, settled []processes.Obstacle, changed bool) {
 	j := w.j

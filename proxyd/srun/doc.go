@@ -44,8 +44,8 @@
 //
 // # Output
 //
-// srun writes to sing-srun's standard output and error where these are files or terminals. For a pipe or a socket,
-// whose reader may be slow, sing-srun gives srun a pipe of its own, and passes on the bytes that arrive there
+// srun writes to sing-srun's standard output and error where these are files or terminals. A pipe or a socket may
+// have a slow reader: there sing-srun gives srun a pipe of its own, and passes on the bytes that arrive there
 // (slurm-spank/srun/output.c). Output that such a reader has not taken is captured in sing-srun.
 //
 // # Input

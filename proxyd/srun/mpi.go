@@ -23,7 +23,7 @@ const (
 )
 
 // MPIDefaultVariable tells sing-srun that steps use PMI without being asked to. It is set in the capsules of a site
-// whose MpiDefault is such an MPI.
+// with such an MPI as MpiDefault.
 const MPIDefaultVariable = "SINGULARITY_SLURM_MPI_DEFAULT"
 
 // mpiTypeVariable is srun's variable for --mpi.

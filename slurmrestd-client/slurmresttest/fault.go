@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Fault is a failure that a test orders. It applies to the next Times requests whose method and path match,
+// Fault is a failure that a test orders. It applies to the next Times requests with its method and path,
 // before any other check of the request.
 type Fault struct {
 	Method string // "" is any

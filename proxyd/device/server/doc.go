@@ -4,7 +4,7 @@
 // Package server is the device server: the only process of a job and node that holds devices. The package joins the
 // ring (libsingshim/wire), the calls that its messages mean (device/dispatch) and the devices (device/backend).
 //
-//	Server                 listens; the devices, and whose turn it is on each
+//	Server                 listens; the devices, and the process that has its turn on each
 //	└─ process             a program's process: its ring, and the areas of calls
 //	   ├─ driver.Process   contexts, streams, events, spaces, results and faults: every area embeds it
 //	   ├─ driver           calls about devices, contexts, streams, events

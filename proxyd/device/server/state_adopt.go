@@ -139,7 +139,7 @@ func openPidfd(pid int) (*os.File, error) {
 	return f, nil
 }
 
-// pipeOf opens the read end of the pipe whose other end is descriptor fd of a process. If the process has closed fd, or
+// pipeOf opens the read end of a pipe: descriptor fd of a process is the other end. If the process has closed fd, or
 // never had it, the returned file is at its end.
 func pipeOf(pid, fd int) (*os.File, error) {
 	if fd >= 0 {
@@ -183,7 +183,7 @@ func (w *watched) pipeDescriptor() int {
 	return kept
 }
 
-// tellPipe writes into the ring the identity of the pipe whose end tells the process that the server is gone.
+// tellPipe writes a pipe's identity into the ring: the pipe's end tells the process that the server is gone.
 func (w *watched) tellPipe(r *wire.Ring) error {
 	n, err := inodeOf(w.exec)
 	if err == nil {

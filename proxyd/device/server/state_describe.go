@@ -105,7 +105,7 @@ type spaceState struct {
 	Default  dispatch.Mempool `json:"default,omitempty"`
 	Pool     dispatch.Mempool `json:"pool,omitempty"`
 	Flags    uint32           `json:"flags,omitempty"`
-	Reaches  []int32          `json:"reaches,omitempty"` // devices into whose memory kernels may always follow pointers
+	Reaches  []int32          `json:"reaches,omitempty"` // kernels may always follow pointers into these devices' memory
 	State    *backend.State   `json:"state"`
 	Memory   []placed         `json:"memory"`
 }

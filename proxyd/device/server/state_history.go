@@ -24,7 +24,7 @@ type history struct {
 	broken    string                    // why the graph is of no use, or ""
 }
 
-// Ops whose messages are read here.
+// Ops with messages that are read here.
 var (
 	opRetain  = opOf("cuDevicePrimaryCtxRetain")
 	opRelease = opOf("cuDevicePrimaryCtxRelease_v2")

@@ -6,7 +6,7 @@
  *
  *	trial WHAT...
  *
- * prints a line for each result. The test answers a message whose number no call has with the same
+ * prints a line for each result. The test answers a message with a number that no call has with the same
  * bytes in reverse order.
  */
 #define _GNU_SOURCE

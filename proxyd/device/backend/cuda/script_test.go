@@ -159,8 +159,8 @@ func (p *play) graph() (*backend.Graph, error) {
 	return g, err
 }
 
-// script is a program's life, with each kind of call in it. A step whose work would go on afterwards waits for the
-// work, so that the driver's calls come in a single order.
+// script is a program's life, with each kind of call in it. A step waits for work that would go on after
+// the step, so that the driver's calls come in a single order.
 var script = []act{
 	{"space", func(p *play) (err error) {
 		p.space, err = p.b.Devices()[0].NewSpace(backend.SpaceConfig{Memory: 64 << 20})

@@ -128,7 +128,7 @@ func (h *HeldWork) Skip(q *Queued) {
 	h.calls = append(h.calls, &QueuedCall{spans: []workSpan{q.spans[0].end()}, skip: true})
 }
 
-// forgetDoneCalls forgets the calls whose work is done. The caller holds mu.
+// forgetDoneCalls forgets the calls that have no work left. The caller holds mu.
 func (h *HeldWork) forgetDoneCalls() {
 	h.calls = slices.DeleteFunc(h.calls, func(c *QueuedCall) bool { return c.isDone() })
 	h.ended = slices.DeleteFunc(h.ended, func(st *Stream) bool { p := st.Backend.Progress(); return p.Done == p.Given })

@@ -151,7 +151,7 @@ func (s *Calls) LimitParts(most []barrier.Count) {
 	s.pace.tellChanged()
 }
 
-// GiveParts lets one more group be given, the first whose turn has come. PartsLeft withdraws this permission.
+// GiveParts lets one more group be given, the first that has its turn. PartsLeft withdraws this permission.
 func (s *Calls) GiveParts() {
 	s.pace.mu.Lock()
 	s.pace.grants, s.pace.frozen = 1, false
