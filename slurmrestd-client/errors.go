@@ -47,7 +47,8 @@ var (
 
 // Errors of the way to Slurm.
 var (
-	// ErrUnreachable is a server that could not be reached: the request was not sent.
+	// ErrUnreachable is a server that could not be reached, or a connection that was lost: no request
+	// that changes something was sent.
 	ErrUnreachable = errors.New("slurmrestd cannot be reached")
 	// ErrUncertain is a connection that was lost, to slurmrestd or behind slurmrestd, after a
 	// request that changes something was sent: the change may have been made. Look before asking

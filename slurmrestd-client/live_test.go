@@ -143,7 +143,7 @@ type live struct {
 	alice *slurmrest.Client // a user
 }
 
-// waitFor calls look until ok; after the patience of a test it fails with the last seen.
+// waitFor calls look until ok; after the patience of a test it fails with the text seen last.
 func (l *live) waitFor(what string, look func(ctx context.Context) (seen string, ok bool)) {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(l.Context(), patience)

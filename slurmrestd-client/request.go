@@ -220,7 +220,7 @@ func (c *Client) readResponse(request *call, resp *http.Response, fields table[a
 	case http.StatusOK:
 		a, err := decodeAnswer(resp.Body, c.limits, fields)
 		if err != nil && !request.safe {
-			err = fmt.Errorf("%w: %w", ErrUncertain, err) // the request was carried out, but its result is unknown
+			err = fmt.Errorf("%w: %w", ErrUncertain, err) // the request may have been carried out: its result is unknown
 		}
 		if err != nil {
 			return a, fmt.Errorf("%s: %w", request.describeCall(), err)

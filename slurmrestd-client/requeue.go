@@ -99,7 +99,7 @@ func (c *Client) RequeueHold(ctx context.Context, ref Ref) (Requeued, error) {
 }
 
 // RequeueRoutes returns every route, best first. Err is nil if the route can be taken here, and has
-// the reason if not. A certain finding about this host's scontrol is kept for later calls.
+// the reason if not. Once it is certain whether this host has scontrol, the answer is kept.
 func (c *Client) RequeueRoutes(ctx context.Context) []RouteStatus {
 	all := make([]RouteStatus, len(routes))
 	for i, route := range routes {

@@ -147,7 +147,7 @@ func (c *Client) Job(ctx context.Context, ref Ref) (Job, error) {
 			}
 		}
 	}
-	// r is an array's own id, and the record with this id is another's.
+	// ref is an array's or a heterogeneous job's own id, and no record has this id.
 	if ref.kind == 0 && (all[0].Array.JobID == ref.ID || all[0].Het.JobID == ref.ID) {
 		return all[0], nil
 	}

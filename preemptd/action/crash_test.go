@@ -238,7 +238,7 @@ func TestAnswersLost(t *testing.T) {
 				}
 				c.checkJob(t, w)
 				if t.Failed() {
-					t.Fatalf("the answer to %s was lost", points[i])
+					t.Fatalf("the job is not as wanted after the lost answer to %s", points[i])
 				}
 			}
 		})

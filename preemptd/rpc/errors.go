@@ -54,7 +54,7 @@ var contract = kind.Contract{
 	Unsupported: ErrUnsupported,
 }
 
-// Error is an error with its kind. All errors of a client are of this type.
+// Error is an error with its kind. All errors of a client are of this type, except its ctx's.
 type Error struct {
 	Kind error  // a kind above
 	Text string // the whole message; "": that of Kind

@@ -242,7 +242,7 @@ func TestPolicyFiles(t *testing.T) {
 		}
 	}
 	if got := c.runLine(t.Context(), "alice", "policy", "record", file+"2"); !strings.HasSuffix(got, "exit 4\n") {
-		t.Errorf("policy record by a user who is no operator = %q, want exit 4", got)
+		t.Errorf("policy record by a user without operator rights = %q, want exit 4", got)
 	}
 	if _, err := os.Stat(file + "2"); err == nil {
 		t.Error("the denied policy record left a file")

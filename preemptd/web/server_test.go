@@ -140,7 +140,7 @@ func TestEverybody(t *testing.T) {
 		t.Errorf("decisions = %+v, want one, made twice", state.Decisions)
 	}
 	if _, body := s.sendRequest("GET", "/api/v1/state", "", ""); strings.Contains(body, "a problem") {
-		t.Error("the state has a problem of preemptd without a token")
+		t.Error("without a token, the state has a problem of preemptd")
 	}
 }
 

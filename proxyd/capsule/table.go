@@ -162,7 +162,8 @@ func (t *table) noteSwept(name string) effects {
 	return t.settleEnd(e)
 }
 
-// settleEnd decides which watchers are told of a program's end, and whether the program is forgotten.
+// settleEnd returns the effects of a program's end: its warden and the watchers are told. The program is forgotten
+// unless it is captured.
 func (t *table) settleEnd(e *entry) effects {
 	switch {
 	case e.Waiting: // the warden gave up

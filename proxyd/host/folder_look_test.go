@@ -42,7 +42,7 @@ func TestSilentFolders(t *testing.T) {
 			}
 		}
 		if f := byName["key"]; f.Found != "none" {
-			t.Errorf("finding key = %+v, want that there is none", f)
+			t.Errorf("finding key = %+v, want Found to be none", f)
 		}
 		if len(byName) != len(checks) {
 			t.Errorf("%d findings of %d checks", len(byName), len(checks))

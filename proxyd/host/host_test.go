@@ -24,7 +24,7 @@ func TestFeatureIsProbedOnce(t *testing.T) {
 	answers := []error{errors.New("interrupted"), &UnsupportedError{"x", "Linux 9", "Linux 6"}, nil}
 	f := Feature{Name: "x", Probe: func() error { asked++; return answers[asked-1] }}
 	if err := f.Check(); err == nil || err.Error() != "probe x: interrupted" {
-		t.Errorf("Check whose probe was interrupted: %v", err)
+		t.Errorf("Check after an interrupted probe: %v", err)
 	}
 	for range 3 {
 		if err := f.Check(); !errors.Is(err, ErrUnsupported) || err.Error() != "x needs Linux 9, found Linux 6" {

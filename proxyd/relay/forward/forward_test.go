@@ -360,7 +360,7 @@ func TestOlderCheckpoint(t *testing.T) {
 	isReset(t, program)
 }
 
-// TestRefused: the relay refuses these addresses, and the program gets a reset.
+// TestRefused: the program gets a reset if the relay refuses to connect, or cannot, and the reason is reported.
 func TestRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: orders are root's")

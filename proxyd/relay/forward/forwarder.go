@@ -189,7 +189,7 @@ func (f *Forwarder) takeSocket(socket *net.TCPConn) {
 	}
 }
 
-// addConnection begins to serve a connection. The result is false if there are already as many as most.
+// addConnection begins to serve a connection. The result is false if there are most connections already.
 func (f *Forwarder) addConnection(c *connection, most int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

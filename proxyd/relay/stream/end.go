@@ -119,7 +119,7 @@ func (e *End) Position() Position {
 }
 
 // Resume begins a new link to the other end, which has told its position. An error wraps ErrMismatch: one of the two
-// ends, the program's, comes from a checkpoint, and the relay's end has gone on since.
+// ends, the program's, comes from a checkpoint, and the relay's end has gone on since. Either of the two may be e.
 func (e *End) Resume(other Position) error {
 	switch {
 	case other.Received > e.sendLimit() || e.s.Got > other.Limit:
