@@ -102,8 +102,8 @@ func startHelper(ctx context.Context, u User, work int) (*helper, error) {
 	return h, h.startInCgroup(u.Cgroup)
 }
 
-// startInCgroup starts the helper in a cgroup of the job: the job's limits then hold for the helper. Where memory is short
-// there, the kernel kills the helper before any process of the job: the checkpoint fails, and the job runs on.
+// startInCgroup starts the helper in a cgroup of the job: the job's limits then hold for the helper. Where memory is
+// short there, the kernel kills the helper before any process of the job: the checkpoint fails, and the job runs on.
 func (h *helper) startInCgroup(path string) error {
 	group, err := os.Open(path)
 	if err != nil {

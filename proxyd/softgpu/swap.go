@@ -17,8 +17,8 @@ import (
 // collective needs other spaces to end; and a space that a peer's work or the server reaches into while the space is
 // not mapped. So does memory that several spaces share: see share.go.
 //
-// Bytes that spaces have in common, see common_blocks.go, are in the device's memory once, and leave with the last of these
-// spaces.
+// Bytes that spaces have in common, see common_blocks.go, are in the device's memory once, and leave with the last of
+// these spaces.
 //
 // The device's lock guards all this, and is held while bytes are copied.
 type holdings struct {

@@ -19,8 +19,8 @@
 //     other end; if there is a border, the border's colour.
 //   - 8 and 16 bits that are not read as integers are divided by their largest value: 255, 65535, 127, 32767 (the quotient
 //     is rounded to 32 bits, and not below -1). 16-bit floating point is widened.
-//   - The weighted texels are added in 64-bit floating point, and the sum is rounded to 32 bits; a sum that is no number
-//     is 0x7fffffff. Channels that the texture lacks are 0.
+//   - The weighted texels are added in 64-bit floating point, and the sum is rounded to 32 bits; a sum that is no
+//     number is 0x7fffffff. Channels that the texture lacks are 0.
 //   - The number of a layer is taken into the range of layers.
 package texture
 
