@@ -93,7 +93,7 @@ func findEntry(entries []Entry, k Key) string {
 	return best.Symbol
 }
 
-// TestFiles: libsingshim.so exports the symbols of the table alone.
+// TestFiles: libsingshim.lds exports all of the table's functions of the C library, and LiburingCalls, and no others.
 func TestFiles(t *testing.T) {
 	text, err := os.ReadFile("../shim/libsingshim.lds")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// waitFor waits until is returns true, which it must do at some time.
+// waitFor waits until the function is returns true, and fails the test if that takes too long.
 func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for since := time.Now(); !is(); time.Sleep(100 * time.Microsecond) {

@@ -207,7 +207,7 @@ func mayRepeat(c call) bool {
 	return false
 }
 
-// timeLeft returns the time that was left until the deadline at the moment ago before now: at least 0.
+// timeLeft returns the time from the moment (now - ago) to the deadline: at least 0.
 func (r remedy) timeLeft(ago time.Duration) (time.Duration, error) {
 	now, err := readClock(r.clock)
 	if err != nil {

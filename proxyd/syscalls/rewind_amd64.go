@@ -148,7 +148,7 @@ func (t *rewoundThread) reviseCall() error {
 }
 
 // setTimeLeft sets the registers of t, which stands in ptrace, to make the call with the time that was left at the
-// moment ago before now.
+// moment (now - ago).
 func (t *rewoundThread) setTimeLeft(ago time.Duration) error {
 	if t.with.timed {
 		left, err := t.with.timeLeft(ago)

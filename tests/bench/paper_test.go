@@ -29,7 +29,7 @@ var paperParts = []paperPart{
 }
 
 // TestPaper measures the tables of the paper, or with -run 'TestPaper/^table-3' some of them. With -table, each table
-// is written to its place in docs/paper.md. No figure fails the test.
+// is written to its place in the file that -table names. No figure fails the test.
 func TestPaper(t *testing.T) {
 	for _, part := range paperParts {
 		t.Run(part.name, func(t *testing.T) {

@@ -93,7 +93,7 @@ func TestOutside(t *testing.T) {
 			c.runAsRoot(t, "scontrol requeue "+job)
 			c.restartJob(t, job, node)
 			c.endScript(t, job)
-			if test.late != "" { // the job with the waiting client ends too soon for singctl show
+			if test.late != "" { // the job of the case "waits" ends too soon for singctl show
 				waitFor(t, 60*time.Second, func() (bool, string) {
 					said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 					return strings.Contains(said, "connections to 10.77.0.1"+test.to), said

@@ -356,7 +356,7 @@ func TestProtectedNodes(t *testing.T) {
 		for name, text := range want {
 			got, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice", name))
 			if string(got) != text.String() {
-				t.Errorf("file %s has not the lines of an undisturbed run:\n%s", name, got)
+				t.Errorf("file %s does not have the lines of an undisturbed run:\n%s", name, got)
 			}
 		}
 		if got := c.jobLog(job); !strings.Contains(got, "rc 0") {
@@ -396,7 +396,7 @@ func TestProtectedNodes(t *testing.T) {
 		}
 		for _, name := range []string{"step.0", "step.1"} {
 			if got, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice", name)); string(got) != step.String() {
-				t.Errorf("file %s has not the lines of an undisturbed run:\n%s", name, got)
+				t.Errorf("file %s does not have the lines of an undisturbed run:\n%s", name, got)
 			}
 		}
 		// Between freeze and commit no program of the job starts.
@@ -529,7 +529,7 @@ func requeuedWhileTaskWaits(t *testing.T, c protected) {
 		for _, name := range []string{"step.0", "step.1"} {
 			got := c.runOn(t, "ctl", "alice", "cat", name).mustSucceed(t)
 			if want := c.runOn(t, "ctl", "", "seq", "30").mustSucceed(t); got != want {
-				t.Errorf("file %s has not the lines of an undisturbed run:\n%s", name, got)
+				t.Errorf("file %s does not have the lines of an undisturbed run:\n%s", name, got)
 			}
 		}
 	}
@@ -562,7 +562,7 @@ func requeuedBeforeTaskBegins(t *testing.T, c protected) {
 	for _, name := range []string{"step.0", "step.1"} {
 		got := c.runOn(t, "ctl", "alice", "cat", name).mustSucceed(t)
 		if want := c.runOn(t, "ctl", "", "seq", "30").mustSucceed(t); got != want {
-			t.Errorf("file %s has not the lines of an undisturbed run:\n%s", name, got)
+			t.Errorf("file %s does not have the lines of an undisturbed run:\n%s", name, got)
 		}
 	}
 }

@@ -9,7 +9,7 @@
 // file change that:
 //
 //	// devices: 2          number of devices; 1
-//	// expect: TEXT        a line of the standard output; together the whole output; none: any output
+//	// expect: TEXT        a line of the standard output; all these lines are the whole output, unless there are none
 //	// says: TEXT          a text within the standard error
 //	// exit: 3             the exit code
 //	// args: A B           the arguments

@@ -25,7 +25,7 @@ static const char image[] = PTX(
 	"ret;\n"
 	"}\n");
 
-/* The value of a word of the weights after a step: each rank's gradient is its number, the step's number, and 1. */
+/* The value of a word of the weights after a step: each rank's gradient is 100 times its number, plus the step's number, plus 1. */
 static uint32_t expected_word(uint32_t was, int ranks, int step)
 {
 	uint32_t v = 0;
