@@ -76,7 +76,7 @@ func TestBeginsAnew(t *testing.T) {
 			line, comment := j.report.StartLine(), string(asked)
 			if tt.want == "-" {
 				if strings.Contains(line+comment, words) {
-					t.Errorf("want no words about a begin anew; line %q, comment %q", line, comment)
+					t.Errorf("line %q and comment %q say that the run begins anew", line, comment)
 				}
 				return
 			}

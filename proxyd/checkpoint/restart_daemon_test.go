@@ -150,6 +150,6 @@ func TestUnreadableNote(t *testing.T) {
 	noError(t, os.WriteFile(filepath.Join(mayRun, "capsule.json"), []byte("damaged"), 0o600)) // 8.1 has no such file: it is gone
 	notes, err := c.restarts.adoptCapsules(t.Context())
 	if err != nil || len(notes) != 1 || notes[0].Job != 7 || notes[0].Index != 0 {
-		t.Errorf("adopted notes: %+v, %v, want the capsule 7.0", notes, err)
+		t.Errorf("adoptCapsules returns the notes %+v, %v, want that of capsule 7.0", notes, err)
 	}
 }

@@ -25,7 +25,7 @@ type Program struct {
 	// dump the cgroup may be frozen, and is left as before.
 	Cgroup string
 	// Stdio are the targets of descriptors 0, 1 and 2 when the program began, or at the last restore, as
-	// /proc/PID/fd shows it: "pipe:[123]", "socket:[9]", or a path. See StdioOf.
+	// /proc/PID/fd shows them: "pipe:[123]", "socket:[9]", or a path. See StdioOf.
 	Stdio [3]string
 	// Renamed are the files that have other names by now than the image has
 	// (RenameRemoved). Only for Restore.

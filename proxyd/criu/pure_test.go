@@ -92,7 +92,7 @@ func TestGarbled(t *testing.T) {
 		var h requestParser
 		h.putBytes(b, nil)
 		if got, _, err := h.takeName(); !errors.Is(err, errGarbled) {
-			t.Errorf("takeName of a request with %s = %q, %v, want errGarbled", name, got, err)
+			t.Errorf("takeName of the request %q = %q, %v, want errGarbled", name, got, err)
 		}
 	}
 	var h requestParser
@@ -178,7 +178,7 @@ func TestReadTree(t *testing.T) {
 		"large": encodeImage(pstreeMagic, []byte{255, 255, 255, 127}), "garbage": encodeImage(pstreeMagic, []byte{2, 0, 0, 0, 255, 255}),
 	} {
 		if _, err := readTree(bytes.NewReader(b)); !errors.Is(err, errImage) {
-			t.Errorf("readTree of an image that is %s: error %v, want errImage", name, err)
+			t.Errorf("readTree of the image %q: error %v, want errImage", name, err)
 		}
 	}
 }

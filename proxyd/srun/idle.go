@@ -145,7 +145,7 @@ func lookAt(pid int) (look, error) {
 	return l, err
 }
 
-// lookAsleep looks only whether the threads wait, whether for input or for output.
+// lookAsleep looks only whether the threads wait in poll, for input or for output.
 func lookAsleep(pid int) (look, error) {
 	return lookAtThreads(pid, "ST", func(l *look, _ int, dir string) error {
 		call, err := os.ReadFile(filepath.Join(dir, "syscall"))

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// leaseWatch remembers how long each lease has not changed, by this process's clock alone.
+// leaseWatch remembers since when each lease has not changed, by this process's clock alone.
 type leaseWatch struct {
 	lapse time.Duration
 	mu    sync.Mutex

@@ -257,7 +257,7 @@ func TestInputFalsePosition(t *testing.T) {
 	}
 	seek(0)
 	if more, err := r.Settle(t.Context()); more || err != nil {
-		t.Fatalf("Settle after the queue was read to its begin = %v, %v; want no more", more, err)
+		t.Fatalf("Settle with the position back at 0 = %v, %v; want no more", more, err)
 	}
 	w.kill()
 	seek(1 << 40)

@@ -24,8 +24,8 @@ const nodeFileCure = "name another folder in --output, --error and --input: /tmp
 // nodeFiles tells the node's files from a capsule's. It is made once for each look.
 type nodeFiles struct{ capsule, node *mounts.Table }
 
-// nodeFilesOf returns the mounts that FindObstacles needs to find the node's files. Without the node's mounts, because
-// they cannot be read, no file is found.
+// nodeFilesOf returns the mounts that FindObstacles needs to find the node's files. If the node's mounts cannot be
+// read, no file is found.
 func nodeFilesOf(capsule *mounts.Table) nodeFiles {
 	node, err := mounts.Of(os.Getpid())
 	if err != nil {
