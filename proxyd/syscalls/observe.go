@@ -32,8 +32,6 @@ func Observe(pid int) (Observed, error) {
 		return Observed{}, err
 	}
 	namespace := namespaceOf(pid)
-	// The goroutine's thread waits for a moment: its own arrival relates the scheduler's clock, which differs from
-	// CLOCK_MONOTONIC, to CLOCK_MONOTONIC.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	self, err := readStatus(unix.Gettid())
@@ -41,15 +39,36 @@ func Observe(pid int) (Observed, error) {
 		return Observed{}, fmt.Errorf("observe threads: %w", err)
 	}
 	own := threadID{namespaceOf(os.Getpid()), uint32(self.innermost)}
+	for range observeTries {
+		all, undisturbed, err := reader.observeOnce(namespace, own)
+		if err != nil || undisturbed {
+			return all, err
+		}
+	}
+	return Observed{}, nil
+}
+
+// observeTries bounds how often Observe begins anew because the kernel has preempted the observing thread.
+const observeTries = 20
+
+// observeOnce looks at the threads of a namespace. own is the calling thread. It waits for a moment: its arrival on a core
+// relates the scheduler's clock, which differs from CLOCK_MONOTONIC, to CLOCK_MONOTONIC. undisturbed is false if the
+// thread left the core after it read CLOCK_MONOTONIC: its arrival is then a later one, all waits would seem to have begun
+// earlier than they did, and calls with a timeout would end too early.
+func (r *blockReader) observeOnce(namespace uint32, own threadID) (all Observed, undisturbed bool, err error) {
 	moment := unix.NsecToTimespec(int64(50 * time.Microsecond))
 	_ = unix.Nanosleep(&moment, nil) // an interrupted wait serves as well
+	before, err := countSwitches()
+	if err != nil {
+		return Observed{}, false, err
+	}
 	arrived, err := readClock(unix.CLOCK_MONOTONIC)
 	if err != nil {
-		return Observed{}, err
+		return Observed{}, false, err
 	}
-	all := Observed{map[threadID]observation{}}
+	all = Observed{map[threadID]observation{}}
 	ahead, known := int64(0), false
-	err = reader.readThreads(func(id threadID, r threadRecord) {
+	err = r.readThreads(func(id threadID, r threadRecord) {
 		if id == own {
 			ahead, known = r.arrival-arrived, true
 		}
@@ -58,13 +77,26 @@ func Observe(pid int) (Observed, error) {
 		}
 	})
 	if err != nil || !known {
-		return Observed{}, err
+		return Observed{}, true, err
+	}
+	after, err := countSwitches()
+	if err != nil {
+		return Observed{}, false, err
 	}
 	for id, o := range all.threads {
 		o.begin -= ahead
 		all.threads[id] = o
 	}
-	return all, nil
+	return all, after == before, nil
+}
+
+// countSwitches returns how often the calling thread has left a core.
+func countSwitches() (int64, error) {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
+		return 0, fmt.Errorf("count the thread's preemptions: %w", err)
+	}
+	return u.Nvcsw + u.Nivcsw, nil
 }
 
 // beginOf returns when a thread that has been frozen since began its wait, in nanoseconds of CLOCK_MONOTONIC. ok is
