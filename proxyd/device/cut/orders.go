@@ -89,7 +89,7 @@ const (
 	Made      Kind = "made"      // a Place that has arrived, or comes of a split, was made, or is Broken
 	Broken    Kind = "broken"    // a Place's communicator has failed
 	Pending   Kind = "pending"   // of a process: Counts are the operations kept back; if Quiet, the process does not go on
-	Still     Kind = "still"     // the cut holds at this member: no operation is at a gate or in flight, no process is attached
+	Still     Kind = "still"     // the cut holds here: no operation passes a gate or is in flight, no process is attached
 	Obstacle  Kind = "obstacle"  // Reason is the present obstacle that keeps a process from becoming quiet
 )
 

@@ -277,7 +277,7 @@ func (g *Graph) Alive(c Class) bool {
 }
 
 // sweepUnneeded drops the calls that no object that is alive needs. Each round drops replaced calls; a further round
-// drops the objects that only these needed.
+// drops the calls that only these needed.
 func (g *Graph) sweepUnneeded() {
 	for g.sweepOnce() {
 	}

@@ -44,8 +44,8 @@ func (c *client) holds(at uint64, text string) {
 }
 
 // TestAddressesInOrder: a process that uses only its third device has the addresses of a process that uses only its
-// first device, whichever the third device is. A process with several devices has each address once. All addresses stay over
-// a restore.
+// first device, whichever the third device is. A process with several devices has each address once. All addresses
+// stay over a restore.
 func TestAddressesInOrder(t *testing.T) {
 	s := newServer(t, 3)
 	_, one := attachProcess(t, s, 1)

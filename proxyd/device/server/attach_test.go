@@ -316,7 +316,7 @@ func TestConnected(t *testing.T) {
 		select {
 		case err := <-over:
 			t.Errorf("stopped %v: the connection is over: %v", stopped, err)
-		case <-time.After(20 * time.Millisecond): // no message is to come
+		case <-time.After(20 * time.Millisecond): // the connection is to stay
 		}
 		ends[1].Close()
 		if err := <-over; err != nil {

@@ -229,8 +229,9 @@ func (c *client) askOnce(op uint32, b []byte) (int32, []byte) {
 	return status, append([]byte(nil), c.mem[body:body+n]...)
 }
 
-// waitForAnswer returns when the state of a call is answered, or the ring is closed. Like the shim, the client looks for
-// a while and then sleeps: a thread that looked all the time would take a core from the server and from other tests.
+// waitForAnswer returns when the state of a call is answered, or the ring is closed. Like the shim, the client looks
+// for a while and then sleeps: a thread that looked all the time would take a core from the server and from other
+// tests.
 func (c *client) waitForAnswer(state *uint32) {
 	for range 64 {
 		if atomic.LoadUint32(state) >= answered {

@@ -264,7 +264,7 @@ func TestDescriptorsAreClosed(t *testing.T) {
 	}
 }
 
-// TestSilentServer: an order ends with its ctx, also while the server waits for any message.
+// TestSilentServer: an order ends with its ctx, at each point where the server may keep its parent waiting.
 func TestSilentServer(t *testing.T) {
 	for name, do := range map[string]func(l *liar){
 		"says nothing": func(*liar) {},

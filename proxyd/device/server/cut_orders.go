@@ -63,7 +63,7 @@ func (s *Server) carryOut(number uint64, o *cut.Order) error {
 	return nil
 }
 
-// doWithProcess calls f for a process that has not ended.
+// doWithProcess calls do for a process that has not ended.
 func (a *cutAttempt) doWithProcess(id uint64, do func(g *gated)) {
 	if g := a.gates[id]; g != nil && !g.over {
 		do(g)

@@ -4,7 +4,7 @@
 // Package server is the device server: the only process of a job and node that holds devices. The package joins the
 // ring (libsingshim/wire), the calls that its messages mean (device/dispatch) and the devices (device/backend).
 //
-//	Server                 listens; the devices, and the process that has its turn on each
+//	Server                 listens; the devices, and the space that has its turn on each
 //	└─ process             a program's process: its ring, and the areas of calls
 //	   ├─ driver.Process   contexts, streams, events, spaces, results and faults: every area embeds it
 //	   ├─ driver           calls about devices, contexts, streams, events
@@ -116,8 +116,8 @@
 // because graphs are made again before. Memory of devices is read back whole before the first call is answered.
 //
 // A restored space has its first turn when its process is built. Until then its graphs may name memory that was freed
-// since they were made: the launch fails then, or works on the memory
-// that has the addresses by now, as without a restore.
+// since they were made: the launch fails then, or works on the memory that has the addresses by now, as without a
+// restore.
 //
 // The parent of a device server orders a save over a socket that the parent has made and the server inherits;
 // control.go has the messages. The files go through pipes, and Status reports the state of the server otherwise.

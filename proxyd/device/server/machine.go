@@ -45,9 +45,9 @@ func (m *Machine) placeAt(i int) driver.Place {
 }
 
 // restoredBlocks finds blocks of memory that servers of a machine were restored with, by their content. A server of a
-// job that was restored and has not gone on yet holds the bytes of its save, since no program of the job can write there.
-// So the next server that is restored can have the same bytes in common with it, and the machine holds them once. The
-// servers' own hashes are of no use for that: each save has a key of its own.
+// job that was restored and has not gone on yet holds the bytes of its save, since no program of the job can write
+// there. So the next server that is restored can have the same bytes in common with it, and the machine holds them
+// once. The servers' own hashes are of no use for that: each save has a key of its own.
 type restoredBlocks struct {
 	mu     sync.Mutex
 	hasher cipher.AEAD // nil: a machine of a single server, which knows itself which blocks are alike

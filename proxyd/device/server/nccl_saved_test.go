@@ -247,7 +247,7 @@ func TestMovedFailures(t *testing.T) {
 	if err := next[0].Reconnect(ctx, peers); err == nil || !strings.Contains(err.Error(), "server 1 has not come") {
 		t.Error(err)
 	}
-	// A server of another life is let in by no server, with any names.
+	// No server lets in a server of another life, whichever names it presents.
 	ctx, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	if err := stale[1].Reconnect(ctx, map[int]string{0: old[0], 1: peers[1]}); err == nil || !strings.Contains(err.Error(), "server 0 at") {

@@ -102,7 +102,7 @@ func (w *troupe) playStep() {
 		p.post("graph_launch", p.exec, uint64(streamA))
 	case 5:
 		w.addUp()
-	case 6: // the device is idle until the awaited value is written, and then writes a value itself
+	case 6: // the device only waits, and then writes the awaited value itself
 		p.waited++
 		p.post("cuStreamWaitValue32_v2", troupeStreams[d], p.memory[d]+areaFlag, p.waited, uint32(0))
 		p.post("cuMemsetD8Async", p.memory[d]+areaOther+48, uint8(w.r.Uint32()), uint64(16), troupeStreams[d])

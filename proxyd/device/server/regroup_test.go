@@ -132,7 +132,7 @@ func readProperties(c *client) (all [][]byte) {
 }
 
 // TestRegrouped: a job that begins on fewer devices than its programs see, where neighbours share, goes on after its
-// first save with programs of like memory together. Programs see no change, and the next save moves no device.
+// first save with devices of like memory together. Programs see no change, and the next save moves no device.
 func TestRegrouped(t *testing.T) {
 	for _, way := range []string{"a save", "an attempt", "an attempt that its leader ends"} {
 		s := regroupServer(t, 64<<20)

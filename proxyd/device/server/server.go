@@ -44,8 +44,8 @@ type Config struct {
 	Self int
 	// Awaits makes the server attach no process before Restore: a process that connects meanwhile is to ask again.
 	Awaits bool
-	// Exact has all reductions follow the tree over rank numbers, with a team's devices as without: as where no device
-	// can be in a team.
+	// Exact has all reductions follow the tree over rank numbers, also on devices that can be in a team: as where no
+	// device can be in a team.
 	Exact bool
 	// Network is called when collectives are first used; nil: Alone.
 	Network func(context.Context) (*nccl.Network, error)

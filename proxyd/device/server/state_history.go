@@ -45,7 +45,7 @@ var (
 	opSplit = opOf("comm_split")
 	ofComms = map[uint32]bool{opOf("comm_init"): true, opSplit: true}
 
-	// calls about the state that members keep themselves: see nccl.MemberState.
+	// Calls about the state that members keep themselves: see nccl.MemberState.
 	inComms = map[uint32]bool{
 		opOf("comm_finalize"): true, opOf("redop_create"): true, opOf("ncclRedOpDestroy"): true,
 		opOf("ncclCommRegister"): true, opOf("ncclCommDeregister"): true,

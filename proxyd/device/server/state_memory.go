@@ -196,8 +196,8 @@ type target struct {
 	backend.SpaceBlock
 }
 
-// writeTargets writes a block's bytes to their targets. Bytes for several blocks of a device the device may hold once,
-// also together with blocks that hold the bytes already.
+// writeTargets writes a block's bytes to their targets. If several targets are on a device, the device may hold the
+// bytes once, also together with blocks that hold the bytes already.
 func writeTargets(to, alike []target, p []byte) error {
 	shared := map[backend.BlockSharer][]backend.SpaceBlock{}
 	for _, t := range to {

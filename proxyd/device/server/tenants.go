@@ -30,7 +30,7 @@ import (
 //
 // A tenant is a Server like any other: its programs reach no other tenant's socket, it is cut, saved and restored by
 // itself, its state is that of a server of its own, and so it comes back in a process of its own or in one with others.
-// Tenants have only the Machine in common, and that they end together if the process does. So tenants are of the same
+// Tenants have only the Machine in common, and they end together if the process does. So tenants are of the same
 // job, which loses its run in any case when one of its device servers ends.
 type Tenants struct {
 	cfg     TenantsConfig

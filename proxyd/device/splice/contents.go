@@ -5,9 +5,9 @@ package splice
 
 import "slices"
 
-// Content stands for bytes that one piece of memory, or several, of one rank or of several, hold. The bytes of a
-// Content never change, so their hash is made once; a write changes only which memory holds the Content. Ranks share a
-// Content: the caller holds a lock of the device when it asks for the hash or notes it.
+// Content stands for the bytes that pieces of memory hold, of one rank or of several. The bytes of a Content never
+// change, so their hash is made once; a write changes only which memory holds the Content. Ranks share a Content: the
+// caller holds a lock of the device when it asks for the hash or notes it.
 type Content struct {
 	sum   Sum
 	known bool

@@ -87,7 +87,7 @@ func (p *Process) DeviceUse(ordinal int32) (s *Space, retained int, flags uint32
 	return d.space, d.retained, d.flags
 }
 
-// ReachedDevices are the devices of the spaces on which Reach was called, in order.
+// ReachedDevices are the devices of the spaces that were passed to Reach, in order.
 func (s *Space) ReachedDevices() []int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

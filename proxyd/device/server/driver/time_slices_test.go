@@ -94,7 +94,7 @@ func TestTurnEnds(t *testing.T) {
 	}
 	r.setStates(backend.Waiting)
 	if wait := r.moveClock(0, 0); wait != meetingGap {
-		t.Errorf("after the holder's work has met, the turns look again in %v, want meetingGap", wait)
+		t.Errorf("while the holder's work waits in a collective, the turns look again in %v, want meetingGap", wait)
 	}
 	r.setStates(backend.Runnable) // the collective was over just then
 	r.moveClock(meetingGap, 0)

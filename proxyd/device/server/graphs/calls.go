@@ -46,7 +46,7 @@ type NodeCalls struct{ *Graphs }
 // ExecCalls implements the calls about executable graphs.
 type ExecCalls struct{ *Graphs }
 
-// New makes the graphs of a process, empty. served carries out the calls that nodes are recorded from.
+// New makes the Graphs of a process that has no graph yet. served carries out the calls that nodes are recorded from.
 func New(p *driver.Process, served dispatch.Backend) *Graphs {
 	s := &Graphs{Process: p, served: served, memory: map[backend.Addr]*graphMemory{}, footprints: map[int32]Footprint{}}
 	s.graphs.Class, s.nodes.Class, s.execs.Class = graphClass, nodeClass, handles.GraphExecClass

@@ -8,7 +8,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// findNode finds a node of an executable graph, of the given type. The caller holds the lock.
+// findNode finds a node of an executable graph: else INVALID_VALUE. The caller holds the lock.
 func (e *graphExec) findNode(h dispatch.Node) (*graphNode, dispatch.Result) {
 	id, ok := e.ids[h]
 	if !ok {

@@ -43,13 +43,13 @@ const Max = 1 << 20
 
 // Table maps the handles of a class to their objects, in a process. Handles come from the process: Get returns false
 // for handles that are unknown, were dropped, or are of another class or process. The zero table is empty; the shim
-// makes up its handles unless class is set. Any goroutine may use a Table.
+// makes up its handles unless Class is set. Any goroutine may use a Table.
 type Table[H ~uint64, T any] struct {
 	Class Class
 
 	mu     sync.RWMutex
 	last   uint64
-	forced []H // handles of a restored process, which make gives out first
+	forced []H // handles of a restored process, which Make gives out first
 	all    map[H]T
 }
 

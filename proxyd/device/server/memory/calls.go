@@ -44,7 +44,7 @@ type graphMemories interface {
 	ResetGraphMemory(dev, attribute int32)
 }
 
-// New makes the memory of a process, empty.
+// New makes the Calls of a process that has no memory yet.
 func New(p *driver.Process, graphs graphMemories, processes func() []*driver.Process) *Calls {
 	m := &Calls{Process: p, graphs: graphs, processes: processes, devicePools: make([]devicePools, len(p.View))}
 	m.pools.Class, m.memories.Class = handles.PoolClass, handles.MemoryClass

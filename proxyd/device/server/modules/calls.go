@@ -62,7 +62,7 @@ func (p *Calls) ComplaintCount() int {
 	return len(p.complaints)
 }
 
-// New makes the modules of a process, empty.
+// New makes the Calls of a process that has no module yet.
 func New(p *driver.Process) *Calls {
 	s := &Calls{Process: p, complaints: map[string]bool{}}
 	s.modules.Class, s.functions.Class = handles.ModuleClass, handles.FunctionClass

@@ -50,7 +50,7 @@ func (c *captured) Stream() backend.Stream { return c.of.st.Backend }
 
 // captured is a group that is a node of a graph. Each run of the node is a group of its own.
 type captured struct {
-	of *visit // the visit as captured, which never begins itself
+	of *visit // the visit as captured: only copies of it begin
 
 	mu      sync.Mutex
 	waiting []*visit // launched, and not begun: runs follow each other

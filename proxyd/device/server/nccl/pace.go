@@ -61,7 +61,7 @@ func (p *pace) admitPart(q *part) bool {
 	return true
 }
 
-// tellChanged tells the keeper that the parts have changed. The caller holds mu.
+// tellChanged calls changed, unless it is nil. The caller holds mu.
 func (p *pace) tellChanged() {
 	if p.changed != nil {
 		p.changed()

@@ -51,7 +51,7 @@ func (s *Calls) ContextEnded(x *driver.Context) {
 	}
 }
 
-// New makes the communicators of a process, empty.
+// New makes the Calls of a process that has no communicator yet.
 func New(p *driver.Process, c *Collectives, cuts cutObserver) *Calls {
 	s := &Calls{Process: p, collectives: c, cuts: cuts}
 	s.buffers.Class = handles.BufferClass

@@ -219,8 +219,7 @@ func (m *Member) restoreMember(st *MemberState) error {
 	return nil
 }
 
-// noteReconnected gives a restored member its communicator and its team, or the error for which there is no
-// communicator.
+// noteReconnected gives a restored member its communicator and its team, or the reason why there is no communicator.
 func (m *Member) noteReconnected(comm *collective.Comm, team backend.Team, err error) {
 	m.mu.Lock()
 	m.comm, m.team, m.name = comm, team, ""
