@@ -203,7 +203,7 @@ func (n *node) openStore(ctx context.Context) (func(), error) {
 }
 
 func (n *node) makeNetwork(ctx context.Context) (func(), error) {
-	o, err := overlay.Open(overlay.Config{Range: n.cfg.Network.Range, Mode: n.cfg.Network.Mode, Device: n.cfg.Network.Device})
+	o, err := overlay.Open(overlay.Config{Range: n.cfg.Network.Range, Mode: n.cfg.Network.Mode, Device: n.cfg.Network.Device, ShortPath: n.cfg.Network.ShortPath})
 	if err != nil {
 		return nil, err
 	}
@@ -211,6 +211,7 @@ func (n *node) makeNetwork(ctx context.Context) (func(), error) {
 		n.log.Info("network", "note", note)
 	}
 	n.overlay = o
+	n.logShortPath(o.ShortPath())
 	ctx, cancel := context.WithCancel(ctx)
 	repaired := make(chan struct{})
 	go func() {
@@ -227,6 +228,7 @@ const repairEvery = 30 * time.Second
 func (n *node) repairShared(ctx context.Context) {
 	tick := time.NewTicker(repairEvery)
 	defer tick.Stop()
+	reason := n.overlay.ShortPath()
 	for {
 		select {
 		case <-ctx.Done():
@@ -236,6 +238,19 @@ func (n *node) repairShared(ctx context.Context) {
 		if err := n.overlay.Repair(ctx); err != nil && ctx.Err() == nil {
 			n.log.Error("cannot repair the network", "error", err)
 		}
+		if now := n.overlay.ShortPath(); now != reason {
+			reason = now
+			n.logShortPath(reason)
+		}
+	}
+}
+
+// logShortPath logs whether packets between capsules pass by the node's routing and netfilter, or why not.
+func (n *node) logShortPath(reason string) {
+	if reason == "" {
+		n.log.Info("network", "note", "packets between capsules take the short path")
+	} else {
+		n.log.Info("network", "note", "packets between capsules take the long way through routing and netfilter: "+reason)
 	}
 }
 

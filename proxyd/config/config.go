@@ -91,9 +91,10 @@ type Log struct {
 
 // Network of the capsules.
 type Network struct {
-	Range  netip.Prefix
-	Mode   string
-	Device string
+	Range     netip.Prefix
+	Mode      string
+	Device    string
+	ShortPath string
 }
 
 // Port returns the port of Listen.
@@ -130,7 +131,7 @@ func parseConfig(file string, text []byte, environ []string) (*Config, error) {
 }
 
 // ownKeys begin keys with values that may differ between nodes.
-var ownKeys = []string{"node_name", "devices.", "staging.", "network.device", "metrics.", "log."}
+var ownKeys = []string{"node_name", "devices.", "staging.", "network.device", "network.short_path", "metrics.", "log."}
 
 // Fingerprint returns a hash of the settings that have to be the same on all nodes.
 func (c *Config) Fingerprint() string {

@@ -44,7 +44,7 @@ func TestDefaults(t *testing.T) {
 		Shared: "/shared/singularity", KeyFile: "/etc/singularity-slurm/key", NodeName: "n1", Listen: ":6830",
 		RunDir: "/run/singularity-slurm", LibDir: "/var/lib/singularity-slurm",
 		Interval: Auto, NodeMTBF: 150 * 24 * time.Hour, ObstacleInterval: 5 * time.Minute, KillWaitMargin: 5 * time.Second, OnTimeLimit: "requeue", WithoutCheckpoint: "restart", OnFailure: "hold", Outside: "reset",
-		Keep: 2, KeepFor: 7 * 24 * time.Hour, Staging: Staging{Patience: 5 * time.Minute}, Devices: Devices{Kind: "none", Memory: 4 << 30, Capability: "10.0", Kernels: "compiled", Blas: "vendor"}, Network: Network{Range: netip.MustParsePrefix("100.64.0.0/10"), Mode: "auto"},
+		Keep: 2, KeepFor: 7 * 24 * time.Hour, Staging: Staging{Patience: 5 * time.Minute}, Devices: Devices{Kind: "none", Memory: 4 << 30, Capability: "10.0", Kernels: "compiled", Blas: "vendor"}, Network: Network{Range: netip.MustParsePrefix("100.64.0.0/10"), Mode: "auto", ShortPath: "auto"},
 		Scontrol: "scontrol", Srun: "srun", Log: Log{Level: slog.LevelInfo},
 	}
 	if !reflect.DeepEqual(c, want) {
@@ -107,7 +107,7 @@ func TestWrong(t *testing.T) {
 		{"bad operator", ok + "operators: [a b]\n", "", `FILE: operators: "a b": want users, and groups as @name, separated by commas`},
 		{"list for a value", ok + "keep: [1, 2]\n", "", "FILE: keep: want one value, found a list"},
 		{"section for a value", ok + "keep: {a: 1}\n", "", "FILE: keep: want a value, found a section"},
-		{"value for a section", ok + "network: auto\n", "", "FILE: network: want a section, with keys range, mode, device"},
+		{"value for a section", ok + "network: auto\n", "", "FILE: network: want a section, with keys range, mode, device, short_path"},
 		{"bad node name", ok + "node_name: \"n1 n2\"\n", "", `FILE: node_name: "n1 n2": want a node name as in slurm.conf`},
 		{"environment", ok, "SINGULARITY_SLURM_KEEP=many", `SINGULARITY_SLURM_KEEP: keep: "many": want a number from 1 to 1000`},
 		{"two mistakes", "shared: a\nkeep: x\n", "", "FILE: shared: \"a\": want an absolute path\nFILE: keep: \"x\": want a number from 1 to 1000"},

@@ -80,6 +80,8 @@ var keys = table.Table[Config]{Daemon: "proxyd", Variables: "SINGULARITY_SLURM_"
 		Set: wantChoice(func(c *Config) *string { return &c.Network.Mode }, "auto", "route", "vxlan")},
 	{Name: "network.device", Meaning: "Network device towards the other nodes. Empty: that of the route to each.",
 		Set: table.Text(func(c *Config) *string { return &c.Network.Device }, deviceName, "a network device")},
+	{Name: "network.short_path", Default: "auto", Meaning: "Whether packets between a job's capsules pass by the nodes' routing and netfilter, handed over by a BPF program: auto\n(where no other rules look at packets) or off.",
+		Set: wantChoice(func(c *Config) *string { return &c.Network.ShortPath }, "auto", "off")},
 
 	{Name: "scontrol", Default: "scontrol", Meaning: "Slurm's scontrol.",
 		Set: wantProgram(func(c *Config) *string { return &c.Scontrol })},

@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// BenchmarkPaths compares the ways between two nodes: their own, a capsule's route and
-// vxlan. Each round takes all three, in turn, for a while each, so that other load of the machine
+// BenchmarkPaths compares the ways between two nodes: their own, a capsule's short path, its route
+// and vxlan. Each round takes all four, in turn, for a while each, so that other load of the machine
 // slows all of them alike. The ratios are those of the medians.
 //
 //	go test -run '^$' -bench Paths -benchtime 10x ./proxyd/overlay
 func BenchmarkPaths(b *testing.B) {
-	plain, tunnel := newLab(b, Config{}), newLab(b, Config{Mode: ModeVXLAN})
-	var ends [3][2]*os.File
-	var to [3]netip.Addr
-	for i, l := range []*lab{plain, tunnel} {
+	short, routed, tunnel := newLab(b, Config{}), newLab(b, Config{ShortPath: ShortPathOff}), newLab(b, Config{Mode: ModeVXLAN})
+	var ends [4][2]*os.File
+	var to [4]netip.Addr
+	for i, l := range []*lab{short, routed, tunnel} {
 		n1, n2 := l.addNode("n1", "10.1.0.1/24", ""), l.addNode("n2", "10.1.0.2/24", "")
 		a0, a1 := n1.addCapsule("812.0", "100.64.0.8"), n2.addCapsule("812.1", "100.64.0.9")
 		introduceAll(b, "812", a0, a1)
@@ -32,11 +32,11 @@ func BenchmarkPaths(b *testing.B) {
 			ends[0], to[0] = [2]*os.File{n1.ns, n2.ns}, n2.addr
 		}
 	}
-	names := []string{"host", "routed", "vxlan"}
+	names := []string{"host", "short", "routed", "vxlan"}
 	const slice = 500 * time.Millisecond
 	for what, measure := range map[string]func(c, d net.Conn, stop time.Time) (int, error){"GB/s": floodConn, "trips/s": pingPong} {
 		b.Run(map[string]string{"GB/s": "stream", "trips/s": "pingpong"}[what], func(b *testing.B) {
-			var got [3][]float64
+			var got [4][]float64
 			for b.Loop() {
 				for i := range names {
 					c, d := connectFiles(b, ends[i], to[i])

@@ -21,6 +21,9 @@
 // as they are, by a host route per capsule. Where there is a gateway they travel in vxlan, with a
 // forwarding table that this package writes: the kernel learns no entries and floods no packets.
 //
+// Where no other rules look at a node's packets, capsules' packets pass by the nodes' routing and netfilter: see
+// short_path.go. What arrives is the same.
+//
 // # Which packets pass
 //
 // A capsule talks to the capsules of its own job, to its node, and to every host outside, under the
@@ -48,7 +51,7 @@
 //
 // # Locks
 //
-//	Overlay.mu    the peers that SetPeers set; only the holder changes the node
+//	Overlay.mu    the peers that SetPeers set, and the short path; only the holder changes the node
 //
 // No call of netlink waits for a capsule under Overlay.mu. Lock and Unlock need no Overlay.
 //

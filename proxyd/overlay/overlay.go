@@ -19,6 +19,9 @@ const (
 	ModeVXLAN = "vxlan" // vxlan to all nodes, for networks that drop unknown addresses
 )
 
+// ShortPathOff is the value of Config.ShortPath that switches it off.
+const ShortPathOff = "off"
+
 // Config says how a node takes part. Range, VNI and Port are the same on all nodes.
 type Config struct {
 	Range  netip.Prefix // addresses of capsules; the zero Prefix stands for DefaultRange
@@ -27,6 +30,10 @@ type Config struct {
 	Node   netip.Addr   // that address, equal to Peer.Node on other nodes; the zero Addr stands for Device's first
 	VNI    int          // 0 stands for DefaultVNI
 	Port   int          // UDP port of vxlan, not used otherwise on the nodes; 0 stands for DefaultPort
+
+	// ShortPath says whether packets between capsules pass by the node's forwarding and netfilter: "" and "auto" where
+	// this changes nothing else, or ShortPathOff.
+	ShortPath string
 }
 
 // Defaults of Config.
@@ -86,6 +93,9 @@ type Overlay struct {
 	jobs  map[string]map[netip.Addr]netip.Addr // for each job, its capsules on other nodes, with these nodes
 	macs  map[string]netip.Addr                // nodes by MAC
 	guard []string                             // interfaces on which this package has enabled forwarding
+
+	filters map[int]bool // interfaces with a program of the short path; nil: not known yet
+	noShort string       // why the short path is not used
 }
 
 // Open probes this node and takes over the state of an earlier process. Open needs root. The error
@@ -127,6 +137,9 @@ func (c *Config) setDefaults() error {
 	}
 	if !slices.Contains([]string{ModeAuto, ModeRoute, ModeVXLAN}, c.Mode) {
 		return fmt.Errorf("mode %q: want %s, %s or %s", c.Mode, ModeAuto, ModeRoute, ModeVXLAN)
+	}
+	if !slices.Contains([]string{"", "auto", ShortPathOff}, c.ShortPath) {
+		return fmt.Errorf("short path %q: want auto or %s", c.ShortPath, ShortPathOff)
 	}
 	if c.VNI == 0 {
 		c.VNI = DefaultVNI

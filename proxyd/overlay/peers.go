@@ -207,7 +207,7 @@ func ourRoutes() ([]netlink.Route, error) {
 	return slices.DeleteFunc(routes, func(r netlink.Route) bool { return r.Dst == nil }), nil
 }
 
-// writeFirewall writes the firewall anew.
+// writeFirewall writes the firewall anew, and with it the short path.
 func (o *Overlay) writeFirewall() error {
 	here, _, err := listLinks()
 	if err != nil {
@@ -234,6 +234,9 @@ func (o *Overlay) writeFirewall() error {
 	}
 	if err := f.writeTable(); err != nil {
 		return fmt.Errorf("firewall: %w", err)
+	}
+	if err := o.writeShortPath(f); err != nil {
+		return fmt.Errorf("short path: %w", err)
 	}
 	return nil
 }
