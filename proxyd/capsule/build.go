@@ -34,7 +34,7 @@ var building = []struct {
 	{"host name", func(s Spec) error { return unix.Sethostname([]byte(s.Hostname)) }},
 	{"mounts", mountAll},
 	{"clocks", setClocks},
-	{"loopback", func(Spec) error { return linkUp("lo", "") }},
+	{"loopback", func(Spec) error { return bringLinkUp("lo", "") }},
 }
 
 func buildRoot(s Spec) error {
@@ -51,7 +51,7 @@ func finishRoot(s Spec) error {
 	if s.Address == "" {
 		return nil
 	}
-	if err := linkUp("eth0", s.Address); err != nil {
+	if err := bringLinkUp("eth0", s.Address); err != nil {
 		return fmt.Errorf("eth0: %w", err)
 	}
 	return nil
@@ -95,7 +95,7 @@ func mountAll(s Spec) error {
 	own := places{}
 	for i, t := range trees {
 		if i >= len(private) {
-			if err := own.makeRoom(t.bind, t.folder); err != nil {
+			if err := own.makeTarget(t.bind, t.folder); err != nil {
 				return fmt.Errorf("%s: %w", t.bind.Target, err)
 			}
 		} else if err := t.forbidAsNode(t.bind.Target); err != nil {
@@ -219,8 +219,8 @@ func attachClone(fd int, target string) error {
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
 }
 
-// linkUp brings an interface up, with an address unless address is "".
-func linkUp(name, address string) error {
+// bringLinkUp brings an interface up, with an address unless address is "".
+func bringLinkUp(name, address string) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return err

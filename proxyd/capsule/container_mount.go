@@ -39,13 +39,13 @@ func makeSpoolFolder(name string, u User) error {
 	return os.Lchown(name, int(u.UID), int(u.GID))
 }
 
-// withRightsOf calls f with the rights on files that a user has, and root's rights to mount. The
+// runWithRightsOf calls f with the rights on files that a user has, and root's rights to mount. The
 // user cannot signal or trace the thread: only the ids by which files are opened are the user's.
-func withRightsOf(u User, f func() error) error {
+func runWithRightsOf(u User, f func() error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
-		err := takeRightsOf(u)
+		err := assumeRightsOf(u)
 		if err == nil {
 			err = f()
 		}
@@ -54,8 +54,8 @@ func withRightsOf(u User, f func() error) error {
 	return <-done
 }
 
-// takeRightsOf changes the calling thread. Package syscall would change all threads.
-func takeRightsOf(u User) error {
+// assumeRightsOf changes the calling thread. Package syscall would change all threads.
+func assumeRightsOf(u User) error {
 	var first unsafe.Pointer
 	if len(u.Groups) > 0 {
 		first = unsafe.Pointer(&u.Groups[0])

@@ -43,7 +43,7 @@ func (s *server) obeyContainer(o *containerOrder) (*Container, error) {
 		return nil, makeSpoolFolder(o.Spool, o.As)
 	}
 	var shown *Container
-	err := withRightsOf(o.As, func() error {
+	err := runWithRightsOf(o.As, func() error {
 		plan := o.Plan
 		if plan == nil {
 			read, err := readPlan(*o.Want)

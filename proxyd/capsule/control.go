@@ -193,9 +193,9 @@ func duplicateFiles(files []*os.File) ([]*os.File, error) {
 	return copies, nil
 }
 
-// makeRoom allows a watcher to lag by more than a thousand events, regardless of the node's
+// growSendBuffer allows a watcher to lag by more than a thousand events, regardless of the node's
 // default.
-func makeRoom(c *net.UnixConn) error {
+func growSendBuffer(c *net.UnixConn) error {
 	var inner error
 	err := localsock.WithDescriptor(c, func(fd int) {
 		inner = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 512<<10)

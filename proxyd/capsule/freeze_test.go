@@ -268,7 +268,7 @@ func TestManyEnded(t *testing.T) {
 		if _, err := table.startProgram(1, Program{Name: fmt.Sprintf("%047d", i), PID: 1000, First: 1001}); err != nil {
 			t.Fatal(err)
 		}
-		table.noteReaped(1000, 0)
+		table.handleReapedChild(1000, 0)
 	}
 	seen, last := 0, ""
 	for more := true; more; {

@@ -21,7 +21,7 @@ func (s *server) admitMaker(c *net.UnixConn) {
 		c.Close()
 		return
 	}
-	if err := makeRoom(c); err != nil {
+	if err := growSendBuffer(c); err != nil {
 		log.Print("send buffer: ", err) // then a watcher is disconnected a little earlier
 	}
 	go s.answerMaker(c)
@@ -84,7 +84,7 @@ func (s *server) sendReply(c *net.UnixConn, r reply, files []*os.File) {
 // serveWatcher makes c a watcher until it closes.
 func (s *server) serveWatcher(c *net.UnixConn) {
 	s.mu.Lock()
-	if err := s.tellPresent(c); err != nil {
+	if err := s.sendPresentPrograms(c); err != nil {
 		c.Close()
 		log.Print("watch: ", err)
 	} else {
@@ -100,9 +100,9 @@ func (s *server) serveWatcher(c *net.UnixConn) {
 	s.awaitMaker()
 }
 
-// tellPresent sends a new watcher the existing programs, in as many packets as needed, at least
+// sendPresentPrograms sends a new watcher the existing programs, in as many packets as needed, at least
 // one. Caller holds s.mu.
-func (s *server) tellPresent(c *net.UnixConn) error {
+func (s *server) sendPresentPrograms(c *net.UnixConn) error {
 	all := s.table.firstEvents()
 	for {
 		n := countFitting(all)
@@ -146,7 +146,7 @@ func (s *server) obeyRequest(ask request) (got reply, files []*os.File, err erro
 		}
 		all, err = s.table.forceSignal(ask.Name, ask.Signal)
 	case opInput:
-		all, err = s.table.tellOfInput(ask.Name, ask.All)
+		all, err = s.table.orderInput(ask.Name, ask.All)
 	case opLastPID:
 		got.LastPID, err = lastPID()
 	case opSetPID:
@@ -158,7 +158,7 @@ func (s *server) obeyRequest(ask request) (got reply, files []*os.File, err erro
 	default:
 		err = fmt.Errorf("op %q: %w", ask.Op, syscall.ENOSYS)
 	}
-	s.carryOut(all)
+	s.applyEffects(all)
 	return got, files, err
 }
 

@@ -17,11 +17,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// lookAtWarden returns a warden's PID in the maker's PID namespace, and the warden's cgroup. said is a pidfd sent by
+// identifyWarden returns a warden's PID in the maker's PID namespace, and the warden's cgroup. said is a pidfd sent by
 // the warden. The pidfd must name a process of the same user that has joined this capsule's mounts from outside of its
 // PID namespace: a lying user can only name another of the user's own wardens in the same capsule; the cgroup of that
 // warden also belongs to the job.
-func (s *server) lookAtWarden(said *os.File, uid uint32) (pid int, cgroup string, err error) {
+func (s *server) identifyWarden(said *os.File, uid uint32) (pid int, cgroup string, err error) {
 	fd := &pidfd{said}
 	// The fdinfo of a pidfd has PIDs of the PID namespace of the /proc in which it is read.
 	if err := localsock.TryWithDescriptor(fd.f, func(n int) error {

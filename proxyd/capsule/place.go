@@ -34,8 +34,8 @@ func (p places) addPlace(path string) error {
 	return err
 }
 
-// makeRoom makes the target of b, a folder or an empty file, unless the target exists.
-func (p places) makeRoom(b Bind, folder bool) error {
+// makeTarget makes the target of b, a folder or an empty file, unless the target exists.
+func (p places) makeTarget(b Bind, folder bool) error {
 	target := filepath.Clean(b.Target)
 	if !filepath.IsAbs(target) || target == "/" {
 		return errors.New("want an absolute path")
@@ -49,15 +49,15 @@ func (p places) makeRoom(b Bind, folder bool) error {
 		parts = append(parts, target)
 	}
 	for i, path := range parts {
-		if err := p.makePart(path, folder || i < len(parts)-1); err != nil {
+		if err := p.makeMissingPath(path, folder || i < len(parts)-1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// makePart makes a folder or an empty file, in place of an existing entry.
-func (p places) makePart(path string, folder bool) error {
+// makeMissingPath makes a folder or an empty file, in place of an existing entry.
+func (p places) makeMissingPath(path string, folder bool) error {
 	parent := filepath.Dir(path)
 	id, err := mountID(parent)
 	if err != nil {

@@ -76,16 +76,16 @@ func playCall(t *testing.T, out *strings.Builder, table *table, call string) {
 	case "restored":
 		all, err = table.joinRestored(name, n, n+1)
 	case "swept":
-		all = table.noteSwept(name)
+		all = table.handleSweptCgroup(name)
 	case "ended":
 		some, _ := table.endedAfter("")
 		fmt.Fprintln(out, some)
 	case "forget":
 		table.forgetStatus(name)
 	case "reaped":
-		all = table.noteReaped(n, syscall.WaitStatus(m))
+		all = table.handleReapedChild(n, syscall.WaitStatus(m))
 	case "hangup":
-		all = table.hungUp(conn(n))
+		all = table.handleWardenHangup(conn(n))
 	case "signal":
 		all = table.requestSignal(conn(n), syscall.Signal(m))
 	case "decide":

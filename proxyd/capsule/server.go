@@ -95,12 +95,12 @@ func (s *server) reapChildren() {
 		if pid <= 0 {
 			return
 		}
-		s.carryOut(s.table.noteReaped(pid, status))
+		s.applyEffects(s.table.handleReapedChild(pid, status))
 	}
 }
 
-// carryOut carries out the table's effects. It does not wait for any of them. Caller holds s.mu.
-func (s *server) carryOut(all effects) {
+// applyEffects carries out the table's effects. It does not wait for any of them. Caller holds s.mu.
+func (s *server) applyEffects(all effects) {
 	for _, e := range all {
 		switch e := e.(type) {
 		case say:
@@ -129,7 +129,7 @@ func (s *server) sweepGroup(e sweep) {
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.carryOut(s.table.noteSwept(e.name))
+	s.applyEffects(s.table.handleSweptCgroup(e.name))
 }
 
 func logError(what string, do func() error) {
@@ -175,7 +175,7 @@ func (s *server) awaitMaker() {
 		defer s.mu.Unlock()
 		s.alone = nil
 		if len(s.watchers) == 0 {
-			s.carryOut(s.table.sendWithheld())
+			s.applyEffects(s.table.sendWithheld())
 		}
 	})
 }

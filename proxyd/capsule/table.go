@@ -24,7 +24,7 @@ type (
 		pid, first int
 		cgroup     string
 	}
-	sweep struct { // kill the processes left in the cgroup and remove it; then call noteSwept
+	sweep struct { // kill the processes left in the cgroup and remove it; then call handleSweptCgroup
 		name, cgroup string
 		ended        bool // the program has ended; else it was not restored
 	}
@@ -120,8 +120,8 @@ func (t *table) joinRestored(name string, pid, first int) (effects, error) {
 	return effects{say{e.warden, message{kind: kindGo}, pid}, tell{e.newEvent(Started)}}, nil
 }
 
-// tellOfInput tells a program's warden how much standard input to take.
-func (t *table) tellOfInput(name string, all bool) (effects, error) {
+// orderInput tells a program's warden how much standard input to take.
+func (t *table) orderInput(name string, all bool) (effects, error) {
 	e, err := t.findProgram(name)
 	if err != nil || e.warden == 0 {
 		return nil, err
@@ -133,8 +133,8 @@ func (t *table) tellOfInput(name string, all bool) (effects, error) {
 	return effects{say{e.warden, m, 0}}, nil
 }
 
-// noteReaped is called for every child of init that has ended.
-func (t *table) noteReaped(pid int, status syscall.WaitStatus) effects {
+// handleReapedChild is called for every child of init that has ended.
+func (t *table) handleReapedChild(pid int, status syscall.WaitStatus) effects {
 	e := t.withPID(pid)
 	if e == nil {
 		return nil // an orphan
@@ -152,8 +152,8 @@ func (t *table) endProgram(e *entry) effects {
 	return t.settleEnd(e)
 }
 
-// noteSwept is called when the cgroup of a program is gone.
-func (t *table) noteSwept(name string) effects {
+// handleSweptCgroup is called when the cgroup of a program is gone.
+func (t *table) handleSweptCgroup(name string) effects {
 	e := t.byName[name]
 	if e == nil || e.life != sweeping {
 		return nil
@@ -227,9 +227,9 @@ func (t *table) forgetStatus(name string) {
 	t.order = slices.Delete(t.order, i, i+1)
 }
 
-// hungUp is called when a warden's connection has closed. It kills the program, unless the program is captured or has
-// ended.
-func (t *table) hungUp(c conn) effects {
+// handleWardenHangup is called when a warden's connection has closed. It kills the program, unless the program is
+// captured or has ended.
+func (t *table) handleWardenHangup(c conn) effects {
 	e := t.entryOf(c)
 	if e == nil {
 		return nil

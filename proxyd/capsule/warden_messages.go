@@ -68,7 +68,7 @@ func (s *server) serveWarden(id conn, w *warden) {
 	w.c.Close()
 	localsock.CloseAll(w.stdio)
 	delete(s.peers, id)
-	s.carryOut(s.table.hungUp(id))
+	s.applyEffects(s.table.handleWardenHangup(id))
 }
 
 // refuseWarden tells a warden why its connection is being closed.
@@ -99,7 +99,7 @@ func (s *server) obeyWarden(id conn, w *warden, m message, files []*os.File) err
 	case kindSignal:
 		all = s.table.requestSignal(id, syscall.Signal(m.value))
 	}
-	s.carryOut(all)
+	s.applyEffects(all)
 	s.awaitMaker()
 	return err
 }
@@ -115,7 +115,7 @@ func (s *server) startProgram(id conn, w *warden, m message, files []*os.File) (
 	if err := checkSteward(pid, first, w.uid); err != nil {
 		return nil, err
 	}
-	wardenPID, parent, err := s.lookAtWarden(files[1], w.uid)
+	wardenPID, parent, err := s.identifyWarden(files[1], w.uid)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (s *server) startProgram(id conn, w *warden, m message, files []*os.File) (
 // restoreProgram registers a waiting warden. On success restoreProgram keeps descriptors 0, 1 and 2
 // and closes the pidfd. Caller holds s.mu.
 func (s *server) restoreProgram(id conn, w *warden, m message, files []*os.File) (effects, error) {
-	wardenPID, parent, err := s.lookAtWarden(files[3], w.uid)
+	wardenPID, parent, err := s.identifyWarden(files[3], w.uid)
 	if err != nil {
 		return nil, err
 	}

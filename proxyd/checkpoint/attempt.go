@@ -93,7 +93,7 @@ func (a *attempt) run(ctx context.Context) {
 	if err == nil {
 		took := time.Since(began)
 		j.c.Meter.Checkpoint(took)
-		j.noteCapture(began, took)
+		j.recordCaptureCost(began, took)
 		if !a.staged {
 			uploadConductor{j.c}.ReportStored(a.id)
 		}
@@ -211,7 +211,7 @@ func (a *attempt) endHeartbeat() {
 
 // heartbeatHere restarts the leader timeout.
 func (p *participant) heartbeatHere(_ context.Context, id store.ID, _ calls.Empty) (calls.Empty, error) {
-	if !p.hearLeader(id) {
+	if !p.restartLeaderTimeout(id) {
 		return calls.Empty{}, errOtherAttempt
 	}
 	return calls.Empty{}, nil

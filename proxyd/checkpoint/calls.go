@@ -69,15 +69,15 @@ func (c *Conductor) Call(ctx context.Context, req *rpc.CallRequest) (*rpc.CallRe
 	if err != nil {
 		return nil, err
 	}
-	reply, err := c.carryOut(ctx, store.ID{JobID: c.storeJob(id), Number: req.GetAttempt()}, call, args)
+	reply, err := c.handleCall(ctx, store.ID{JobID: c.storeJob(id), Number: req.GetAttempt()}, call, args)
 	if err != nil {
 		return nil, err
 	}
 	return calls.EncodeReply(reply)
 }
 
-// carryOut carries out a call about a checkpoint of a job, or about the job.
-func (c *Conductor) carryOut(ctx context.Context, ckpt store.ID, call string, args any) (any, error) {
+// handleCall carries out a call about a checkpoint of a job, or about the job.
+func (c *Conductor) handleCall(ctx context.Context, ckpt store.ID, call string, args any) (any, error) {
 	if do, ok := nodeHandlers[call]; ok {
 		return do(ctx, c, ckpt, args)
 	}
@@ -136,17 +136,17 @@ func init() { // In init, because the tables refer to functions that refer to th
 		}),
 	}
 	jobHandlers = map[string]handler[*job]{
-		calls.PhasePrepare: byParticipant(handlerOf((*participant).prepareHere)),
-		calls.Exchange:     byParticipant(handlerOf((*participant).exchangeHere)),
-		calls.PhaseFreeze:  byParticipant(handlerOf((*participant).freezeHere)),
-		calls.PhaseDrain:   byParticipant(handlerOf((*participant).drainHere)),
-		calls.PhaseHalt:    byParticipant(handlerOf((*participant).freezeBatchHere)),
-		calls.PhaseDump:    byParticipant(handlerOf((*participant).dumpHere)),
-		calls.Heartbeat:    byParticipant(handlerOf((*participant).heartbeatHere)),
-		calls.Resume:       byParticipant(handlerOf((*participant).resumeRetrying)),
-		calls.Release:      byParticipant(handlerOf((*participant).releaseHere)),
+		calls.PhasePrepare: participantHandler(handlerOf((*participant).prepareHere)),
+		calls.Exchange:     participantHandler(handlerOf((*participant).exchangeHere)),
+		calls.PhaseFreeze:  participantHandler(handlerOf((*participant).freezeHere)),
+		calls.PhaseDrain:   participantHandler(handlerOf((*participant).drainHere)),
+		calls.PhaseHalt:    participantHandler(handlerOf((*participant).freezeBatchHere)),
+		calls.PhaseDump:    participantHandler(handlerOf((*participant).dumpHere)),
+		calls.Heartbeat:    participantHandler(handlerOf((*participant).heartbeatHere)),
+		calls.Resume:       participantHandler(handlerOf((*participant).resumeRetrying)),
+		calls.Release:      participantHandler(handlerOf((*participant).releaseHere)),
 		calls.RequestCheckpoint: handlerOf(func(j *job, ctx context.Context, _ store.ID, w decisions.Request) (calls.Empty, error) {
-			_, err := j.c.requestCheckpoint(ctx, j, w, tellNoPhase)
+			_, err := j.c.requestCheckpoint(ctx, j, w, ignorePhase)
 			return calls.Empty{}, err
 		}),
 		calls.MakeCapsules: handlerOf(func(j *job, ctx context.Context, _ store.ID, b calls.MakeCapsulesArgs) (calls.Empty, error) {
@@ -158,10 +158,10 @@ func init() { // In init, because the tables refer to functions that refer to th
 		calls.AwaitDecision: handlerOf(func(j *job, ctx context.Context, _ store.ID, _ calls.Empty) (calls.Empty, error) {
 			return calls.Empty{}, j.ending.awaitDecisionHere(ctx)
 		}),
-		calls.NodeRestored:     byRestore(handlerOf((*restore).nodeRestored)),
-		calls.Unrestored:       byRestore(handlerOf((*restore).unrestoredHere)),
-		calls.ReconnectDevices: byRestore(handlerOf((*restore).reconnectHere)),
-		calls.Unlock:           byRestore(handlerOf((*restore).unlockHere)),
+		calls.NodeRestored:     restoreHandler(handlerOf((*restore).nodeRestored)),
+		calls.Unrestored:       restoreHandler(handlerOf((*restore).unrestoredHere)),
+		calls.ReconnectDevices: restoreHandler(handlerOf((*restore).reconnectHere)),
+		calls.Unlock:           restoreHandler(handlerOf((*restore).unlockHere)),
 	}
 }
 
@@ -176,15 +176,15 @@ func handlerOf[T, In, Out any](do func(T, context.Context, store.ID, In) (Out, e
 	}
 }
 
-// byParticipant makes a handler for a job of a handler for this node's part in its checkpoints.
-func byParticipant(do handler[*participant]) handler[*job] {
+// participantHandler makes a handler for a job of a handler for this node's part in its checkpoints.
+func participantHandler(do handler[*participant]) handler[*job] {
 	return func(ctx context.Context, j *job, id store.ID, args any) (any, error) {
 		return do(ctx, &j.part, id, args)
 	}
 }
 
-// byRestore makes a handler for a job of a handler for its restore.
-func byRestore(do handler[*restore]) handler[*job] {
+// restoreHandler makes a handler for a job of a handler for its restore.
+func restoreHandler(do handler[*restore]) handler[*job] {
 	return func(ctx context.Context, j *job, id store.ID, args any) (any, error) {
 		return do(ctx, &j.restore, id, args)
 	}

@@ -128,7 +128,7 @@ type Conductor struct {
 
 // New returns a Conductor. Call Adopt before anything else, and Close at the end.
 func New(cfg Config, deps Deps) (*Conductor, error) {
-	c := (&Conductor{Config: cfg, Deps: deps}).wireParts()
+	c := (&Conductor{Config: cfg, Deps: deps}).linkPartsToConductor()
 	if c.Meter == nil {
 		c.Meter = reports.NoMeter{}
 	}
@@ -148,8 +148,8 @@ func New(cfg Config, deps Deps) (*Conductor, error) {
 	return c, nil
 }
 
-// wireParts makes the parts of the conductor refer to it.
-func (c *Conductor) wireParts() *Conductor {
+// linkPartsToConductor makes the parts of the conductor refer to it.
+func (c *Conductor) linkPartsToConductor() *Conductor {
 	c.restarts.c, c.leases.c = c, c
 	return c
 }

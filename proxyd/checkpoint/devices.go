@@ -271,7 +271,7 @@ func (r restart) discardDevices(ctx context.Context, known []string) error {
 // they were started before the cgroup existed. Memory that they hold already is not counted.
 func (lc *localCapsule) enterJobCgroup(task int) {
 	j := lc.j
-	outsideOf(lc).putForwarder(processes.ForwardCgroup(processes.JobCgroup(j.c.Cgroups, task), lc.index))
+	outsideOf(lc).moveForwarderToCgroup(processes.ForwardCgroup(processes.JobCgroup(j.c.Cgroups, task), lc.index))
 	if lc.devices == nil || lc.devices.Cgroup() != "" {
 		return
 	}

@@ -95,7 +95,7 @@ func drainProgram(ctx context.Context, in programInput) error {
 		return fmt.Errorf("program %s: standard input: %w", in.program.Name, err)
 	}
 	if relay != nil {
-		return in.takeAllInput(ctx, relay)
+		return in.settleAndKeepRelay(ctx, relay)
 	}
 	stepd, err := processes.ParentPID(in.warden.PID)
 	if err != nil || in.warden.HasEnded() {
@@ -145,8 +145,8 @@ func (in programInput) memoryPayer() processes.Payer {
 	return processes.Payer{UID: rec.UID, GID: rec.GID, Cgroup: processes.OwnCgroup(in.lc.j.c.Cgroups, in.warden)}
 }
 
-// keepRelay keeps the input that the program's warden has. It runs before the warden may end without the program.
-func (in programInput) keepRelay() error {
+// keepInputRelay keeps the input that the program's warden has. It runs before the warden may end without the program.
+func (in programInput) keepInputRelay() error {
 	relay, err := processes.OpenInputRelay(in.warden, in.program.Stdio[0], in.memoryPayer())
 	if err == nil && relay != nil {
 		err = in.lc.inputs.Keep(in.attempt, in.program.Name, relay)
@@ -157,10 +157,10 @@ func (in programInput) keepRelay() error {
 	return nil
 }
 
-// takeAllInput returns when everything that slurmstepd has had for a frozen task is in the task's pipe, or in the
-// queue of its warden, and keeps the relay, which it takes over, for saveInput. The second time, after the batch script has been
-// frozen, slurmstepd gets no more.
-func (in programInput) takeAllInput(ctx context.Context, relay *processes.InputRelay) error {
+// settleAndKeepRelay returns when everything that slurmstepd has had for a frozen task is in the task's pipe, or in the
+// queue of its warden, and keeps the relay, which it takes over, for saveInput. The second time, after the batch
+// script has been frozen, slurmstepd gets no more.
+func (in programInput) settleAndKeepRelay(ctx context.Context, relay *processes.InputRelay) error {
 	isSecond := relay.IsSettled()
 	if err := in.settleInput(ctx, relay); err != nil {
 		relay.Close()
@@ -198,7 +198,7 @@ func (in programInput) settleInput(ctx context.Context, relay *processes.InputRe
 	return nil
 }
 
-// paceWarden has a warden take no more input than its program, as before takeAllInput.
+// paceWarden has a warden take no more input than its program, as before settleAndKeepRelay.
 func (in programInput) paceWarden(ctx context.Context) error {
 	p := in.program
 	if p.Name == records.BatchProgram || p.Waiting || !strings.HasPrefix(p.Stdio[0], "pipe:[") {

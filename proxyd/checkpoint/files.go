@@ -165,8 +165,8 @@ func (lc *localCapsule) fileJob(programs []capsule.Program) files.Job {
 	return files.Job{Exclude: j.run.Snapshot().Record.Options.Exclude, Logs: slices.Clone(lc.note.Logs)}
 }
 
-// putBack restores the state of a capsule's files, before the first program is restored.
-func (lc *localCapsule) putBack(ctx context.Context, point *runs.ResumePoint, m *records.CapsuleMeta) error {
+// restoreFileState restores the state of a capsule's files, before the first program is restored.
+func (lc *localCapsule) restoreFileState(ctx context.Context, point *runs.ResumePoint, m *records.CapsuleMeta) error {
 	j := lc.j
 	state, err := filestate.Load(point.Reader, m)
 	if err != nil || state == nil {
@@ -310,9 +310,9 @@ func socketInodes(ctx context.Context, lc *localCapsule, programs []capsule.Prog
 	return inodes, nil
 }
 
-// keepSocketInodes has programs see the inodes that the files of a restored program's unix sockets had. The program stands
-// still.
-func keepSocketInodes(ctx context.Context, lc *localCapsule, p capsule.Program, had map[string]uint64) error {
+// showOldSocketInodes has programs see the inodes that the files of a restored program's unix sockets had. The
+// program stands still.
+func showOldSocketInodes(ctx context.Context, lc *localCapsule, p capsule.Program, had map[string]uint64) error {
 	if len(had) == 0 {
 		return nil
 	}

@@ -98,7 +98,7 @@ func (d *cutMember) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, e
 // exchangeHere passes orders to a device server of this node.
 func (p *participant) exchangeHere(ctx context.Context, id store.ID, b calls.ExchangeArgs) (calls.ExchangeReply, error) {
 	j := p.j
-	p.hearLeader(id)
+	p.restartLeaderTimeout(id)
 	j.mu.Lock()
 	lc := j.capsules[b.Index]
 	j.mu.Unlock()

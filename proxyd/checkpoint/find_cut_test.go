@@ -33,8 +33,8 @@ func TestExchangeAnswers(t *testing.T) {
 		{&rpc.ExchangeReply{Busy: true}, cut.ErrBusy},
 		{&rpc.ExchangeReply{}, errNoEvents},
 	} {
-		c := (&Conductor{Config: Config{Node: "n1"}, Deps: Deps{Remote: answering{tt.reply}}}).wireParts()
-		d := &cutMember{j: (&job{c: c, id: 7}).wireParts(), node: "n2"}
+		c := (&Conductor{Config: Config{Node: "n1"}, Deps: Deps{Remote: answering{tt.reply}}}).linkPartsToConductor()
+		d := &cutMember{j: (&job{c: c, id: 7}).linkPartsToJob(), node: "n2"}
 		events, err := d.Exchange(t.Context(), &cut.Orders{Attempt: 1})
 		if !errors.Is(err, tt.want) || (err == nil) != (events != nil) {
 			t.Errorf("%v: %v, %v, want %v", tt.reply, events, err, tt.want)
@@ -47,7 +47,7 @@ func TestExchangeAnswers(t *testing.T) {
 func TestCutNumberRises(t *testing.T) {
 	c := conductorOn(t, "n1", t.TempDir())
 	adopt := func() *job {
-		j := (&job{c: c, id: 7, log: c.Log}).wireParts()
+		j := (&job{c: c, id: 7, log: c.Log}).linkPartsToJob()
 		note, err := readNote(c.folders().notePath(7, 0))
 		if err != nil {
 			note = capsuleNote{Job: 7}

@@ -127,7 +127,7 @@ func (p *participant) freezePrograms(ctx context.Context, id store.ID, which fun
 				continue
 			}
 			names = append(names, p.Name)
-			if err := inputOf(lc, p, id.Number).keepRelay(); err != nil {
+			if err := inputOf(lc, p, id.Number).keepInputRelay(); err != nil {
 				return err
 			}
 			if err := lc.capsule.MarkCaptured(ctx, p.Name); err != nil && !isGone(err) {
@@ -143,7 +143,7 @@ func (p *participant) freezePrograms(ctx context.Context, id store.ID, which fun
 		}
 		j.mu.Lock()
 		for _, name := range names {
-			lc.keepObserved(name, observed)
+			lc.setObservedState(name, observed)
 		}
 		j.mu.Unlock()
 		if err := lc.capsule.Freeze(ctx, names...); err != nil && !isGone(err) {
@@ -156,8 +156,8 @@ func (p *participant) freezePrograms(ctx context.Context, id store.ID, which fun
 	return nil
 }
 
-// keepObserved keeps the state of a program from before the freeze. Caller holds job.mu.
-func (lc *localCapsule) keepObserved(program string, o syscalls.Observed) {
+// setObservedState keeps the state of a program from before the freeze. Caller holds job.mu.
+func (lc *localCapsule) setObservedState(program string, o syscalls.Observed) {
 	if lc.observed == nil {
 		lc.observed = map[string]syscalls.Observed{}
 	}

@@ -29,11 +29,11 @@ func (r resuming) Call(_ context.Context, node string, req *rpc.CallRequest) (*r
 
 // TestFrozenTooLate: programs that are frozen after the end of their attempt are thawed again.
 func TestFrozenTooLate(t *testing.T) {
-	c := (&Conductor{Config: Config{Node: "n1"}, daemonCtx: t.Context()}).wireParts()
+	c := (&Conductor{Config: Config{Node: "n1"}, daemonCtx: t.Context()}).linkPartsToConductor()
 	told := make(resuming, 9)
 	c.Remote = told
 	id := (&lab{}).checkpointID(3)
-	j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: records.Placement{FirstRun: []string{"n1", "n2"}, ThisRun: []string{"n1", "n2"}}})}).wireParts()
+	j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: records.Placement{FirstRun: []string{"n1", "n2"}, ThisRun: []string{"n1", "n2"}}})}).linkPartsToJob()
 	nothing := func() error { return nil }
 	if err := j.part.freezeUnlessOver(id, func() error { t.Error("freezes without a membership"); return nil }); !errors.Is(err, errOtherAttempt) {
 		t.Error(err)
@@ -64,11 +64,11 @@ func TestFrozenTooLate(t *testing.T) {
 
 // participantIn makes a job of the nodes n1 and n2 with a membership of n1, and notes which nodes are told to resume.
 func participantIn(t *testing.T) (*participant, *membership, resuming) {
-	c := (&Conductor{Config: Config{Node: "n1"}, daemonCtx: t.Context()}).wireParts()
+	c := (&Conductor{Config: Config{Node: "n1"}, daemonCtx: t.Context()}).linkPartsToConductor()
 	told := make(resuming, 9)
 	c.Remote = told
 	where := records.Placement{FirstRun: []string{"n1", "n2"}, ThisRun: []string{"n1", "n2"}}
-	j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: where})}).wireParts()
+	j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: where})}).linkPartsToJob()
 	m := &membership{id: (&lab{}).checkpointID(3), done: make(chan struct{})}
 	j.part.now = m
 	j.part.mu.Lock()

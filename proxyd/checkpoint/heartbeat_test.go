@@ -32,7 +32,7 @@ func (h *countingNode) Call(_ context.Context, _ string, req *rpc.CallRequest) (
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &countingNode{}
-		a := &attempt{j: (&job{c: (&Conductor{Config: Config{Node: "n1"}, Deps: Deps{Remote: h}}).wireParts(), id: 7}).wireParts(), nodes: []string{"n2"}, log: slog.New(slog.DiscardHandler)}
+		a := &attempt{j: (&job{c: (&Conductor{Config: Config{Node: "n1"}, Deps: Deps{Remote: h}}).linkPartsToConductor(), id: 7}).linkPartsToJob(), nodes: []string{"n2"}, log: slog.New(slog.DiscardHandler)}
 		a.endHeartbeat()
 		ctx, cancel := context.WithCancel(t.Context())
 		a.startHeartbeat(ctx)
@@ -63,9 +63,9 @@ func TestHeartbeatHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		life, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		c := (&Conductor{Config: Config{Node: "n2", Cluster: "mini"}, daemonCtx: life, jobs: jobTable{}}).wireParts()
+		c := (&Conductor{Config: Config{Node: "n2", Cluster: "mini"}, daemonCtx: life, jobs: jobTable{}}).linkPartsToConductor()
 		id := (&lab{}).checkpointID(3)
-		j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: records.Placement{FirstRun: []string{"n1", "n2"}, ThisRun: []string{"n1", "n2"}}})}).wireParts()
+		j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: records.Placement{FirstRun: []string{"n1", "n2"}, ThisRun: []string{"n1", "n2"}}})}).linkPartsToJob()
 		c.jobs.addJob(j)
 		m := &membership{id: id, done: make(chan struct{})}
 		j.mu.Lock()

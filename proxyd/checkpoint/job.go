@@ -66,11 +66,11 @@ type job struct {
 }
 
 func newJob(c *Conductor, id uint32) *job {
-	return (&job{c: c, id: id, capsules: map[int]*localCapsule{}, log: c.Log.With("job", id)}).wireParts()
+	return (&job{c: c, id: id, capsules: map[int]*localCapsule{}, log: c.Log.With("job", id)}).linkPartsToJob()
 }
 
-// wireParts makes the parts of the job refer to it.
-func (j *job) wireParts() *job {
+// linkPartsToJob makes the parts of the job refer to it.
+func (j *job) linkPartsToJob() *job {
 	j.continuation.j, j.part.j, j.restore.j, j.failed.j, j.ending.j = j, j, j, j, j
 	j.report.Init(j.id, reportedJob{j})
 	return j

@@ -17,7 +17,7 @@ import (
 // leaseConductor is a node on which user 1001 has job 7, with a single GPU and four devices.
 func leaseConductor(t *testing.T, kind string) (*Conductor, *localCapsule) {
 	t.Helper()
-	c := (&Conductor{Config: Config{Node: "n1", Lib: t.TempDir(), Devices: DeviceConfig{Kind: kind}}, Deps: Deps{Log: slog.New(slog.DiscardHandler)}}).wireParts()
+	c := (&Conductor{Config: Config{Node: "n1", Lib: t.TempDir(), Devices: DeviceConfig{Kind: kind}}, Deps: Deps{Log: slog.New(slog.DiscardHandler)}}).linkPartsToConductor()
 	j := c.jobFor(7)
 	j.run.BeginNext(&records.Record{Job: 7, UID: 1001, Nodes: []string{"n1"}, GPUs: []int{4}}, 0, []string{"n1"}, nil)
 	lc := &localCapsule{j: j, note: capsuleNote{Job: 7, GPUs: []string{"3", "3", "3", "3"}, OwnGPUs: 1}}

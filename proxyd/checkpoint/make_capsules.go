@@ -245,7 +245,7 @@ func (lc *localCapsule) restoreContents(ctx context.Context, point *runs.ResumeP
 		return fmt.Errorf("removed files: %w", err)
 	}
 	lc.note.Renamed, lc.note.Links = renamed, slices.Collect(maps.Values(renamed))
-	return lc.putBack(ctx, point, m)
+	return lc.restoreFileState(ctx, point, m)
 }
 
 // checkCompatible returns an error if this node cannot run the programs of a capsule.

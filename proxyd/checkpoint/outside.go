@@ -335,8 +335,8 @@ func (lc outsidePart) reportResumed() {
 	})
 }
 
-// putForwarder moves a forwarder without a cgroup into one.
-func (lc outsidePart) putForwarder(cgroup string) {
+// moveForwarderToCgroup moves a forwarder without a cgroup into one.
+func (lc outsidePart) moveForwarderToCgroup(cgroup string) {
 	if lc.outside == nil || cgroup == "" || lc.outside.Cgroup() != "" {
 		return
 	}

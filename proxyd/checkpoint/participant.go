@@ -192,9 +192,9 @@ func (p *participant) setLeaderWriter(id store.ID, w upload.ShareWriter) {
 	}
 }
 
-// hearLeader restarts the leader timeout: the leader of the attempt id is alive. The result is false
+// restartLeaderTimeout restarts the leader timeout: the leader of the attempt id is alive. The result is false
 // if this node is no member. During a dump, the end of the leader's call ends the membership.
-func (p *participant) hearLeader(id store.ID) bool {
+func (p *participant) restartLeaderTimeout(id store.ID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.now == nil || p.now.id != id {

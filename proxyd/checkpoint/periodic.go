@@ -64,8 +64,8 @@ func (p *periodic) nextInterval(cost time.Duration) time.Duration {
 	return d + time.Duration(rand.Float64()*autoJitter*float64(d)) //nolint:gosec // no secret
 }
 
-// noteResult notes whether a checkpoint was made.
-func (p *periodic) noteResult(err error) {
+// countFailures notes whether a checkpoint was made.
+func (p *periodic) countFailures(err error) {
 	p.failures++
 	if err == nil {
 		p.failures = 0
@@ -116,8 +116,8 @@ func (p *periodic) makeCheckpoints(ctx context.Context) {
 			continue
 		}
 		began = time.Now()
-		_, err := j.c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.RunOn, Reason: "periodic"}, tellNoPhase)
-		p.noteResult(err)
+		_, err := j.c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.RunOn, Reason: "periodic"}, ignorePhase)
+		p.countFailures(err)
 		if err != nil && ctx.Err() == nil {
 			j.log.Warn("periodic checkpoint failed", "error", err)
 			if o := (*ObstacleError)(nil); errors.As(err, &o) {
@@ -137,8 +137,8 @@ func (j *job) lastCapture() (cost time.Duration, began time.Time) {
 	return j.captureCost, j.capturedAt
 }
 
-// noteCapture notes the time that a checkpoint took. The job stood still for a part of that time.
-func (j *job) noteCapture(began time.Time, took time.Duration) {
+// recordCaptureCost notes the time that a checkpoint took. The job stood still for a part of that time.
+func (j *job) recordCaptureCost(began time.Time, took time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.captureCost, j.capturedAt = took, began

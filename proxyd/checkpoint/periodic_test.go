@@ -41,7 +41,7 @@ func TestAutoInterval(t *testing.T) {
 // checkpoint can be made, and is short again after a checkpoint.
 func TestPeriodicNext(t *testing.T) {
 	fixed := &periodic{every: time.Minute, nodeMTBF: 150 * day, nodes: 64}
-	fixed.noteResult(errors.New("a terminal"))
+	fixed.countFailures(errors.New("a terminal"))
 	if got := fixed.nextInterval(time.Hour); got != time.Minute {
 		t.Errorf("configured: %s", got)
 	}
@@ -52,9 +52,9 @@ func TestPeriodicNext(t *testing.T) {
 		if got < times*base || got > min(8*base, longestAutoInterval)*11/10 {
 			t.Errorf("after %d failures: %s", failures, got)
 		}
-		auto.noteResult(errors.New("a terminal"))
+		auto.countFailures(errors.New("a terminal"))
 	}
-	auto.noteResult(nil)
+	auto.countFailures(nil)
 	if got := auto.nextInterval(10 * time.Second); got < base || got > base*11/10 {
 		t.Errorf("after a checkpoint: %s", got)
 	}

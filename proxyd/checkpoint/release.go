@@ -213,7 +213,7 @@ func (p *participant) resolveOrphaned(ctx context.Context, id store.ID, release 
 		}
 		if err == nil {
 			j.log.Info("a checkpoint without leader is resolved", "checkpoint", id, "released", left)
-			p.tellOtherNodes(ctx, id, left)
+			p.sendOutcomeToNodes(ctx, id, left)
 			return
 		}
 		j.log.Error("cannot resolve a checkpoint without leader", "checkpoint", id, "error", err)
@@ -225,9 +225,9 @@ func (p *participant) resolveOrphaned(ctx context.Context, id store.ID, release 
 	}
 }
 
-// tellOtherNodes sends the outcome of an orphaned attempt to the other nodes, if this node leads,
+// sendOutcomeToNodes sends the outcome of an orphaned attempt to the other nodes, if this node leads,
 // so that they need not wait for their own timeouts.
-func (p *participant) tellOtherNodes(ctx context.Context, id store.ID, left bool) {
+func (p *participant) sendOutcomeToNodes(ctx context.Context, id store.ID, left bool) {
 	j := p.j
 	snap := j.run.Snapshot()
 	nodes := slices.Clone(snap.Placement.ThisRun)

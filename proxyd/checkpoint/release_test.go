@@ -33,7 +33,7 @@ echo "Job is in the process of being completing" >&2; exit 1
 	if err := os.WriteFile(filepath.Join(q.Dir, "scontrol"), []byte(scontrol), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := (&Conductor{Deps: Deps{Slurm: q.Slurm()}}).wireParts()
+	c := (&Conductor{Deps: Deps{Slurm: q.Slurm()}}).linkPartsToConductor()
 	for _, tt := range []struct {
 		state string
 		run   int // of the job; Slurm has restarted it once
@@ -48,7 +48,7 @@ echo "Job is in the process of being completing" >&2; exit 1
 	} {
 		t.Run(fmt.Sprintf("%s, run %d", tt.state, tt.run), func(t *testing.T) {
 			q.Set(t, map[uint32]string{7: tt.state})
-			a := &attempt{j: (&job{c: c, id: 7, run: runs.NewRunAt(runs.Snapshot{Number: tt.run})}).wireParts(), log: slog.New(slog.DiscardHandler)}
+			a := &attempt{j: (&job{c: c, id: 7, run: runs.NewRunAt(runs.Snapshot{Number: tt.run})}).linkPartsToJob(), log: slog.New(slog.DiscardHandler)}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			err := a.requeuePreempted(ctx)
@@ -96,7 +96,7 @@ func TestWasReleased(t *testing.T) {
 			}
 			q.Set(t, states)
 			tt.c.Slurm = q.Slurm()
-			j := (&job{c: tt.c, id: 7, run: runs.NewRunAt(runs.Snapshot{Number: tt.run, Record: &records.Record{Job: 7, Submitted: "then", Nodes: []string{"n1"}, Addresses: []netip.Addr{{}}}})}).wireParts()
+			j := (&job{c: tt.c, id: 7, run: runs.NewRunAt(runs.Snapshot{Number: tt.run, Record: &records.Record{Job: 7, Submitted: "then", Nodes: []string{"n1"}, Addresses: []netip.Addr{{}}}})}).linkPartsToJob()
 			got, err := j.part.wasReleased(t.Context(), l.checkpointID(tt.number), tt.release)
 			if got != tt.want || (err != nil) != tt.fails {
 				t.Errorf("wasReleased = %v, %v", got, err)

@@ -164,8 +164,8 @@ func (a *attempt) awaitEnd(ctx context.Context, end <-chan struct{}, tell func(p
 	}
 }
 
-// tellNoPhase is for requestCheckpoint where no person waits for the checkpoint.
-func tellNoPhase(string) {}
+// ignorePhase is for requestCheckpoint where no person waits for the checkpoint.
+func ignorePhase(string) {}
 
 // RunOn ends the wait of a job for a requeue that will not come.
 func (c *Conductor) RunOn(job string) error {

@@ -83,7 +83,7 @@ func TestUnknownJobAtRestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := slurmtest.NewQueue(t)
 			synctest.Test(t, func(t *testing.T) {
-				c := (&Conductor{Config: Config{Node: "n1"}, Deps: Deps{Slurm: q.Slurm(), Overlay: &overlay.Overlay{}, Log: slog.New(slog.DiscardHandler)}, daemonCtx: t.Context()}).wireParts()
+				c := (&Conductor{Config: Config{Node: "n1"}, Deps: Deps{Slurm: q.Slurm(), Overlay: &overlay.Overlay{}, Log: slog.New(slog.DiscardHandler)}, daemonCtx: t.Context()}).linkPartsToConductor()
 				c.records = records.Folder{Dir: t.TempDir()}
 				c.timeline = records.NewTimeline(c.records, c.Node)
 				j := c.jobFor(7)

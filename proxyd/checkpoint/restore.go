@@ -133,14 +133,14 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 	if err != nil {
 		return err
 	}
-	defer lc.restoring.takeTurn(r.program.Image.RestoredByRoot())()
+	defer lc.restoring.waitForTurn(r.program.Image.RestoredByRoot())()
 	if err := r.runCRIU(ctx, [3]*os.File(stdio), queueState); err != nil {
 		return err
 	}
 	if err := r.completeProgram(ctx); err != nil {
 		return err
 	}
-	return r.letRun(ctx)
+	return r.thawRestoredProgram(ctx)
 }
 
 // findRestore returns the restore of a program that is still to be restored.
@@ -193,7 +193,7 @@ func (r *programRestore) runCRIU(ctx context.Context, stdio [3]*os.File, queueSt
 func (r *programRestore) completeProgram(ctx context.Context) error {
 	lc, name := r.lc, r.program.Name
 	restored := capsule.Program{Name: name, Cgroup: r.group}
-	if err := keepSocketInodes(ctx, lc, restored, r.meta.SocketInodes); err != nil {
+	if err := showOldSocketInodes(ctx, lc, restored, r.meta.SocketInodes); err != nil {
 		return err
 	}
 	if err := lc.resetOutside(ctx, restored); err != nil {
@@ -210,13 +210,13 @@ func (r *programRestore) completeProgram(ctx context.Context) error {
 	return lc.unlinkAfterLast(name)
 }
 
-// letRun hands the program over to the capsule's init, thaws it, and notes that it is restored.
-func (r *programRestore) letRun(ctx context.Context) error {
+// thawRestoredProgram hands the program over to the capsule's init, thaws it, and notes that it is restored.
+func (r *programRestore) thawRestoredProgram(ctx context.Context) error {
 	lc, j, p := r.lc, r.lc.j, r.program
 	if err := lc.capsule.Restored(ctx, p.Name, p.PID, p.First); err != nil {
 		return err
 	}
-	if err := keepLastPID(ctx, lc.capsule, r.meta.LastPID); err != nil {
+	if err := raiseLastPID(ctx, lc.capsule, r.meta.LastPID); err != nil {
 		return err
 	}
 	if err := j.restore.unlockLoopback(lc); err != nil {
@@ -255,8 +255,8 @@ func (lc *localCapsule) hasCRIURestoredAll() bool {
 // refuses a restore by root only where such a program is there when the restore begins.
 type restoreTurns struct{ programs sync.RWMutex }
 
-// takeTurn waits until a program may be restored, and returns a function that ends the turn.
-func (r *restoreTurns) takeTurn(byRoot bool) (end func()) {
+// waitForTurn waits until a program may be restored, and returns a function that ends the turn.
+func (r *restoreTurns) waitForTurn(byRoot bool) (end func()) {
 	if byRoot {
 		r.programs.Lock()
 		return r.programs.Unlock
@@ -279,9 +279,9 @@ func (lc *localCapsule) unlinkAfterLast(program string) error {
 	return lc.unlinkRemoved()
 }
 
-// keepLastPID makes the capsule's PIDs continue after last. CRIU resets the counter at a restore
+// raiseLastPID makes the capsule's PIDs continue after last. CRIU resets the counter at a restore
 // (seen with 4.2), and a program restored later would then find its PIDs taken.
-func keepLastPID(ctx context.Context, c *capsule.Capsule, last int) error {
+func raiseLastPID(ctx context.Context, c *capsule.Capsule, last int) error {
 	now, err := c.LastPID(ctx)
 	if err != nil || now >= last {
 		return err

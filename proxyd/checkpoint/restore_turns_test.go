@@ -11,7 +11,7 @@ func TestRestoreTurns(t *testing.T) {
 	for name, byRoot := range map[string]bool{"by the user": false, "by root": true} {
 		t.Run(name, func(t *testing.T) {
 			turns := &restoreTurns{}
-			end := turns.takeTurn(byRoot)
+			end := turns.waitForTurn(byRoot)
 			if turns.programs.TryLock() {
 				t.Error("a restore by root could begin meanwhile")
 			}

@@ -55,7 +55,7 @@ func TestRestoreTriedAgain(t *testing.T) {
 			recordCommands(t, q)
 			c := tidyOn(t, "n1", t.TempDir(), q, 7)
 			for number, why := range tt.why {
-				j := (&job{c: c, id: 7, run: runOf(number, recordOf(7)), log: c.Log}).wireParts()
+				j := (&job{c: c, id: 7, run: runOf(number, recordOf(7)), log: c.Log}).linkPartsToJob()
 				if err := j.failed.giveUpRun(why); err != nil {
 					t.Fatal(err)
 				}
@@ -96,7 +96,7 @@ func TestLaunchFailsLate(t *testing.T) {
 	} {
 		j := (&job{c: c, id: 7, log: c.Log, run: runs.NewRunAt(runs.Snapshot{
 			Number: run, Record: rec, State: runs.Running, Point: &runs.ResumePoint{Meta: meta},
-		})}).wireParts()
+		})}).linkPartsToJob()
 		dir := t.TempDir()
 		if k.said {
 			if err := os.WriteFile(filepath.Join(dir, "launch_failed"), nil, 0o600); err != nil {
@@ -135,7 +135,7 @@ func TestNodesAgree(t *testing.T) {
 	want := []string{}
 	for run := 1; run <= 4; run++ {
 		for range 2 {
-			j := (&job{c: c, id: 7, run: runOf(run, recordOf(7)), log: c.Log}).wireParts()
+			j := (&job{c: c, id: 7, run: runOf(run, recordOf(7)), log: c.Log}).linkPartsToJob()
 			if err := j.failed.giveUpRun(ErrAway); err != nil {
 				t.Fatal(err)
 			}
@@ -167,7 +167,7 @@ func TestRestoreTriedAgainWithoutFolder(t *testing.T) {
 			recordCommands(t, q)
 			c := tidyOn(t, "n1", t.TempDir(), q, 7)
 			c.CheckShared = tt.check
-			j := (&job{c: c, id: 7, run: runOf(0, recordOf(7)), log: c.Log}).wireParts()
+			j := (&job{c: c, id: 7, run: runOf(0, recordOf(7)), log: c.Log}).linkPartsToJob()
 			if err := j.failed.giveUpRun(missing); err != nil {
 				t.Fatal(err)
 			}
@@ -191,7 +191,7 @@ func TestRunGivenUpElsewhere(t *testing.T) {
 	q.Set(t, map[uint32]string{7: "COMPLETING"})
 	recordCommands(t, q)
 	c := tidyOn(t, "n1", t.TempDir(), q, 7)
-	j := (&job{c: c, id: 7, run: runOf(0, recordOf(7)), log: c.Log}).wireParts()
+	j := (&job{c: c, id: 7, run: runOf(0, recordOf(7)), log: c.Log}).linkPartsToJob()
 	if err := j.failed.giveUpRun(errors.New("node n2: " + errGivenUp.Error())); err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func TestCheckComplete(t *testing.T) {
 		"restored":                          {restored, two(&calls.PrepareReply{Capsules: 1}, &calls.PrepareReply{Capsules: 1}), nil},
 		"restored, and a node has ended it": {restored, two(&calls.PrepareReply{Capsules: 1}, &calls.PrepareReply{}), errCapsuleLost},
 	} {
-		j := (&job{run: runs.NewRunAt(runs.Snapshot{Point: c.from, Placement: records.Placement{FirstRun: []string{"a", "b"}, ThisRun: []string{"n1", "n2"}}})}).wireParts()
+		j := (&job{run: runs.NewRunAt(runs.Snapshot{Point: c.from, Placement: records.Placement{FirstRun: []string{"a", "b"}, ThisRun: []string{"n1", "n2"}}})}).linkPartsToJob()
 		a := &attempt{j: j, reports: c.reports}
 		if err := a.checkComplete(); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
@@ -48,7 +48,7 @@ func TestCheckComplete(t *testing.T) {
 
 // TestCapsuleLost: a node that lost its capsules of the run prevents a checkpoint; a node that never had any does not.
 func TestCapsuleLost(t *testing.T) {
-	c := (&Conductor{jobs: jobTable{}}).wireParts()
+	c := (&Conductor{jobs: jobTable{}}).linkPartsToConductor()
 	ask := func(run int) error {
 		return c.callNode(t.Context(), "", 7, 3, calls.PhasePrepare, calls.PrepareArgs{Run: run}, nil)
 	}

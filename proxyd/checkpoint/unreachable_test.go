@@ -99,7 +99,7 @@ func TestLostNode(t *testing.T) {
 				c := conductorOn(t, "n1", t.TempDir())
 				c.Remote = &awayUntil{back: began.Add(tt.away)}
 				where := records.Placement{FirstRun: []string{"n1", "n2"}, ThisRun: []string{"n1", "n2"}}
-				j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: where})}).wireParts()
+				j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: where})}).linkPartsToJob()
 				if lost := j.ending.hasLostNode(t.Context()); lost != tt.lost {
 					t.Errorf("hasLostNode = %v", lost)
 				}

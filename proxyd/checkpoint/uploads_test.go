@@ -120,8 +120,8 @@ func (d dumped) Call(_ context.Context, node string, _ *rpc.CallRequest) (*rpc.C
 
 // TestUnusedBase: a base that no node used is not needed.
 func TestUnusedBase(t *testing.T) {
-	c := (&Conductor{Config: Config{Node: "n0"}}).wireParts()
-	a := &attempt{j: (&job{c: c, id: 7}).wireParts(), nodes: []string{"n1", "n2"}}
+	c := (&Conductor{Config: Config{Node: "n0"}}).linkPartsToConductor()
+	a := &attempt{j: (&job{c: c, id: 7}).linkPartsToJob(), nodes: []string{"n1", "n2"}}
 	for _, tt := range []struct {
 		nodes dumped
 		want  uint32

@@ -20,8 +20,8 @@ import (
 // that is closed when the job does not wait any more.
 func waitingAttempt(ctx context.Context, t *testing.T) (*Conductor, *attempt, <-chan struct{}) {
 	t.Helper()
-	c := (&Conductor{Config: Config{Node: "n1"}}).wireParts()
-	j := (&job{c: c, id: 7, run: runs.NewRunAt(runs.Snapshot{Placement: records.Placement{FirstRun: []string{"n1"}, ThisRun: []string{"n1"}}, Record: &records.Record{Job: 7}})}).wireParts()
+	c := (&Conductor{Config: Config{Node: "n1"}}).linkPartsToConductor()
+	j := (&job{c: c, id: 7, run: runs.NewRunAt(runs.Snapshot{Placement: records.Placement{FirstRun: []string{"n1"}, ThisRun: []string{"n1"}}, Record: &records.Record{Job: 7}})}).linkPartsToJob()
 	a := &attempt{
 		j: j, log: slog.New(slog.DiscardHandler), outcome: decisions.NewOutcome(decisions.Request{HoldAfterwards: true}), committed: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -134,8 +134,8 @@ func TestWaitForRequeue(t *testing.T) {
 func TestOutcomeDecided(t *testing.T) {
 	for _, stands := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			c := (&Conductor{}).wireParts()
-			a := &attempt{j: (&job{c: c}).wireParts(), log: slog.New(slog.DiscardHandler), outcome: decisions.NewOutcome(decisions.Request{HoldAfterwards: stands})}
+			c := (&Conductor{}).linkPartsToConductor()
+			a := &attempt{j: (&job{c: c}).linkPartsToJob(), log: slog.New(slog.DiscardHandler), outcome: decisions.NewOutcome(decisions.Request{HoldAfterwards: stands})}
 			a.j.ledAttempt = a
 			a.outcome.WaitForRequeue(t.Context(), a.log)
 			if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.Requeued}); !late || verdictAfter(a) != decisions.RunOn {

@@ -81,7 +81,7 @@ func (f *Forwarder) PauseClients(ctx context.Context) error {
 	if len(f.spec.Clients.Ports) == 0 {
 		return nil
 	}
-	if err := f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Pause(ctx) }); err != nil {
+	if err := f.sendOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Pause(ctx) }); err != nil {
 		return err
 	}
 	end := time.After(pausePatience)
@@ -108,5 +108,5 @@ func (f *Forwarder) supplySockets(ctx context.Context, wanted int) error {
 		return err
 	}
 	defer closeAll(sockets)
-	return f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Supply(ctx, sockets) })
+	return f.sendOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Supply(ctx, sockets) })
 }

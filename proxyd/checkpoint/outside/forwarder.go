@@ -115,7 +115,7 @@ func (f *Forwarder) startProcess(ctx context.Context, listen func(int) (*os.File
 	f.process = p
 	to := forward.Relay{Address: f.address, Ticket: f.note.Ticket, Clients: f.spec.Clients}
 	f.mu.Unlock()
-	err = f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Begin(ctx, to, listener) })
+	err = f.sendOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Begin(ctx, to, listener) })
 	if err != nil {
 		return errors.Join(err, p.End(context.WithoutCancel(ctx)))
 	}
@@ -196,8 +196,8 @@ func (f *Forwarder) Cgroup() string { return f.currentProcess().Cgroup() }
 // Enter moves a forwarder without a cgroup into a cgroup.
 func (f *Forwarder) Enter(cgroup string) error { return f.currentProcess().Enter(cgroup) }
 
-// giveOrder gives an order. The error is ErrStopped if the forwarder's process is stopped and so does not answer.
-func (f *Forwarder) giveOrder(ctx context.Context, give func(context.Context, forward.Orders) error) error {
+// sendOrder gives an order. The error is ErrStopped if the forwarder's process is stopped and so does not answer.
+func (f *Forwarder) sendOrder(ctx context.Context, give func(context.Context, forward.Orders) error) error {
 	p := f.currentProcess()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -223,20 +223,20 @@ func (f *Forwarder) giveOrder(ctx context.Context, give func(context.Context, fo
 
 // Hold has the forwarder stand still, until Continue. A second call is harmless.
 func (f *Forwarder) Hold(ctx context.Context) error {
-	f.answers.holdAnswers()
-	return f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Hold(ctx, nil) })
+	f.answers.withholdAnswers()
+	return f.sendOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Hold(ctx, nil) })
 }
 
 // Continue ends what Hold has begun: the forwarder passes bytes on again. A second call is harmless.
 func (f *Forwarder) Continue(ctx context.Context) error {
-	err := f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Continue(ctx) })
+	err := f.sendOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Continue(ctx) })
 	f.answers.releaseAnswers()
 	return err
 }
 
 // Status returns the connections, and the lost connections.
 func (f *Forwarder) Status(ctx context.Context) (s forward.Status, err error) {
-	err = f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) (err error) {
+	err = f.sendOrder(ctx, func(ctx context.Context, o forward.Orders) (err error) {
 		s, err = o.Status(ctx)
 		return err
 	})
@@ -271,7 +271,7 @@ func (f *Forwarder) Serve(ctx context.Context, relay Relay, a Admission, log *sl
 		wait := admitInterval
 		admitted, err := f.admitCapsule(ctx, relay, a)
 		if err == nil {
-			err = f.tellAddress(ctx, admitted.Address)
+			err = f.sendRelayAddress(ctx, admitted.Address)
 		}
 		if err != nil {
 			wait = admitRetry
@@ -295,7 +295,7 @@ func (f *Forwarder) Serve(ctx context.Context, relay Relay, a Admission, log *sl
 				return
 			case <-time.After(restartPause):
 			}
-			if err := f.startAgain(ctx); err != nil {
+			if err := f.restartProcess(ctx); err != nil {
 				log.Error("cannot start a forwarder", "capsule", a.Capsule, "error", err)
 			}
 		}
@@ -332,15 +332,15 @@ func (f *Forwarder) awaitAdmission(ctx context.Context, wait time.Duration) (die
 	}
 }
 
-// tellAddress tells the forwarder where the relay is, if that is new.
-func (f *Forwarder) tellAddress(ctx context.Context, address string) error {
+// sendRelayAddress tells the forwarder where the relay is, if that is new.
+func (f *Forwarder) sendRelayAddress(ctx context.Context, address string) error {
 	f.mu.Lock()
 	known := f.address == address
 	f.mu.Unlock()
 	if known {
 		return nil
 	}
-	err := f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error {
+	err := f.sendOrder(ctx, func(ctx context.Context, o forward.Orders) error {
 		return o.Begin(ctx, forward.Relay{Address: address, Ticket: f.note.Ticket, Clients: f.spec.Clients}, nil)
 	})
 	if err == nil {
@@ -351,8 +351,8 @@ func (f *Forwarder) tellAddress(ctx context.Context, address string) error {
 	return err
 }
 
-// startAgain starts a forwarder after the death of the last.
-func (f *Forwarder) startAgain(ctx context.Context) error {
+// restartProcess starts a forwarder after the death of the last.
+func (f *Forwarder) restartProcess(ctx context.Context) error {
 	if err := f.currentProcess().End(ctx); err != nil {
 		return err
 	}

@@ -53,9 +53,9 @@ func (a *answers) changeState(f func()) {
 	a.changed.Broadcast()
 }
 
-func (a *answers) holdAnswers()    { a.changeState(func() { a.held = true }) }
-func (a *answers) releaseAnswers() { a.changeState(func() { a.held = false }) }
-func (a *answers) endAnswers()     { a.changeState(func() { a.ended = true }) }
+func (a *answers) withholdAnswers() { a.changeState(func() { a.held = true }) }
+func (a *answers) releaseAnswers()  { a.changeState(func() { a.held = false }) }
+func (a *answers) endAnswers()      { a.changeState(func() { a.ended = true }) }
 
 // beginQuestion notes a question. The result is false if the question is there already, or there are too many.
 func (a *answers) beginQuestion(e ends) bool {
@@ -124,7 +124,7 @@ func (f *Forwarder) askForwarder(ctx context.Context, q overlay.Request) (give f
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
 	var cause stream.Cause
-	err = f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) (err error) {
+	err = f.sendOrder(ctx, func(ctx context.Context, o forward.Orders) (err error) {
 		cause, err = o.Ask(ctx, q.From.String(), q.To.String())
 		return err
 	})

@@ -28,9 +28,9 @@ type Connection struct {
 // connections are written one by one: a user decides how many there are, and they must not fill the memory of root's
 // daemon.
 func (f *Forwarder) Save(ctx context.Context, w io.Writer) (n int, err error) {
-	f.answers.holdAnswers()
+	f.answers.withholdAnswers()
 	list := &listWriter{w: w}
-	err = f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error {
+	err = f.sendOrder(ctx, func(ctx context.Context, o forward.Orders) error {
 		return o.Hold(ctx, func(some []forward.Saved, sockets []*os.File) error {
 			for i, s := range some {
 				socket, unread, unsent, err := overlay.TakeConnection(sockets[i])
@@ -124,7 +124,7 @@ func (f *Forwarder) Restore(ctx context.Context, r io.Reader, log *slog.Logger) 
 	var sockets []*os.File
 	defer func() { closeAll(sockets) }()
 	hand := func() error {
-		err := f.giveOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Add(ctx, made, sockets) })
+		err := f.sendOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Add(ctx, made, sockets) })
 		closeAll(sockets)
 		made, sockets = nil, nil
 		return err

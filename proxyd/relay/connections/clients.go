@@ -155,7 +155,7 @@ func (h *Holder) acceptClients(p *clientPort) {
 			}
 			continue
 		}
-		if socket, ok := c.(*net.TCPConn); !ok || !h.takeClient(p, socket) {
+		if socket, ok := c.(*net.TCPConn); !ok || !h.acceptClient(p, socket) {
 			if ok {
 				_ = socket.SetLinger(0) // the client gets a reset
 			}
@@ -167,8 +167,8 @@ func (h *Holder) acceptClients(p *clientPort) {
 // errNotTaken is the reason for which a client stops waiting.
 var errNotTaken = errors.New("no forwarder of the job has taken the connection: the job is away")
 
-// takeClient begins to carry a client's connection. The result is false if the port has too many clients.
-func (h *Holder) takeClient(p *clientPort, socket *net.TCPConn) bool {
+// acceptClient begins to carry a client's connection. The result is false if the port has too many clients.
+func (h *Holder) acceptClient(p *clientPort, socket *net.TCPConn) bool {
 	from, err := netip.ParseAddrPort(socket.RemoteAddr().String())
 	if err != nil {
 		return false

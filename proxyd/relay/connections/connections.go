@@ -316,7 +316,7 @@ func (h *Holder) carrySocket(ctx context.Context, k *connection, socket *net.TCP
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { socket.Close() })()
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context, *connection, *net.TCPConn) error{fromOutside, toOutside} {
+	for _, loop := range []func(context.Context, *connection, *net.TCPConn) error{copyFromOutside, copyToOutside} {
 		loops.Go(func() {
 			if err := loop(ctx, k, socket); err != nil && ctx.Err() == nil {
 				k.stream.Fail(err)

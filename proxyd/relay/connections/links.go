@@ -131,7 +131,7 @@ func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
 	}
 	ctx, cancel := context.WithCancel(h.ctx)
 	defer cancel()
-	if !h.takeOver(k, t, cancel) {
+	if !h.replaceLink(k, t, cancel) {
 		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: "a newer run of the job has begun", Retry: true})
 	}
 	k.linked.Lock() // the link before ends now
@@ -168,9 +168,9 @@ func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
 	})
 }
 
-// takeOver makes a link the connection's link, and ends the link before. The result is false for a link of a run that
-// is over.
-func (h *Holder) takeOver(k *connection, t ticket, cancel func()) bool {
+// replaceLink makes a link the connection's link, and ends the link before. The result is false for a link of a run
+// that is over.
+func (h *Holder) replaceLink(k *connection, t ticket, cancel func()) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t.run < k.job.run {

@@ -30,8 +30,8 @@ func causeOf(err error) stream.Cause {
 	return stream.CauseProhibited // the relay has no ports or no descriptors left, or a firewall of its host forbids it
 }
 
-// fromOutside reads the bytes that the other side sends.
-func fromOutside(ctx context.Context, k *connection, socket *net.TCPConn) error {
+// copyFromOutside reads the bytes that the other side sends.
+func copyFromOutside(ctx context.Context, k *connection, socket *net.TCPConn) error {
 	buf := make([]byte, stream.MaxData)
 	for {
 		room := 0
@@ -59,8 +59,8 @@ func fromOutside(ctx context.Context, k *connection, socket *net.TCPConn) error 
 	}
 }
 
-// toOutside writes the bytes that have come from the program.
-func toOutside(ctx context.Context, k *connection, socket *net.TCPConn) error {
+// copyToOutside writes the bytes that have come from the program.
+func copyToOutside(ctx context.Context, k *connection, socket *net.TCPConn) error {
 	buf := make([]byte, stream.MaxData)
 	for {
 		n, ends := 0, false

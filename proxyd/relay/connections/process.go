@@ -90,14 +90,14 @@ type Process struct {
 // NewProcess returns the Process for a process with these pipes, and sends it the settings.
 func NewProcess(in io.Writer, out io.Reader, s Settings) (*Process, error) {
 	p := &Process{in: json.NewEncoder(in), out: json.NewDecoder(out)}
-	_, err := p.giveOrder(order{Settings: &s})
+	_, err := p.sendOrder(order{Settings: &s})
 	return p, err
 }
 
 // ErrProcess says that the relay's process does not answer.
 var ErrProcess = errors.New("the relay's process does not answer")
 
-func (p *Process) giveOrder(o order) (answer, error) {
+func (p *Process) sendOrder(o order) (answer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var a answer
@@ -116,12 +116,12 @@ func (p *Process) giveOrder(o order) (answer, error) {
 
 // Admit is Holder.Admit, and then Holder.Listening.
 func (p *Process) Admit(a Admission) ([]Listening, error) {
-	said, err := p.giveOrder(order{Admit: &a})
+	said, err := p.sendOrder(order{Admit: &a})
 	return said.Listening, err
 }
 
 // Forget is Holder.Forget.
 func (p *Process) Forget(job string) error {
-	_, err := p.giveOrder(order{Forget: job})
+	_, err := p.sendOrder(order{Forget: job})
 	return err
 }

@@ -26,9 +26,9 @@ type granted struct {
 // grantPatience is how long the relay keeps a connection for a program that has meanwhile given up connect().
 const grantPatience = 10 * time.Second
 
-// askRelay has the relay connect to the address that a program asks for. The result is the cause with which connect()
-// is to fail, or "". A relay that does not answer is asked again, while connect() waits.
-func (f *Forwarder) askRelay(ctx context.Context, e ends) stream.Cause {
+// requestConnection has the relay connect to the address that a program asks for. The result is the cause with which
+// connect() is to fail, or "". A relay that does not answer is asked again, while connect() waits.
+func (f *Forwarder) requestConnection(ctx context.Context, e ends) stream.Cause {
 	ctx, cancel := context.WithTimeout(ctx, openPatience)
 	defer cancel()
 	f.mu.Lock()
@@ -44,7 +44,7 @@ func (f *Forwarder) askRelay(ctx context.Context, e ends) stream.Cause {
 	id := rand.Text()
 	for retry := firstRetry; ; retry = min(2*retry, longestRetry) {
 		relay, changed := f.currentRelay()
-		over, err := f.askOnce(ctx, relay, stream.Hello{ID: id, To: e.to})
+		over, err := f.requestOverLink(ctx, relay, stream.Hello{ID: id, To: e.to})
 		switch {
 		case err == nil && over == nil:
 			f.addGranted(e, id)
@@ -63,8 +63,9 @@ func (f *Forwarder) askRelay(ctx context.Context, e ends) stream.Cause {
 	}
 }
 
-// askOnce asks the relay for a connection by a link. The connection stays in the relay. over is the relay's refusal.
-func (f *Forwarder) askOnce(ctx context.Context, to Relay, hello stream.Hello) (over *stream.Over, err error) {
+// requestOverLink asks the relay for a connection by a link. The connection stays in the relay. over is the relay's
+// refusal.
+func (f *Forwarder) requestOverLink(ctx context.Context, to Relay, hello stream.Hello) (over *stream.Over, err error) {
 	if to.Address == "" {
 		return nil, errors.New("the relay has not admitted the job yet")
 	}
@@ -77,7 +78,7 @@ func (f *Forwarder) askOnce(ctx context.Context, to Relay, hello stream.Hello) (
 	}
 	switch answer.Kind {
 	case stream.KindWelcome:
-		f.noteRefused(false)
+		f.setRefused(false)
 		return nil, nil //nolint:nilnil // no refusal
 	case stream.KindOver:
 		over = &stream.Over{}
@@ -85,7 +86,7 @@ func (f *Forwarder) askOnce(ctx context.Context, to Relay, hello stream.Hello) (
 			return nil, err
 		}
 		if over.Retry {
-			f.noteRefused(true)
+			f.setRefused(true)
 			return nil, errors.New(over.Reason)
 		}
 		return over, nil
@@ -102,8 +103,8 @@ func (f *Forwarder) addGranted(e ends, id string) {
 	time.AfterFunc(grantPatience, func() { f.expireGranted(e, id) })
 }
 
-// takeGranted returns the name of the relay's connection for a program's, or "" if the relay has none for it.
-func (f *Forwarder) takeGranted(e ends) string {
+// popGrantedID returns the name of the relay's connection for a program's, or "" if the relay has none for it.
+func (f *Forwarder) popGrantedID(e ends) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	g := f.granted[e]
@@ -136,7 +137,7 @@ func (f *Forwarder) expireGranted(e ends, id string) {
 	default:
 		ctx, cancel := context.WithTimeout(f.ctx, lastPatience)
 		defer cancel()
-		if _, err := f.askOnce(ctx, relay, stream.Hello{ID: id, To: e.to, Opened: true, Over: "the program has given it up"}); err != nil {
+		if _, err := f.requestOverLink(ctx, relay, stream.Hello{ID: id, To: e.to, Opened: true, Over: "the program has given it up"}); err != nil {
 			f.log.Warn("the relay keeps a connection that no program has", "to", e.to, "error", err)
 		}
 	}

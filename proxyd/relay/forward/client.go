@@ -22,8 +22,8 @@ func NewOrders(c *net.UnixConn) Orders { return Orders{c} }
 // Close hangs up. The state of the forwarder does not change.
 func (o Orders) Close() { o.conn.Close() }
 
-// giveOrder sends an order and receives the answer.
-func (o Orders) giveOrder(ctx context.Context, what order, files ...*os.File) (reply, []*os.File, error) {
+// exchangeOrder sends an order and receives the answer.
+func (o Orders) exchangeOrder(ctx context.Context, what order, files ...*os.File) (reply, []*os.File, error) {
 	defer localsock.InterruptAtEnd(ctx, o.conn.SetDeadline)()
 	if err := sendPacket(o.conn, what, files...); err != nil {
 		return reply{}, nil, err
@@ -49,7 +49,7 @@ func (o Orders) Begin(ctx context.Context, r Relay, listener *os.File) error {
 	if listener != nil {
 		files = append(files, listener)
 	}
-	_, got, err := o.giveOrder(ctx, order{Do: doBegin, Relay: r}, files...)
+	_, got, err := o.exchangeOrder(ctx, order{Do: doBegin, Relay: r}, files...)
 	localsock.CloseAll(got)
 	return err
 }
@@ -59,10 +59,10 @@ func (o Orders) Begin(ctx context.Context, r Relay, listener *os.File) error {
 // hands them out again.
 func (o Orders) Hold(ctx context.Context, each func(some []Saved, sockets []*os.File) error) error {
 	defer localsock.InterruptAtEnd(ctx, o.conn.SetDeadline)()
-	r, files, err := o.giveOrder(ctx, order{Do: doHold, Quiet: each == nil})
+	r, files, err := o.exchangeOrder(ctx, order{Do: doHold, Quiet: each == nil})
 	for err == nil {
 		if each != nil {
-			err = handHeld(files, each)
+			err = deliverSaved(files, each)
 		}
 		localsock.CloseAll(files)
 		if err != nil || !r.More {
@@ -73,8 +73,8 @@ func (o Orders) Hold(ctx context.Context, each func(some []Saved, sockets []*os.
 	return err
 }
 
-// handHeld calls each with the connections and sockets of a reply to hold.
-func handHeld(files []*os.File, each func([]Saved, []*os.File) error) error {
+// deliverSaved calls each with the connections and sockets of a reply to hold.
+func deliverSaved(files []*os.File, each func([]Saved, []*os.File) error) error {
 	if len(files) == 0 {
 		return errors.New("no text comes along")
 	}
@@ -91,7 +91,7 @@ func handHeld(files []*os.File, each func([]Saved, []*os.File) error) error {
 // Pause has the forwarder connect no more clients to programs until Continue: clients wait in the relay. A client that
 // was connected before may not be accepted by its program yet. A second call is harmless.
 func (o Orders) Pause(ctx context.Context) error {
-	_, files, err := o.giveOrder(ctx, order{Do: doPause})
+	_, files, err := o.exchangeOrder(ctx, order{Do: doPause})
 	localsock.CloseAll(files)
 	return err
 }
@@ -99,7 +99,7 @@ func (o Orders) Pause(ctx context.Context) error {
 // Continue ends the effect of Hold and Pause: the forwarder passes bytes on and connects clients again. A second call
 // is harmless.
 func (o Orders) Continue(ctx context.Context) error {
-	_, files, err := o.giveOrder(ctx, order{Do: doContinue})
+	_, files, err := o.exchangeOrder(ctx, order{Do: doContinue})
 	localsock.CloseAll(files)
 	return err
 }
@@ -112,7 +112,7 @@ func (o Orders) Add(ctx context.Context, all []Saved, sockets []*os.File) error 
 		if err != nil {
 			return err
 		}
-		_, files, err := o.giveOrder(ctx, order{Do: doAdd}, append([]*os.File{text}, sockets[:n]...)...)
+		_, files, err := o.exchangeOrder(ctx, order{Do: doAdd}, append([]*os.File{text}, sockets[:n]...)...)
 		text.Close()
 		localsock.CloseAll(files)
 		if err != nil {
@@ -127,7 +127,7 @@ func (o Orders) Add(ctx context.Context, all []Saved, sockets []*os.File) error 
 // fail; "" if it is to succeed, and the listener is to get the connection soon.
 func (o Orders) Ask(ctx context.Context, from, to string) (stream.Cause, error) {
 	defer localsock.InterruptAtEnd(ctx, o.conn.SetDeadline)()
-	r, files, err := o.giveOrder(ctx, order{Do: doAsk, From: from, To: to})
+	r, files, err := o.exchangeOrder(ctx, order{Do: doAsk, From: from, To: to})
 	localsock.CloseAll(files)
 	return r.Cause, err
 }
@@ -135,14 +135,14 @@ func (o Orders) Ask(ctx context.Context, from, to string) (stream.Cause, error) 
 // Supply gives the forwarder sockets by which it connects clients to programs, which the caller closes: as many as
 // Status.Wanted.
 func (o Orders) Supply(ctx context.Context, sockets []*os.File) error {
-	_, files, err := o.giveOrder(ctx, order{Do: doSupply}, sockets...)
+	_, files, err := o.exchangeOrder(ctx, order{Do: doSupply}, sockets...)
 	localsock.CloseAll(files)
 	return err
 }
 
 // Status returns the forwarder's connections and needs.
 func (o Orders) Status(ctx context.Context) (s Status, err error) {
-	_, files, err := o.giveOrder(ctx, order{Do: doStatus})
+	_, files, err := o.exchangeOrder(ctx, order{Do: doStatus})
 	if err != nil {
 		return s, err
 	}

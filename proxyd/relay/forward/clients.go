@@ -145,7 +145,7 @@ func (f *Forwarder) serveOffers() {
 	retry := firstRetry
 	for {
 		relay, changed := f.currentRelay()
-		linked, err := f.takeOffers(relay, changed)
+		linked, err := f.acceptOffers(relay, changed)
 		if linked {
 			retry = firstRetry
 		}
@@ -160,9 +160,9 @@ func (f *Forwarder) serveOffers() {
 	}
 }
 
-// takeOffers takes offers by a link, until the link ends or changed is closed. linked tells whether the relay has
+// acceptOffers takes offers by a link, until the link ends or changed is closed. linked tells whether the relay has
 // admitted the link.
-func (f *Forwarder) takeOffers(to Relay, changed <-chan struct{}) (linked bool, err error) {
+func (f *Forwarder) acceptOffers(to Relay, changed <-chan struct{}) (linked bool, err error) {
 	if to.Address == "" {
 		return false, errors.New("the relay has not admitted the job yet")
 	}
@@ -177,10 +177,10 @@ func (f *Forwarder) takeOffers(to Relay, changed <-chan struct{}) (linked bool, 
 		if answer.Kind != stream.KindOver || answer.Parse(&over) != nil {
 			return false, fmt.Errorf("%w: kind %d instead of an answer", stream.ErrProtocol, answer.Kind)
 		}
-		f.noteRefused(over.Retry)
+		f.setRefused(over.Retry)
 		return false, fmt.Errorf("the relay offers no clients: %s", over.Reason)
 	}
-	f.noteRefused(false)
+	f.setRefused(false)
 	go func() {
 		select {
 		case <-ctx.Done():
@@ -203,14 +203,14 @@ func (f *Forwarder) takeOffers(to Relay, changed <-chan struct{}) (linked bool, 
 		if f.clients.beginTaking(o.ID) {
 			go func() {
 				defer f.clients.endTaking(o.ID)
-				f.takeOffer(to, o)
+				f.acceptOffer(to, o)
 			}()
 		}
 	}
 }
 
-// takeOffer connects a client to its program, or tells the relay why that has failed.
-func (f *Forwarder) takeOffer(to Relay, o stream.Offer) {
+// acceptOffer connects a client to its program, or tells the relay why that has failed.
+func (f *Forwarder) acceptOffer(to Relay, o stream.Offer) {
 	err := f.connectClient(to.Clients, o)
 	if err == nil || f.ctx.Err() != nil {
 		return
@@ -218,7 +218,7 @@ func (f *Forwarder) takeOffer(to Relay, o stream.Offer) {
 	f.log.Info("client refused", "port", o.Port, "from", o.From, "reason", err)
 	ctx, cancel := context.WithTimeout(f.ctx, lastPatience)
 	defer cancel()
-	if _, err := f.askOnce(ctx, to, stream.Hello{ID: o.ID, To: o.From, Opened: true, Over: err.Error()}); err != nil {
+	if _, err := f.requestOverLink(ctx, to, stream.Hello{ID: o.ID, To: o.From, Opened: true, Over: err.Error()}); err != nil {
 		f.log.Warn("the relay keeps a client that no program has", "port", o.Port, "error", err)
 	}
 }

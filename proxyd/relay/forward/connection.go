@@ -79,14 +79,14 @@ func (c *connection) carryBytes(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context) error{c.fromProgram, c.toProgram} {
+	for _, loop := range []func(context.Context) error{c.copyFromProgram, c.copyToProgram} {
 		loops.Go(func() {
 			if err := loop(ctx); err != nil && ctx.Err() == nil {
 				c.stream.Fail(err)
 			}
 		})
 	}
-	err := c.holdLink(ctx)
+	err := c.keepLinked(ctx)
 	cancel()
 	if err != nil {
 		// The program gets a reset. After an orderly end, the socket has been shut down.
@@ -99,8 +99,8 @@ func (c *connection) carryBytes(ctx context.Context) error {
 	return err
 }
 
-// fromProgram reads the bytes that the program sends.
-func (c *connection) fromProgram(ctx context.Context) error {
+// copyFromProgram reads the bytes that the program sends.
+func (c *connection) copyFromProgram(ctx context.Context) error {
 	buf := make([]byte, stream.MaxData)
 	for !c.hasEnded() {
 		if err := c.stream.Wait(ctx, func(e *stream.End) bool { return e.Room() > 0 }); err != nil {
@@ -127,8 +127,8 @@ func (c *connection) fromProgram(ctx context.Context) error {
 	return nil
 }
 
-// toProgram writes the bytes that have come for the program.
-func (c *connection) toProgram(ctx context.Context) error {
+// copyToProgram writes the bytes that have come for the program.
+func (c *connection) copyToProgram(ctx context.Context) error {
 	for {
 		err := c.stream.Wait(ctx, func(e *stream.End) bool {
 			b, ends := e.Inbox()
@@ -205,8 +205,8 @@ const (
 	lastPatience = 10 * time.Second
 )
 
-// holdLink keeps a link to the relay until the connection is over. holdLink returns nil after an orderly end.
-func (c *connection) holdLink(ctx context.Context) error {
+// keepLinked keeps a link to the relay until the connection is over. keepLinked returns nil after an orderly end.
+func (c *connection) keepLinked(ctx context.Context) error {
 	began, retry := time.Now(), firstRetry
 	for {
 		relay, changed := c.f.currentRelay()
@@ -257,7 +257,7 @@ func (c *connection) linkOnce(ctx context.Context, to Relay) (linked bool, err e
 		return false, err
 	}
 	defer link.Close()
-	if err := c.takeWelcome(answer); err != nil {
+	if err := c.handleAnswer(answer); err != nil {
 		return false, err
 	}
 	orderly := make(chan struct{})
@@ -267,7 +267,7 @@ func (c *connection) linkOnce(ctx context.Context, to Relay) (linked bool, err e
 			cancel()
 		}
 	}()
-	err = c.stream.Carry(ctx, link, c.takeOver)
+	err = c.stream.Carry(ctx, link, c.handleOver)
 	select {
 	case <-orderly:
 		return true, errOrderly
@@ -317,13 +317,13 @@ func (c *connection) makeHello(ticket string) stream.Hello {
 	return h
 }
 
-// takeWelcome takes the relay's answer.
-func (c *connection) takeWelcome(answer *stream.Frame) (err error) {
+// handleAnswer takes the relay's answer.
+func (c *connection) handleAnswer(answer *stream.Frame) (err error) {
 	switch answer.Kind {
 	case stream.KindWelcome:
-		c.f.noteRefused(false)
+		c.f.setRefused(false)
 	case stream.KindOver:
-		return c.takeOver(answer)
+		return c.handleOver(answer)
 	default:
 		return fmt.Errorf("%w: kind %d instead of an answer", stream.ErrProtocol, answer.Kind)
 	}
@@ -343,14 +343,14 @@ func (c *connection) takeWelcome(answer *stream.Frame) (err error) {
 	return err
 }
 
-// takeOver handles the relay's message that the connection does not exist any more.
-func (c *connection) takeOver(f *stream.Frame) error {
+// handleOver handles the relay's message that the connection does not exist any more.
+func (c *connection) handleOver(f *stream.Frame) error {
 	var o stream.Over
 	if err := f.Parse(&o); err != nil {
 		return err
 	}
 	if o.Retry {
-		c.f.noteRefused(true)
+		c.f.setRefused(true)
 		return errors.New(o.Reason)
 	}
 	if c.isOver() {

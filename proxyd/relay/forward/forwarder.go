@@ -58,8 +58,8 @@ type Forwarder struct {
 	clients     clients
 }
 
-// noteRefused records whether the relay refused the ticket of the last link.
-func (f *Forwarder) noteRefused(refused bool) {
+// setRefused records whether the relay refused the ticket of the last link.
+func (f *Forwarder) setRefused(refused bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.refused = refused
@@ -158,13 +158,13 @@ func (f *Forwarder) acceptWaiting(listener int) bool {
 			return false
 		}
 		if socket, ok := conn.(*net.TCPConn); ok {
-			f.takeSocket(socket)
+			f.acceptSocket(socket)
 		}
 	}
 }
 
-// takeSocket begins to carry a program's new connection. The caller holds rest.
-func (f *Forwarder) takeSocket(socket *net.TCPConn) {
+// acceptSocket begins to carry a program's new connection. The caller holds rest.
+func (f *Forwarder) acceptSocket(socket *net.TCPConn) {
 	to := socket.LocalAddr().String()
 	refuse := func(why string) {
 		f.log.Warn("connection refused", "to", to, "reason", why)
@@ -176,7 +176,7 @@ func (f *Forwarder) takeSocket(socket *net.TCPConn) {
 		return
 	}
 	s := Saved{ID: rand.Text(), From: socket.RemoteAddr().String(), To: to}
-	if id := f.takeGranted(ends{s.From, s.To}); id != "" {
+	if id := f.popGrantedID(ends{s.From, s.To}); id != "" {
 		s.ID, s.Opened = id, true
 	}
 	c, err := f.newConnection(s, socket)

@@ -113,7 +113,7 @@ func (f *Forwarder) answerOrders(c *net.UnixConn) error {
 		if err != nil {
 			return err
 		}
-		err = f.carryOut(c, o, files)
+		err = f.handleOrder(c, o, files)
 		localsock.CloseAll(files)
 		if err != nil {
 			return err
@@ -121,8 +121,8 @@ func (f *Forwarder) answerOrders(c *net.UnixConn) error {
 	}
 }
 
-// carryOut carries an order out and sends the answer.
-func (f *Forwarder) carryOut(c *net.UnixConn, o order, files []*os.File) error {
+// handleOrder carries an order out and sends the answer.
+func (f *Forwarder) handleOrder(c *net.UnixConn, o order, files []*os.File) error {
 	switch o.Do {
 	case doBegin:
 		return sendReply(c, f.beginRelay(o.Relay, files))
@@ -131,7 +131,7 @@ func (f *Forwarder) carryOut(c *net.UnixConn, o order, files []*os.File) error {
 		if o.Quiet {
 			return sendReply(c, nil)
 		}
-		return f.tellHeld(c)
+		return f.sendFrozenConnections(c)
 	case doContinue:
 		f.thawConnections()
 		return sendReply(c, nil)
@@ -146,7 +146,7 @@ func (f *Forwarder) carryOut(c *net.UnixConn, o order, files []*os.File) error {
 		}
 		return sendReply(c, err)
 	case doAsk:
-		cause := f.askRelay(f.ctx, ends{o.From, o.To})
+		cause := f.requestConnection(f.ctx, ends{o.From, o.To})
 		f.rest.RLock() // not between hold and go
 		defer f.rest.RUnlock()
 		return sendPacket(c, reply{Cause: cause})
@@ -210,8 +210,8 @@ func (f *Forwarder) thawConnections() {
 	f.clients.resumeConnecting()
 }
 
-// tellHeld sends the connections with their sockets.
-func (f *Forwarder) tellHeld(c *net.UnixConn) error {
+// sendFrozenConnections sends the connections with their sockets.
+func (f *Forwarder) sendFrozenConnections(c *net.UnixConn) error {
 	all := f.allConnections()
 	for {
 		n := min(len(all), Batch)
