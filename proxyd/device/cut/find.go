@@ -103,7 +103,7 @@ func (f *finder) findCut(ctx context.Context, o *Options) error {
 			f.state = newLeaderState(opened)
 			f.state.keeps = f.keeps
 			for _, h := range f.early {
-				f.state.takeEvent(h.member, &h.events[0])
+				f.state.enterEvent(h.member, &h.events[0])
 			}
 		} else {
 			select {
@@ -111,7 +111,7 @@ func (f *finder) findCut(ctx context.Context, o *Options) error {
 				if h.err != nil {
 					return fmt.Errorf("device server %d: %w", h.member, h.err)
 				}
-				missing -= f.hearMember(h, opened)
+				missing -= f.enterReport(h, opened)
 			case <-tick.C:
 				f.stepHistory(barrier.Tick{})
 			case <-deadline.C:
@@ -123,7 +123,7 @@ func (f *finder) findCut(ctx context.Context, o *Options) error {
 				return fmt.Errorf("no cut: %w", context.Cause(ctx))
 			}
 		}
-		if err := f.giveOrders(); err != nil {
+		if err := f.sendOrders(); err != nil {
 			return err
 		}
 		tick.Reset(o.Tick)
@@ -131,8 +131,8 @@ func (f *finder) findCut(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// hearMember takes events of a member, and returns how many members have opened the attempt by these events.
-func (f *finder) hearMember(h memberReport, opened []Event) (n int) {
+// enterReport takes events of a member, and returns how many members have opened the attempt by these events.
+func (f *finder) enterReport(h memberReport, opened []Event) (n int) {
 	for i := range h.events {
 		e := &h.events[i]
 		switch {
@@ -142,12 +142,12 @@ func (f *finder) hearMember(h memberReport, opened []Event) (n int) {
 		case e.Kind == Still:
 			f.still[h.member] = true
 			if f.state != nil {
-				f.state.noteHolding(h.member)
+				f.state.markHolding(h.member)
 			}
 		case f.state == nil: // the state begins when all members have opened the attempt
 			f.early = append(f.early, memberReport{member: h.member, events: []Event{*e}})
 		default:
-			f.state.takeEvent(h.member, e)
+			f.state.enterEvent(h.member, e)
 		}
 	}
 	return n
@@ -159,8 +159,8 @@ func (f *finder) stepHistory(e barrier.Event) {
 	}
 }
 
-// giveOrders sends the orders that follow from the state to the members.
-func (f *finder) giveOrders() error {
+// sendOrders sends the orders that follow from the state to the members.
+func (f *finder) sendOrders() error {
 	if f.state == nil {
 		return nil
 	}

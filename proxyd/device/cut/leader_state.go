@@ -77,7 +77,7 @@ func newLeaderState(opened []Event) *leaderState {
 	k.b = barrier.New(len(k.who))
 	for m := range opened {
 		for i := range opened[m].Places {
-			k.notePlace(m, &opened[m].Places[i])
+			k.addPlace(m, &opened[m].Places[i])
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(k.comms)) {
@@ -86,14 +86,14 @@ func newLeaderState(opened []Event) *leaderState {
 		k.enterComm(c)
 	}
 	for m := range opened {
-		k.tellDeparted(m, &opened[m])
+		k.enterDepartures(m, &opened[m])
 	}
 	k.stepBarrier(barrier.Start{})
 	return k
 }
 
-// tellDeparted tells the barrier which processes ended, and which places were given up, before the attempt.
-func (k *leaderState) tellDeparted(m int, opened *Event) {
+// enterDepartures tells the barrier which processes ended, and which places were given up, before the attempt.
+func (k *leaderState) enterDepartures(m int, opened *Event) {
 	last := map[uint64][]barrier.Count{}
 	for i := range opened.Places {
 		if p := &opened.Places[i]; p.Left {
@@ -110,14 +110,14 @@ func (k *leaderState) tellDeparted(m int, opened *Event) {
 	}
 	for i := range opened.Places {
 		if p := &opened.Places[i]; p.Left && last[p.Process] != nil {
-			k.gaveUp(k.ranks[processKey{m, p.Process}], p)
+			k.enterDestroyed(k.ranks[processKey{m, p.Process}], p)
 		}
 	}
 }
 
-// notePlace adds a place to its communicator, and returns the communicator. It returns nil if the process is
+// addPlace adds a place to its communicator, and returns the communicator. It returns nil if the process is
 // unknown, or the place is outside of the communicator.
-func (k *leaderState) notePlace(m int, p *Place) *comm {
+func (k *leaderState) addPlace(m int, p *Place) *comm {
 	who, known := k.ranks[processKey{m, p.Process}]
 	if !known {
 		return nil
@@ -163,7 +163,7 @@ func (k *leaderState) enterComm(c *comm) {
 	if c.broken {
 		k.stepBarrier(barrier.Aborted{Comm: c.name})
 	}
-	k.catchUp()
+	k.enterLateReports()
 }
 
 // failComm notes that a communicator is broken, or will never be made.
@@ -176,11 +176,11 @@ func (k *leaderState) failComm(c *comm) {
 		c.meets = false // the barrier must not wait for the communicator's creation, which cannot end
 		k.stepBarrier(barrier.Created{ID: uint64(c.name)})
 	}
-	k.catchUp()
+	k.enterLateReports()
 }
 
-// takeEvent enters an event of a member.
-func (k *leaderState) takeEvent(m int, e *Event) {
+// enterEvent enters an event of a member.
+func (k *leaderState) enterEvent(m int, e *Event) {
 	switch e.Kind {
 	case Arrived, Made, Broken, Left:
 		if e.Place != nil {
@@ -196,7 +196,7 @@ func (k *leaderState) takeEvent(m int, e *Event) {
 	}
 	switch e.Kind {
 	case Pending:
-		k.settled.noteReport(who, e)
+		k.settled.enterPending(who, e)
 		return
 	case Ended, Died:
 		k.settled.gone[who] = true
@@ -237,14 +237,14 @@ var reports = map[Kind]func(r barrier.Rank, c []barrier.Count, e *Event) barrier
 
 // enterChange enters a change of a place.
 func (k *leaderState) enterChange(m int, kind Kind, p *Place) {
-	c := k.notePlace(m, p)
+	c := k.addPlace(m, p)
 	if c == nil {
 		return
 	}
 	c.held = c.held || kind == Arrived
 	switch {
 	case kind == Left:
-		k.gaveUp(k.ranks[processKey{m, p.Process}], p)
+		k.enterDestroyed(k.ranks[processKey{m, p.Process}], p)
 	case p.Broken:
 		k.failComm(c)
 	default:
@@ -256,8 +256,8 @@ func (k *leaderState) enterChange(m int, kind Kind, p *Place) {
 	}
 }
 
-// gaveUp enters that a rank has given up its place.
-func (k *leaderState) gaveUp(who barrier.Rank, p *Place) {
+// enterDestroyed enters that a rank has given up its place.
+func (k *leaderState) enterDestroyed(who barrier.Rank, p *Place) {
 	on := k.comms[p.Comm]
 	k.reportWhenKnown(who, on, p.Counts, func(counts []barrier.Count) barrier.Event {
 		if !on.entered {
@@ -271,11 +271,11 @@ func (k *leaderState) gaveUp(who barrier.Rank, p *Place) {
 // members are not all known: then the report waits, and all later reports of the rank wait behind it.
 func (k *leaderState) reportWhenKnown(who barrier.Rank, on *comm, counts []barrier.Count, event func([]barrier.Count) barrier.Event) {
 	k.late[who] = append(k.late[who], report{on, counts, event})
-	k.catchUp()
+	k.enterLateReports()
 }
 
-// catchUp hands over the reports that need not wait any more.
-func (k *leaderState) catchUp() {
+// enterLateReports hands over the reports that need not wait any more.
+func (k *leaderState) enterLateReports() {
 	for who := range k.who {
 		for who := barrier.Rank(who); len(k.late[who]) > 0; {
 			r := k.late[who][0]

@@ -187,7 +187,7 @@ func TestBook(t *testing.T) {
 				t.Fatalf("effects of the Opened events = %q, want %q", got, c.first)
 			}
 			for i, h := range c.then {
-				k.takeEvent(h.member, &h.event)
+				k.enterEvent(h.member, &h.event)
 				if got := takeEffects(k); got != h.want {
 					t.Fatalf("effects of event %d, %s = %q, want %q", i, h.event.Kind, got, h.want)
 				}
@@ -234,7 +234,7 @@ func TestBookCounts(t *testing.T) {
 		{1, eventOf(Shut, 9, countOf(comm7, 1, 2)), ""},
 		{1, eventOf(Issued, 9, countOf(comm7, 1, 3)), ""},
 	} {
-		k.takeEvent(h.member, &h.event)
+		k.enterEvent(h.member, &h.event)
 	}
 	want := map[barrier.Key]uint64{{Comm: comm7, Member: 0}: 3, {Comm: comm7, Member: 1}: 3}
 	if !maps.Equal(k.counts, want) {
@@ -245,7 +245,7 @@ func TestBookCounts(t *testing.T) {
 		if past := k.pastComms(); len(past) != 0 {
 			t.Errorf("after %d places were left, pastComms = %v, want none", i, past)
 		}
-		k.takeEvent(h.member, &h.event)
+		k.enterEvent(h.member, &h.event)
 	}
 	if past := k.pastComms(); !slices.Equal(past, []barrier.Comm{comm7}) {
 		t.Errorf("after all places were left, pastComms = %v", past)
@@ -256,7 +256,7 @@ func TestBookCounts(t *testing.T) {
 func TestFailure(t *testing.T) {
 	k := newLeaderState(openPair())
 	k.keeps = true
-	k.takeEvent(1, &Event{Kind: Obstacle, Process: 9, Reason: "a kernel runs"})
+	k.enterEvent(1, &Event{Kind: Obstacle, Process: 9, Reason: "a kernel runs"})
 	takeEffects(k)
 	k.stepBarrier(barrier.Deadline{})
 	err := k.nameRanks(k.out[0].Failed)

@@ -28,8 +28,8 @@ func newSettlement() settlement {
 	}
 }
 
-// noteReport enters the operations that a rank keeps back.
-func (s *settlement) noteReport(who barrier.Rank, e *Event) {
+// enterPending enters the operations that a rank keeps back.
+func (s *settlement) enterPending(who barrier.Rank, e *Event) {
 	all := make(map[barrier.Key]uint64, len(e.Counts))
 	for _, c := range e.Counts {
 		all[c.Key] = c.N
@@ -37,9 +37,9 @@ func (s *settlement) noteReport(who barrier.Rank, e *Event) {
 	s.reports[who], s.quiet[who] = all, e.Quiet
 }
 
-// noteHolding notes that a device server holds its part of the cut without having been ordered to: a server of an earlier
-// version carries out all collectives first.
-func (k *leaderState) noteHolding(m int) {
+// markHolding notes that a device server holds its part of the cut without having been ordered to: a server of an
+// earlier version carries out all collectives first.
+func (k *leaderState) markHolding(m int) {
 	for r, who := range k.who {
 		if who.Member == m {
 			k.settled.gone[barrier.Rank(r)] = true

@@ -70,7 +70,7 @@ func (m *ranksModel) report(r int) {
 	for key, n := range m.kept(r) {
 		e.Counts = append(e.Counts, barrier.Count{Key: key, N: n})
 	}
-	m.k.takeEvent(r, e)
+	m.k.enterEvent(r, e)
 }
 
 // obey gives the ranks their limits, and tells whether the cut holds.

@@ -310,7 +310,7 @@ func (s *Server) endServing(ctx context.Context) error {
 	defer s.ending.Unlock()
 	endProcess := s.endAlone
 	if s.rec.Shared != "" {
-		endProcess = s.leaveShared
+		endProcess = s.endTenant
 	}
 	err := endProcess(ctx)
 	if err == nil {

@@ -157,8 +157,8 @@ func (s *Server) askTenants(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// leaveShared ends a tenant, and the process with the last one. The caller holds the lock of lockShared.
-func (s *Server) leaveShared(ctx context.Context) error {
+// endTenant ends a tenant, and the process with the last one. The caller holds the lock of lockShared.
+func (s *Server) endTenant(ctx context.Context) error {
 	host, err := Find(ctx, s.rec.Shared)
 	if err != nil || host == nil {
 		return err

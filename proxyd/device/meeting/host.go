@@ -121,7 +121,7 @@ func (h *Host) visitHost(ctx context.Context, at string, nonce, secret []byte, m
 		return ending{}, err
 	}
 	conn.SetDeadline(time.Time{}) //nolint:errcheck // likewise
-	return t.hearReply(me.size)
+	return t.readReply(me.size)
 }
 
 // dialHost tries again for a while, because the other Host may be reachable later than the identity has
@@ -200,7 +200,7 @@ func (h *Host) receiveRank(conn net.Conn) {
 	select {
 	case <-g.over:
 	case <-gone:
-		room.leaveRank(nonce, g, who.rank)
+		room.removeRank(nonce, g, who.rank)
 		return
 	}
 	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // likewise

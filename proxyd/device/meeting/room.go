@@ -118,8 +118,8 @@ func (r *room) enterRank(nonce []byte, h here) (*gathering, error) {
 	return g, nil
 }
 
-// holdGatherings makes full gatherings wait (held), or ends them.
-func (r *room) holdGatherings(held bool) {
+// setHeld makes full gatherings wait (held), or ends them.
+func (r *room) setHeld(held bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held = held
@@ -155,8 +155,8 @@ func (r *room) rememberEnding(nonce string, err error) {
 	}
 }
 
-// leaveRank removes a rank. The gathering fails if ranks were still missing.
-func (r *room) leaveRank(nonce []byte, g *gathering, rank int) {
+// removeRank removes a rank. The gathering fails if ranks were still missing.
+func (r *room) removeRank(nonce []byte, g *gathering, rank int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.endGathering(nonce, g, fmt.Errorf("%w: rank %d", ErrLeft, rank))
@@ -171,7 +171,7 @@ func (r *room) awaitRoster(ctx context.Context, id *ID, h here) (collective.Rost
 	select {
 	case <-g.over:
 	case <-ctx.Done():
-		r.leaveRank(id.nonceBytes(), g, h.rank)
+		r.removeRank(id.nonceBytes(), g, h.rank)
 		<-g.over
 		if g.err != nil {
 			return collective.Roster{}, context.Cause(ctx)

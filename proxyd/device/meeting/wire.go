@@ -130,8 +130,8 @@ type ending struct {
 	servers   []int    // by rank
 }
 
-// hearReply waits for the reply.
-func (t *talk) hearReply(size int) (ending, error) {
+// readReply waits for the reply.
+func (t *talk) readReply(size int) (ending, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(t.conn, head[:]); err != nil {
 		return ending{}, err

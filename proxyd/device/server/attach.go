@@ -75,7 +75,7 @@ func (s *Server) admitProcess(conn *net.UnixConn, pid int, end *os.File) error {
 		s.cfg.Log.Warn("the memory of a process cannot be read: all that it copies goes by its ring", "pid", pid)
 	}
 	if w.ring, err = inodeOf(ring.File()); err == nil {
-		err = w.tellPipe(ring)
+		err = w.publishPipe(ring)
 	}
 	if err == nil {
 		n.Exec = nil // w closes it from here on

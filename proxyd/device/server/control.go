@@ -238,7 +238,7 @@ func (s *Server) obeyOrder(ctx context.Context, h *controlSession, o *receivedMe
 		}
 		return nil, nil, s.Place(ctx, o.Places)
 	case "bring":
-		return nil, nil, h.keepBrought(o)
+		return nil, nil, h.keepOrderFile(o)
 	case "adopt":
 		err := s.Adopt(o.Process, o.PID, h.brought)
 		closeFiles(h.brought)

@@ -85,9 +85,9 @@ func (c *carrier) beginAsked(r *reply) error {
 	c.busy++
 	c.group.Go(func() {
 		if c.sink != nil {
-			c.takeFile(name, f)
+			c.receiveFile(name, f)
 		} else {
-			c.giveFile(name, f)
+			c.sendFile(name, f)
 		}
 	})
 	return nil
@@ -142,8 +142,8 @@ func (c *carrier) failFile(name string, err error) {
 	}
 }
 
-// takeFile takes a file from the server, to its end. The file is closed when the server tells its length.
-func (c *carrier) takeFile(name string, f *carried) {
+// receiveFile takes a file from the server, to its end. The file is closed when the server tells its length.
+func (c *carrier) receiveFile(name string, f *carried) {
 	defer close(f.copied)
 	to, err := c.sink.Create(name)
 	if err != nil {
@@ -212,8 +212,8 @@ func (c *carrier) closeFile(name string, f *carried, length int64) {
 	_ = c.sendAnswer(&order{File: name}, nil) // the server waits for this
 }
 
-// giveFile gives the server a file, to its end.
-func (c *carrier) giveFile(name string, f *carried) {
+// sendFile gives the server a file, to its end.
+func (c *carrier) sendFile(name string, f *carried) {
 	defer close(f.copied)
 	from, err := c.src.Open(name)
 	if err != nil {
@@ -226,7 +226,7 @@ func (c *carrier) giveFile(name string, f *carried) {
 		_, err = io.Copy(onlyWriter{to}, from)
 	}
 	if err != nil && !errors.Is(err, unix.EPIPE) { // else the server has read enough
-		c.failFile(name, err) // as in takeFile
+		c.failFile(name, err) // as in receiveFile
 	}
 	if to != nil {
 		to.Close()

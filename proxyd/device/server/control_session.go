@@ -50,7 +50,7 @@ func (h *controlSession) readMessages() error {
 			return err
 		}
 		if m.File != "" {
-			h.handOver(m)
+			h.deliverAnswer(m)
 			continue
 		}
 		select {
@@ -73,8 +73,8 @@ func (h *controlSession) endWaiting() {
 	h.waiting = nil
 }
 
-// handOver gives an answer to the goroutine that has asked for the file.
-func (h *controlSession) handOver(m receivedMessage) {
+// deliverAnswer gives an answer to the goroutine that has asked for the file.
+func (h *controlSession) deliverAnswer(m receivedMessage) {
 	h.mu.Lock()
 	c := h.waiting[m.File]
 	delete(h.waiting, m.File)
@@ -181,8 +181,8 @@ func (f *sentFile) Close() error {
 	return err
 }
 
-// keepBrought keeps the file that has come with an order.
-func (h *controlSession) keepBrought(o *receivedMessage) error {
+// keepOrderFile keeps the file that has come with an order.
+func (h *controlSession) keepOrderFile(o *receivedMessage) error {
 	if o.f == nil || len(h.brought) >= handles.Max {
 		return fmt.Errorf("nothing is brought, or too much: %w", os.ErrInvalid)
 	}

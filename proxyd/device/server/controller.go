@@ -171,11 +171,11 @@ const maxID = 64
 
 // Restore has the server build a saved state; see Server.Restore.
 func (c *Controller) Restore(ctx context.Context, src Source) error {
-	return c.doOrder(ctx, &order{Do: "restore"}, nil, newCarrier(c.conn, nil, src))
+	return c.giveOrderWithoutAnswer(ctx, &order{Do: "restore"}, nil, newCarrier(c.conn, nil, src))
 }
 
-// doOrder gives an order with an empty answer.
-func (c *Controller) doOrder(ctx context.Context, o *order, f *os.File, files *carrier) error {
+// giveOrderWithoutAnswer gives an order with an empty answer.
+func (c *Controller) giveOrderWithoutAnswer(ctx context.Context, o *order, f *os.File, files *carrier) error {
 	result, err := c.giveOrder(ctx, o, f, files)
 	if err == nil && result.f != nil {
 		result.f.Close()
@@ -204,48 +204,48 @@ func (c *Controller) FetchHostMappings(ctx context.Context, process uint64, n in
 // Adopt brings a process back to a server that was restored; with may be empty, and stays the caller's; see Server.Adopt.
 func (c *Controller) Adopt(ctx context.Context, process uint64, pid int, with []*os.File) error {
 	for _, f := range with {
-		if err := c.doOrder(ctx, &order{Do: "bring"}, f, nil); err != nil {
+		if err := c.giveOrderWithoutAnswer(ctx, &order{Do: "bring"}, f, nil); err != nil {
 			return err
 		}
 	}
-	return c.doOrder(ctx, &order{Do: "adopt", Process: process, PID: pid}, nil, nil)
+	return c.giveOrderWithoutAnswer(ctx, &order{Do: "adopt", Process: process, PID: pid}, nil, nil)
 }
 
 // Resume lets the job go on; see Server.Resume.
 func (c *Controller) Resume(ctx context.Context) error {
-	return c.doOrder(ctx, &order{Do: "resume"}, nil, nil)
+	return c.giveOrderWithoutAnswer(ctx, &order{Do: "resume"}, nil, nil)
 }
 
 // Place has the job's devices be on other devices of the machine; see Server.Place.
 func (c *Controller) Place(ctx context.Context, places []int) error {
-	return c.doOrder(ctx, &order{Do: "place", Places: places}, nil, nil)
+	return c.giveOrderWithoutAnswer(ctx, &order{Do: "place", Places: places}, nil, nil)
 }
 
 // Arrange has the job's devices be on other devices of the machine, devices that are alike together; see
 // Server.Arrange. A server of an earlier release takes the order for Place.
 func (c *Controller) Arrange(ctx context.Context, places []int) error {
-	return c.doOrder(ctx, &order{Do: "place", Places: places, Alike: true}, nil, nil)
+	return c.giveOrderWithoutAnswer(ctx, &order{Do: "place", Places: places, Alike: true}, nil, nil)
 }
 
 // Leave ends the server, not its processes; see Server.Leave.
 func (c *Controller) Leave(ctx context.Context) error {
-	return c.doOrder(ctx, &order{Do: "leave"}, nil, nil)
+	return c.giveOrderWithoutAnswer(ctx, &order{Do: "leave"}, nil, nil)
 }
 
 // Admit has a process with several tenants serve another. control is the tenant's listening socket for orders, programs its
 // bound socket for programs, which does not listen; both stay the caller's.
 func (c *Controller) Admit(ctx context.Context, a Admission, control, programs *os.File) error {
 	for _, f := range []*os.File{control, programs} {
-		if err := c.doOrder(ctx, &order{Do: "bring"}, f, nil); err != nil {
+		if err := c.giveOrderWithoutAnswer(ctx, &order{Do: "bring"}, f, nil); err != nil {
 			return err
 		}
 	}
-	return c.doOrder(ctx, &order{Do: "admit", Admit: &a}, nil, nil)
+	return c.giveOrderWithoutAnswer(ctx, &order{Do: "admit", Admit: &a}, nil, nil)
 }
 
 // Dismiss has a process with several tenants end one. A tenant that is not there is no error.
 func (c *Controller) Dismiss(ctx context.Context, name string) error {
-	return c.doOrder(ctx, &order{Do: "dismiss", Tenant: name}, nil, nil)
+	return c.giveOrderWithoutAnswer(ctx, &order{Do: "dismiss", Tenant: name}, nil, nil)
 }
 
 // Tenants are the names of the tenants of a process.

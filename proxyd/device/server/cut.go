@@ -58,7 +58,7 @@ func (s *Server) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, erro
 				return nil, err
 			}
 		}
-		if err := s.carryOut(o.Attempt, &o.Do[i]); err != nil {
+		if err := s.applyCutOrder(o.Attempt, &o.Do[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -110,8 +110,8 @@ func (s *Server) unheardEvents(o *cut.Orders) (*cut.Events, <-chan struct{}, err
 	return &cut.Events{Next: a.heard + uint64(len(list)), List: list}, a.news, nil
 }
 
-// tellEvent adds an event, unless the attempt is over. The caller holds cuts.mu.
-func (a *cutAttempt) tellEvent(e cut.Event) {
+// addEvent adds an event, unless the attempt is over. The caller holds cuts.mu.
+func (a *cutAttempt) addEvent(e cut.Event) {
 	if a.s.cuts.now != a {
 		return
 	}
@@ -171,7 +171,7 @@ func (s *Server) openAttempt(o *cut.Orders) error {
 			e.Processes = append(e.Processes, cut.Process{ID: d.Process, PID: d.pid, Ended: true})
 		}
 	}
-	a.tellEvent(e)
+	a.addEvent(e)
 	a.work.Go(func() { a.reportUnsavable() })
 	return nil
 }

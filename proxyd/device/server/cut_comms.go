@@ -53,7 +53,7 @@ func (a *cutAttempt) watchMember(m *nccl.Member) {
 		}
 		if p := m.Place(); p.Broken {
 			a.s.cuts.mu.Lock()
-			a.tellEvent(cut.Event{Kind: cut.Broken, Place: p})
+			a.addEvent(cut.Event{Kind: cut.Broken, Place: p})
 			a.s.cuts.mu.Unlock()
 		}
 	})
@@ -78,7 +78,7 @@ func (s *cutKeeper) AwaitCreation(m *nccl.Member) {
 	if a != nil {
 		p := m.Place()
 		hold = a.creationChannel(p.Comm)
-		a.tellEvent(cut.Event{Kind: cut.Arrived, Process: m.Calls.ID, Place: p})
+		a.addEvent(cut.Event{Kind: cut.Arrived, Process: m.Calls.ID, Place: p})
 	}
 	s.mu.Unlock()
 	if a == nil {
@@ -102,7 +102,7 @@ func (s *cutKeeper) NoteMade(m *nccl.Member, err error) {
 		return
 	}
 	p.Made, p.Broken = err == nil, err != nil
-	a.tellEvent(cut.Event{Kind: cut.Made, Process: m.Calls.ID, Place: p})
+	a.addEvent(cut.Event{Kind: cut.Made, Process: m.Calls.ID, Place: p})
 	if p.Made && a.ctx.Err() == nil {
 		a.watchMember(m)
 	}
@@ -118,13 +118,13 @@ func (s *cutKeeper) GiveUp(p *ncclCalls, h dispatch.Comm, broken bool) (*nccl.Me
 		return m, ok
 	}
 	if place := m.Place(); place != nil && place.Made && m.IsKnown() {
-		s.noteDeparture(p, h, place, broken)
+		s.recordDeparture(p, h, place, broken)
 	}
 	return m, true
 }
 
-// noteDeparture takes note of a place that is given up. The caller holds cuts.mu.
-func (s *cutKeeper) noteDeparture(p *ncclCalls, h dispatch.Comm, place *cut.Place, broken bool) {
+// recordDeparture takes note of a place that is given up. The caller holds cuts.mu.
+func (s *cutKeeper) recordDeparture(p *ncclCalls, h dispatch.Comm, place *cut.Place, broken bool) {
 	t, _ := p.Ring.Tally() // of a closed ring: its last counts
 	d := departure{*place, p.PID()}
 	d.Left, d.Made, d.Broken = true, false, d.Broken || broken
@@ -140,9 +140,9 @@ func (s *cutKeeper) noteDeparture(p *ncclCalls, h dispatch.Comm, place *cut.Plac
 	if a := s.now; a != nil {
 		if d.Broken {
 			place.Made, place.Broken = false, true
-			a.tellEvent(cut.Event{Kind: cut.Broken, Process: p.ID, Place: place})
+			a.addEvent(cut.Event{Kind: cut.Broken, Process: p.ID, Place: place})
 		}
-		a.tellEvent(cut.Event{Kind: cut.Left, Process: p.ID, Place: &d.Place})
+		a.addEvent(cut.Event{Kind: cut.Left, Process: p.ID, Place: &d.Place})
 	}
 	s.left = append(s.left, d)
 	here := 0
@@ -177,8 +177,8 @@ func (s *cutKeeper) listDepartures() []cut.Place {
 	return all
 }
 
-// hasLeft takes the members of a save that have left. Their processes are not known any more.
-func (s *cutKeeper) hasLeft(all []cut.Place) error {
+// restoreDepartures takes the members of a save that have left. Their processes are not known any more.
+func (s *cutKeeper) restoreDepartures(all []cut.Place) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range all {
@@ -190,9 +190,9 @@ func (s *cutKeeper) hasLeft(all []cut.Place) error {
 	return nil
 }
 
-// noteProcessEnded tells the attempt that a process has ended, when all objects of the process are gone. killed: the
+// reportProcessEnd tells the attempt that a process has ended, when all objects of the process are gone. killed: the
 // last messages that it had posted were not carried out.
-func (s *cutKeeper) noteProcessEnded(p *process, killed bool) {
+func (s *cutKeeper) reportProcessEnd(p *process, killed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.endIsTold = true
@@ -205,5 +205,5 @@ func (s *cutKeeper) noteProcessEnded(p *process, killed bool) {
 	if killed {
 		kind = cut.Died
 	}
-	a.tellEvent(cut.Event{Kind: kind, Process: p.ID})
+	a.addEvent(cut.Event{Kind: kind, Process: p.ID})
 }

@@ -44,7 +44,7 @@ func (a *cutAttempt) shutGates() {
 		g.gate.Shut()
 		g.told = map[barrier.Key]uint64{}
 		if _, counts, err := g.readTally(); err == nil {
-			a.tellEvent(cut.Event{Kind: cut.Shut, Process: g.p.ID, Counts: counts})
+			a.addEvent(cut.Event{Kind: cut.Shut, Process: g.p.ID, Counts: counts})
 			a.work.Go(func() { a.watchCounts(g) })
 		}
 	}
@@ -75,7 +75,7 @@ func (a *cutAttempt) watchCounts(g *gated) {
 			a.s.cuts.mu.Unlock()
 			return
 		}
-		a.lookAtCounts(g)
+		a.reportNewCounts(g)
 		if g.out {
 			again = time.After(lookAfter)
 		}
@@ -104,8 +104,9 @@ func (g *gated) readTally() (t wire.Tally, changed []barrier.Count, err error) {
 	return t, changed, nil
 }
 
-// lookAtCounts reports the operations issued since the last look, and hands out a permission where the gate gives one.
-func (a *cutAttempt) lookAtCounts(g *gated) {
+// reportNewCounts reports the operations issued since the last look, and hands out a permission where the gate gives
+// one.
+func (a *cutAttempt) reportNewCounts(g *gated) {
 	if a.ctx.Err() != nil || !g.shut {
 		return
 	}
@@ -113,7 +114,7 @@ func (a *cutAttempt) lookAtCounts(g *gated) {
 	if err != nil {
 		return
 	}
-	a.noteIssued(g, changed, g.out && t.Unused == 0)
+	a.reportIssued(g, changed, g.out && t.Unused == 0)
 	if g.out {
 		return
 	}
@@ -123,12 +124,12 @@ func (a *cutAttempt) lookAtCounts(g *gated) {
 	}
 }
 
-// noteIssued tells that a permission was used, or that counts have changed.
-func (a *cutAttempt) noteIssued(g *gated, changed []barrier.Count, used bool) {
+// reportIssued tells that a permission was used, or that counts have changed.
+func (a *cutAttempt) reportIssued(g *gated, changed []barrier.Count, used bool) {
 	if !used && len(changed) == 0 {
 		return
 	}
-	a.tellEvent(cut.Event{Kind: cut.Issued, Process: g.p.ID, Counts: changed, Nudge: used && g.nudge})
+	a.addEvent(cut.Event{Kind: cut.Issued, Process: g.p.ID, Counts: changed, Nudge: used && g.nudge})
 	if used {
 		g.out, g.nudge = false, false
 	}
@@ -145,12 +146,12 @@ func (a *cutAttempt) withdrawPermissions(g *gated) {
 		return
 	}
 	if g.out && unused == 0 {
-		a.noteIssued(g, changed, true)
+		a.reportIssued(g, changed, true)
 		changed = nil
 	}
 	g.out, g.nudge = false, false
 	g.gate.Withdraw()
-	a.tellEvent(cut.Event{Kind: cut.Withdrawn, Process: g.p.ID, Counts: changed})
+	a.addEvent(cut.Event{Kind: cut.Withdrawn, Process: g.p.ID, Counts: changed})
 }
 
 // readCounts reports all counts once more.
@@ -161,7 +162,7 @@ func (a *cutAttempt) readCounts() {
 		}
 		g.told = map[barrier.Key]uint64{}
 		if _, counts, err := g.readTally(); err == nil {
-			a.tellEvent(cut.Event{Kind: cut.Reading, Process: g.p.ID, Counts: counts})
+			a.addEvent(cut.Event{Kind: cut.Reading, Process: g.p.ID, Counts: counts})
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 )
 
-// carryOut carries out an order, in the sequence of its fields.
-func (s *Server) carryOut(number uint64, o *cut.Order) error {
+// applyCutOrder carries out an order, in the sequence of its fields.
+func (s *Server) applyCutOrder(number uint64, o *cut.Order) error {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
 	a, err := s.findAttempt(number)
@@ -26,18 +26,18 @@ func (s *Server) carryOut(number uint64, o *cut.Order) error {
 		a.shutGates()
 	}
 	for _, id := range o.Withdraw {
-		a.doWithProcess(id, a.withdrawPermissions)
+		a.withLiveProcess(id, a.withdrawPermissions)
 	}
 	for _, r := range o.Raise {
-		a.doWithProcess(r.Process, func(g *gated) {
+		a.withLiveProcess(r.Process, func(g *gated) {
 			g.gate.Raise(r.Targets)
-			a.lookAtCounts(g)
+			a.reportNewCounts(g)
 		})
 	}
 	for _, id := range o.Nudge {
-		a.doWithProcess(id, func(g *gated) {
+		a.withLiveProcess(id, func(g *gated) {
 			g.gate.Nudge()
-			a.lookAtCounts(g)
+			a.reportNewCounts(g)
 		})
 	}
 	for _, c := range o.Create {
@@ -52,19 +52,19 @@ func (s *Server) carryOut(number uint64, o *cut.Order) error {
 		}
 	}
 	for _, l := range o.Limit {
-		a.doWithProcess(l.Process, func(g *gated) { g.p.LimitParts(l.Targets) })
+		a.withLiveProcess(l.Process, func(g *gated) { g.p.LimitParts(l.Targets) })
 	}
 	if o.ShutCalls {
 		a.work.Go(func() { a.stillProcesses(o.Keep) })
 	}
 	if o.Stay {
-		a.work.Go(a.holdCut)
+		a.work.Go(a.reportCutHeld)
 	}
 	return nil
 }
 
-// doWithProcess calls do for a process that has not ended.
-func (a *cutAttempt) doWithProcess(id uint64, do func(g *gated)) {
+// withLiveProcess calls do for a process that has not ended.
+func (a *cutAttempt) withLiveProcess(id uint64, do func(g *gated)) {
 	if g := a.gates[id]; g != nil && !g.over {
 		do(g)
 	}
@@ -88,7 +88,7 @@ func (a *cutAttempt) drainProcess(g *gated) {
 		}
 		if time.Since(said) > obstacleAfter {
 			said = time.Now()
-			a.noteObstacle(g, fmt.Sprintf("%d collectives or messages are not begun", t.Messages-handled))
+			a.reportObstacle(g, fmt.Sprintf("%d collectives or messages are not begun", t.Messages-handled))
 		}
 		select {
 		case <-time.After(pause):
@@ -97,21 +97,21 @@ func (a *cutAttempt) drainProcess(g *gated) {
 		}
 		pause = min(2*pause, 2*time.Millisecond)
 	}
-	a.tellAbout(g, cut.Event{Kind: cut.Drained})
+	a.reportProcessEvent(g, cut.Event{Kind: cut.Drained})
 }
 
-// noteObstacle tells the leader the reason why a process does not become quiet.
-func (a *cutAttempt) noteObstacle(g *gated, why string) {
-	a.tellAbout(g, cut.Event{Kind: cut.Obstacle, Reason: why})
+// reportObstacle tells the leader the reason why a process does not become quiet.
+func (a *cutAttempt) reportObstacle(g *gated, why string) {
+	a.reportProcessEvent(g, cut.Event{Kind: cut.Obstacle, Reason: why})
 }
 
-// tellAbout tells the leader an event of a process, unless the process has ended.
-func (a *cutAttempt) tellAbout(g *gated, e cut.Event) {
+// reportProcessEvent tells the leader an event of a process, unless the process has ended.
+func (a *cutAttempt) reportProcessEvent(g *gated, e cut.Event) {
 	a.s.cuts.mu.Lock()
 	defer a.s.cuts.mu.Unlock()
 	if !g.over && a.ctx.Err() == nil {
 		e.Process = g.p.ID
-		a.tellEvent(e)
+		a.addEvent(e)
 	}
 }
 
@@ -153,11 +153,11 @@ func (a *cutAttempt) stillProcesses(keep bool) {
 		}
 		return
 	}
-	a.holdCut()
+	a.reportCutHeld()
 }
 
-// holdCut tells the leader that the cut holds at this server.
-func (a *cutAttempt) holdCut() {
+// reportCutHeld tells the leader that the cut holds at this server.
+func (a *cutAttempt) reportCutHeld() {
 	s := a.s
 	select {
 	case <-a.sealed:
@@ -174,10 +174,10 @@ func (a *cutAttempt) holdCut() {
 	s.state.stopped, a.holds = true, true
 	for _, g := range a.gates {
 		if !g.over {
-			a.tellEvent(cut.Event{Kind: cut.CallsShut, Process: g.p.ID})
+			a.addEvent(cut.Event{Kind: cut.CallsShut, Process: g.p.ID})
 		}
 	}
-	a.tellEvent(cut.Event{Kind: cut.Still})
+	a.addEvent(cut.Event{Kind: cut.Still})
 }
 
 // reportUnsavable tells the leader of each process that cannot be saved. found: there is such a process, and the leader
@@ -190,7 +190,7 @@ func (a *cutAttempt) reportUnsavable() (found bool) {
 			g := a.gates[p.ID]
 			a.s.cuts.mu.Unlock()
 			if g != nil {
-				a.tellAbout(g, cut.Event{Kind: cut.Stuck, Reason: why})
+				a.reportProcessEvent(g, cut.Event{Kind: cut.Stuck, Reason: why})
 			}
 		}
 	}
@@ -209,7 +209,7 @@ func (a *cutAttempt) explainFailure(err error) {
 			g := a.gates[r.process]
 			a.s.cuts.mu.Unlock()
 			if g != nil {
-				a.noteObstacle(g, r.what)
+				a.reportObstacle(g, r.what)
 			}
 		}
 	}

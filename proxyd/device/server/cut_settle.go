@@ -74,7 +74,7 @@ func (st *settling) stepTowardsQuiet() {
 	case !st.held:
 		st.holdWork()
 	}
-	st.a.reportLeft(st.g, left.Counts, st.held, &st.told)
+	st.a.reportWithheldCounts(st.g, left.Counts, st.held, &st.told)
 }
 
 // thawWork undoes holdWork.
@@ -117,7 +117,7 @@ func (st *settling) holdWork() {
 func (st *settling) reportUnquiet() {
 	if time.Since(st.since) > obstacleAfter {
 		st.since = time.Now()
-		st.a.noteObstacle(st.g, "its devices have work that does not end and cannot be held")
+		st.a.reportObstacle(st.g, "its devices have work that does not end and cannot be held")
 	}
 }
 
@@ -130,13 +130,13 @@ func (a *cutAttempt) reportParts(all []*process) {
 		a.s.cuts.mu.Unlock()
 		if g != nil {
 			var none *cut.Event
-			a.reportLeft(g, p.PartsLeft().Counts, false, &none)
+			a.reportWithheldCounts(g, p.PartsLeft().Counts, false, &none)
 		}
 	}
 }
 
-// reportLeft tells the leader the counts that a process keeps back, unless the last report was the same.
-func (a *cutAttempt) reportLeft(g *gated, counts []barrier.Count, quiet bool, last **cut.Event) {
+// reportWithheldCounts tells the leader the counts that a process keeps back, unless the last report was the same.
+func (a *cutAttempt) reportWithheldCounts(g *gated, counts []barrier.Count, quiet bool, last **cut.Event) {
 	slices.SortFunc(counts, func(x, y barrier.Count) int {
 		return cmp.Or(cmp.Compare(x.Comm, y.Comm), cmp.Compare(x.Member, y.Member), cmp.Compare(x.Kind, y.Kind),
 			cmp.Compare(x.Peer, y.Peer))
@@ -146,5 +146,5 @@ func (a *cutAttempt) reportLeft(g *gated, counts []barrier.Count, quiet bool, la
 		return
 	}
 	*last = e
-	a.tellAbout(g, *e)
+	a.reportProcessEvent(g, *e)
 }

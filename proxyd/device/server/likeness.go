@@ -213,8 +213,8 @@ func alikeBytes(blocks []map[int]bool, order []int, m int) []uint64 {
 	return out
 }
 
-// noteNeeds notes the memory that the job's devices would need on fewer devices.
-func (s *Server) noteNeeds(st *serverState, r *Report) {
+// estimateNeeds notes the memory that the job's devices would need on fewer devices.
+func (s *Server) estimateNeeds(st *serverState, r *Report) {
 	_, once := s.machine.backend.Devices()[0].(backend.BlockSharer)
 	blocks := savedBlocks(st)
 	for n := range blocks {
@@ -254,9 +254,9 @@ func (s *Server) placeAlike(st *serverState) {
 	s.makeDevices(a.groupDevices(Spread(n, s.deviceCount())))
 }
 
-// noteAlike notes how much of the memory on each device was alike at a save, and between each two of the job's devices. The
-// caller holds state.mu.
-func (s *Server) noteAlike(st *serverState) {
+// recordAlikeMemory notes how much of the memory on each device was alike at a save, and between each two of the
+// job's devices. The caller holds state.mu.
+func (s *Server) recordAlikeMemory(st *serverState) {
 	blocks := savedBlocks(st)
 	s.state.alike, s.state.common = alikeBytes(blocks, placesOf(s), len(s.machine.timeSlices)), commonBlocks(blocks)
 }

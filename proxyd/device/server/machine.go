@@ -93,7 +93,7 @@ func (r *restoredBlocks) writeTargets(s *Server, to []target, p []byte) error {
 	sum := r.sumOf(p)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := writeTargets(to, r.blocksOfOthers(s, sum), p); err != nil {
+	if err := writeTargets(to, r.findInOtherServers(s, sum), p); err != nil {
 		return err
 	}
 	for _, t := range to {
@@ -102,8 +102,8 @@ func (r *restoredBlocks) writeTargets(s *Server, to []target, p []byte) error {
 	return nil
 }
 
-// blocksOfOthers are the blocks of other servers with a hash. The caller holds mu.
-func (r *restoredBlocks) blocksOfOthers(s *Server, sum backend.Hash) (alike []target) {
+// findInOtherServers are the blocks of other servers with a hash. The caller holds mu.
+func (r *restoredBlocks) findInOtherServers(s *Server, sum backend.Hash) (alike []target) {
 	for _, b := range r.blocks[sum] {
 		if b.of != s {
 			alike = append(alike, b.target)

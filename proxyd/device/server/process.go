@@ -130,7 +130,7 @@ func (p *process) serveRing() {
 	p.End()
 	killed := !p.exits
 	members := p.EndMembers(killed)
-	p.server.cuts.noteProcessEnded(p, killed && members > 0)
+	p.server.cuts.reportProcessEnd(p, killed && members > 0)
 	p.Peer.Close()
 	close(p.gone)
 }

@@ -80,13 +80,13 @@ func (p *process) handleMessage(m *wire.Message) {
 	switch {
 	case l.Posted:
 		_, r, err := p.carryOutCall(&c, l.Op, in, nil)
-		p.notePosted(&c, info, r, err)
+		p.handlePostedResult(&c, info, r, err)
 	case mayWait[info.Symbol]:
 		if r, over := p.answerWithoutWait(&c, info.Symbol, in); over {
 			p.answerCall(l, r, nil, nil)
 			break
 		}
-		p.serveApart(l, c, in)
+		p.serveConcurrently(l, c, in)
 	default:
 		out, r, err := p.carryOutCall(&c, l.Op, in, p.scratch[:0])
 		p.answerCall(l, r, out, err)
@@ -162,8 +162,9 @@ func (p *process) queryContext(x *driver.Context) (dispatch.Result, bool) {
 	return p.FinishWait(x, x.Backend.Err()), true
 }
 
-// serveApart carries a call out on a goroutine of its own. serveApart returns when the call is answered, or waits.
-func (p *process) serveApart(l *wire.Letter, c dispatch.Call, in []byte) {
+// serveConcurrently carries a call out on a goroutine of its own. serveConcurrently returns when the call is
+// answered, or waits.
+func (p *process) serveConcurrently(l *wire.Letter, c dispatch.Call, in []byte) {
 	moved := make(chan struct{})
 	var once sync.Once
 	c.Waits = func() { once.Do(func() { close(moved) }) }
@@ -193,8 +194,8 @@ func (p *process) answerCall(l *wire.Letter, r dispatch.Result, out []byte, err 
 	}
 }
 
-// notePosted takes the result of a posted message.
-func (p *process) notePosted(c *dispatch.Call, info dispatch.Info, r dispatch.Result, err error) {
+// handlePostedResult takes the result of a posted message.
+func (p *process) handlePostedResult(c *dispatch.Call, info dispatch.Info, r dispatch.Result, err error) {
 	switch {
 	case err != nil:
 		p.refuseMessage(err)

@@ -74,7 +74,7 @@ func (s *Server) adoptProcess(p *process, pid int, with []*os.File) (err error) 
 	if err != nil {
 		return err
 	}
-	if err := w.tellPipe(ring); err != nil {
+	if err := w.publishPipe(ring); err != nil {
 		ring.Detach()
 		return err
 	}
@@ -183,8 +183,8 @@ func (w *watched) pipeDescriptor() int {
 	return kept
 }
 
-// tellPipe writes a pipe's identity into the ring: the pipe's end tells the process that the server is gone.
-func (w *watched) tellPipe(r *wire.Ring) error {
+// publishPipe writes a pipe's identity into the ring: the pipe's end tells the process that the server is gone.
+func (w *watched) publishPipe(r *wire.Ring) error {
 	n, err := inodeOf(w.exec)
 	if err == nil {
 		r.SetPipe(n)

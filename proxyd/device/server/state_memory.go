@@ -95,7 +95,7 @@ func (w *blockWriter) addSpace(s backend.Space) ([]placed, error) {
 		if err == nil && to != nil {
 			err = w.writeBlock(to, s, id, n)
 		}
-		return !w.keepError(err)
+		return !w.keepFirstError(err)
 	})
 	slices.SortFunc(out, func(a, b placed) int { return a.ID.Compare(b.ID) })
 	return out, err
@@ -131,8 +131,8 @@ func (w *blockWriter) lookUpBlock(h backend.Hash) (n int, to hands) {
 	return n, to
 }
 
-// keepError keeps the first error, and tells whether there was one.
-func (w *blockWriter) keepError(err error) bool {
+// keepFirstError keeps the first error, and tells whether there was one.
+func (w *blockWriter) keepFirstError(err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil {
@@ -182,7 +182,7 @@ func (w *blockWriter) finishFiles() ([]blockState, error) {
 				continue
 			}
 			if err := f.to.Close(); err != nil {
-				w.keepError(fmt.Errorf("%s: %w", f.name, err))
+				w.keepFirstError(fmt.Errorf("%s: %w", f.name, err))
 			}
 			w.lengths[f.name] = f.blocks
 		}

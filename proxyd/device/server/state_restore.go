@@ -47,7 +47,7 @@ func (s *Server) Restore(ctx context.Context, src Source) error {
 func (s *Server) restoreFrom(ctx context.Context, src Source) error {
 	st, err := readState(src)
 	if err == nil {
-		err = s.takeDevices(st)
+		err = s.restoreDevices(st)
 	}
 	if err != nil {
 		return err
@@ -89,8 +89,8 @@ func readState(src Source) (*serverState, error) {
 	return st, nil
 }
 
-// takeDevices compares the devices, and gives them the saved properties.
-func (s *Server) takeDevices(st *serverState) error {
+// restoreDevices compares the devices, and gives them the saved properties.
+func (s *Server) restoreDevices(st *serverState) error {
 	bad := func(format string, args ...any) error { return fmt.Errorf(format+": %w", append(args, ErrRestore)...) }
 	if len(st.Devices) > len(s.devices) && s.cfg.Order == nil {
 		s.placeAlike(st)
@@ -116,14 +116,14 @@ func (s *Server) takeDevices(st *serverState) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.collectives.Restore(st.Network), s.cuts.hasLeft(st.Left)); err != nil {
+	if err := errors.Join(s.collectives.Restore(st.Network), s.cuts.restoreDepartures(st.Left)); err != nil {
 		return err
 	}
 	if st.Sharing != (driver.RandomID{}) {
 		s.sharing.ID = st.Sharing
 	}
 	s.devices = s.devices[:len(st.Devices)]
-	s.noteAlike(st)
+	s.recordAlikeMemory(st)
 	for i := range st.Devices {
 		saved := &st.Devices[i]
 		s.devices[i].ShownInfo, s.devices[i].Base = &saved.Info, saved.Base

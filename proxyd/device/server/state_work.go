@@ -205,7 +205,7 @@ func queueHeldWork(all []*process) {
 	for {
 		var first *process
 		for _, p := range all {
-			p.queueHeld(func(h *driver.QueuedCall) bool { return h.Order == 0 })
+			p.queueEarlierWork(func(h *driver.QueuedCall) bool { return h.Order == 0 })
 			if len(p.held) > 0 && (first == nil || p.held[0].Order < first.held[0].Order) {
 				first = p
 			}
@@ -214,7 +214,7 @@ func queueHeldWork(all []*process) {
 			break
 		}
 		order := first.held[0].Order
-		first.queueHeld(func(h *driver.QueuedCall) bool { return h.Order == order })
+		first.queueEarlierWork(func(h *driver.QueuedCall) bool { return h.Order == order })
 	}
 	for _, p := range all {
 		for e := range p.heldGone {
@@ -224,8 +224,8 @@ func queueHeldWork(all []*process) {
 	}
 }
 
-// queueHeld queues the work of calls from before a restore, up to a call that is not to be made yet.
-func (p *process) queueHeld(now func(*driver.QueuedCall) bool) {
+// queueEarlierWork queues the work of calls from before a restore, up to a call that is not to be made yet.
+func (p *process) queueEarlierWork(now func(*driver.QueuedCall) bool) {
 	for len(p.held) > 0 && now(&p.held[0]) {
 		h := p.held[0]
 		p.held = p.held[1:]
@@ -238,6 +238,6 @@ func (p *process) queueHeld(now func(*driver.QueuedCall) bool) {
 		c := dispatch.Call{Process: p.ID, Thread: h.Thread, Context: h.Context, First: dispatch.Partial(h.Done), Again: true}
 		info, _ := dispatch.Look(h.Op)
 		_, r, err := p.carryOutCall(&c, h.Op, h.In, nil)
-		p.notePosted(&c, info, r, err)
+		p.handlePostedResult(&c, info, r, err)
 	}
 }

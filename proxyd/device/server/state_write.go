@@ -64,9 +64,9 @@ func (s *Server) writeState(ctx context.Context, sink Sink, o SaveOptions) (*Rep
 	slices.Sort(r.Files)
 	slices.Sort(r.Kept)
 	k.saves = st.Saves
-	s.noteAlike(st)
+	s.recordAlikeMemory(st)
 	planRegrouping(s, st)
-	s.noteNeeds(st, r)
+	s.estimateNeeds(st, r)
 	k.rememberSave(e)
 	return r, nil
 }

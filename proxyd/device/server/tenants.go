@@ -97,7 +97,7 @@ func (t *Tenants) obeyOrder(_ context.Context, h *controlSession, o *receivedMes
 	case "tenants":
 		return t.tenantNames(), nil, nil
 	case "bring":
-		return nil, nil, h.keepBrought(o)
+		return nil, nil, h.keepOrderFile(o)
 	case "admit":
 		err := t.admitTenant(o.Admit, h.brought)
 		closeFiles(h.brought)
@@ -142,8 +142,8 @@ func (t *Tenants) admitTenant(a *Admission, sockets []*os.File) error {
 		programs.Close()
 		return err
 	}
-	t.serving.Go(func() { t.noteEnd(a.Name, s, s.Serve(programs)) })
-	t.serving.Go(func() { t.noteEnd(a.Name, s, s.ServeControl(control)) })
+	t.serving.Go(func() { t.reportTenantEnd(a.Name, s, s.Serve(programs)) })
+	t.serving.Go(func() { t.reportTenantEnd(a.Name, s, s.ServeControl(control)) })
 	return nil
 }
 
@@ -167,8 +167,8 @@ func (t *Tenants) makeServer(a *Admission) (*Server, error) {
 	return s, nil
 }
 
-// noteEnd notes that a tenant does not serve a socket any more.
-func (t *Tenants) noteEnd(name string, s *Server, err error) {
+// reportTenantEnd notes that a tenant does not serve a socket any more.
+func (t *Tenants) reportTenantEnd(name string, s *Server, err error) {
 	if s.ctx.Err() != nil {
 		return // it was dismissed, or all end
 	}

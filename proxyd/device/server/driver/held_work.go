@@ -81,8 +81,8 @@ func QueuedBy(c *dispatch.Call) *Queued {
 	return q
 }
 
-// noteStream notes a stream that the call has asked for.
-func (q *Queued) noteStream(st *Stream) {
+// addStream notes a stream that the call has asked for.
+func (q *Queued) addStream(st *Stream) {
 	if q == nil || slices.ContainsFunc(q.spans, func(w workSpan) bool { return w.stream == st }) {
 		return
 	}

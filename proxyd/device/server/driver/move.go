@@ -38,16 +38,16 @@ func (p *Process) StayPut() {
 	for _, s := range p.Spaces() {
 		t := s.lockTurns()
 		s.moving = false
-		t.giveBack(s)
+		t.returnTurn(s)
 		t.mu.Unlock()
-		t.tellRunner()
+		t.wakeRunner()
 	}
 }
 
 // moveTo moves the space, as soon as its work can be interrupted: true when the space is there, or has ended.
 func (s *Space) moveTo(to Place) (bool, error) {
 	t := s.lockTurns()
-	defer t.tellRunner()
+	defer t.wakeRunner()
 	defer t.mu.Unlock()
 	if t == to.TimeSlices || !slices.Contains(t.spaces, s) {
 		return true, nil
@@ -62,7 +62,7 @@ func (s *Space) moveTo(to Place) (bool, error) {
 	}
 	s.moving = false
 	if err := mover.Move(to.Device); err != nil {
-		t.giveBack(s)
+		t.returnTurn(s)
 		return false, fmt.Errorf("move a space: %w", err)
 	}
 	meetings := t.meetings[s]
@@ -76,6 +76,6 @@ func (s *Space) moveTo(to Place) (bool, error) {
 		to.TimeSlices.meetings[s] = meetings
 	}
 	to.TimeSlices.addSpace(s)
-	to.TimeSlices.tellRunner()
+	to.TimeSlices.wakeRunner()
 	return true, nil
 }

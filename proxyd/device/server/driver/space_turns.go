@@ -42,7 +42,7 @@ func (s *Space) leaveTurns(end func()) {
 		}
 	}
 	t.mu.Unlock()
-	t.tellRunner()
+	t.wakeRunner()
 }
 
 // EnterMeeting notes that the space has a rank of a communicator. LeaveMeeting undoes it.
@@ -81,7 +81,7 @@ func (s *Space) pauseWork() bool {
 func (s *Space) resumeWork() {
 	t := s.lockTurns()
 	s.paused = false
-	t.giveBack(s)
+	t.returnTurn(s)
 	t.mu.Unlock()
-	t.tellRunner()
+	t.wakeRunner()
 }

@@ -48,7 +48,7 @@ func (p *Process) Stream(c *dispatch.Call, h dispatch.Stream) (*Stream, dispatch
 	}
 	st, r := p.streamOf(c, h)
 	if r == 0 {
-		QueuedBy(c).noteStream(st)
+		QueuedBy(c).addStream(st)
 	}
 	return st, r
 }

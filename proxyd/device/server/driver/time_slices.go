@@ -112,8 +112,8 @@ func (t *TimeSlices) IsEmpty() bool {
 	return len(t.spaces) == 0 && t.holder == nil
 }
 
-// tellRunner makes runTurns look for the next turn. The caller may hold any lock.
-func (t *TimeSlices) tellRunner() {
+// wakeRunner makes runTurns look for the next turn. The caller may hold any lock.
+func (t *TimeSlices) wakeRunner() {
 	select {
 	case t.news <- struct{}{}:
 	default:
@@ -311,12 +311,12 @@ func (t *TimeSlices) unmapIdleSpace(s *Space) bool {
 	t.releaseHolder()
 	t.holder = nil
 	t.giveTurn(t.nextSpace())
-	t.tellRunner()
+	t.wakeRunner()
 	return true
 }
 
-// giveBack gives a space that rested its turn, unless another space has the turn. The caller holds mu.
-func (t *TimeSlices) giveBack(s *Space) {
+// returnTurn gives a space that rested its turn, unless another space has the turn. The caller holds mu.
+func (t *TimeSlices) returnTurn(s *Space) {
 	if t.holder == nil || t.holder == s {
 		t.giveTurn(s)
 	}

@@ -236,14 +236,14 @@ func (p *ExecCalls) GraphLaunch(c *dispatch.Call, h dispatch.Graphexec, stream d
 	p.lockGraphs()
 	e, r := p.findExec(h)
 	if r == 0 {
-		r = p.noteAllocating(e)
+		r = p.markAllocated(e)
 	}
 	var afters []func()
 	if r == 0 {
 		if q := driver.QueuedBy(c); q != nil && e.graph.hasEffects() {
 			q.Unrepeatable()
 		}
-		p.freesOthers(e)
+		p.markFreed(e)
 		afters = e.graph.issueCollectives(nil)
 	}
 	p.unlockGraphs()
@@ -324,7 +324,7 @@ func (p *ExecCalls) GraphUpdate(_ *dispatch.Call, h dispatch.Graphexec, with dis
 		}
 		return info, dispatch.ResultGraphExecUpdateFailure
 	}
-	return info, e.takeOver(p.Graphs, g)
+	return info, e.adoptWork(p.Graphs, g)
 }
 
 // differsFrom compares how many nodes there are, their types, in their order, and memory, which belongs to a single graph.
@@ -348,8 +348,8 @@ func (e *graphExec) differsFrom(g *graph) (result int32, at dispatch.Node) {
 	return 0, 0
 }
 
-// takeOver takes over the nodes' work from a graph of the same shape.
-func (e *graphExec) takeOver(p *Graphs, g *graph) dispatch.Result {
+// adoptWork takes over the nodes' work from a graph of the same shape.
+func (e *graphExec) adoptWork(p *Graphs, g *graph) dispatch.Result {
 	mine := e.graph.data.Nodes()
 	for i, id := range g.data.Nodes() {
 		does, err := g.data.Node(id)

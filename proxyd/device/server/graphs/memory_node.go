@@ -77,9 +77,9 @@ func (p *Graphs) FreeGraphMemory(a backend.Addr) (r dispatch.Result, done bool) 
 	return 0, true
 }
 
-// noteAllocating notes that a graph is launched: memory that stays allocated after the launch must not be allocated
+// markAllocated notes that a graph is launched: memory that stays allocated after the launch must not be allocated
 // already. The caller holds the lock.
-func (p *Graphs) noteAllocating(e *graphExec) dispatch.Result {
+func (p *Graphs) markAllocated(e *graphExec) dispatch.Result {
 	const autoFree = 1
 	var leaves []*graphMemory
 	for _, n := range e.graph.nodes {
@@ -98,8 +98,8 @@ func (p *Graphs) noteAllocating(e *graphExec) dispatch.Result {
 	return 0
 }
 
-// freesOthers notes that the launch frees memory that other graphs have left allocated. The caller holds the lock.
-func (p *Graphs) freesOthers(e *graphExec) {
+// markFreed notes that the launch frees memory that other graphs have left allocated. The caller holds the lock.
+func (p *Graphs) markFreed(e *graphExec) {
 	for _, n := range e.graph.nodes {
 		if m := p.memory[n.frees]; n.kind == freeNode && m != nil {
 			m.live = false
@@ -145,7 +145,7 @@ func (p *NodeCalls) GraphAddAlloc(c *dispatch.Call, h dispatch.Node, in dispatch
 	if props.AllocType != pinned || props.HandleTypes != 0 || props.Location.Type != onDevice {
 		return 0, dispatch.ResultInvalidValue
 	}
-	x := p.contextOn(c, props.Location.Id)
+	x := p.findContext(c, props.Location.Id)
 	if x == nil {
 		return 0, dispatch.ResultInvalidContext
 	}
@@ -164,8 +164,8 @@ func (p *NodeCalls) GraphAddAlloc(c *dispatch.Call, h dispatch.Node, in dispatch
 	return dispatch.Devptr(rec.memory.addr), p.addRecorded(h, in, deps, rec)
 }
 
-// contextOn is a context of a device: the current context, if that is of the device.
-func (p *Graphs) contextOn(c *dispatch.Call, ordinal int32) *driver.Context {
+// findContext is a context of a device: the current context, if that is of the device.
+func (p *Graphs) findContext(c *dispatch.Call, ordinal int32) *driver.Context {
 	if x, r := p.Current(c); r == 0 && x.Space.Ordinal == ordinal {
 		return x
 	}

@@ -203,14 +203,14 @@ func (p *CopyCalls) MemcpyDtoDAsyncV2(c *dispatch.Call, dst, src dispatch.Devptr
 
 // MemcpyPeer is in order with the work of both contexts, before and after the call; MemcpyPeerAsync is not.
 func (p *CopyCalls) MemcpyPeer(c *dispatch.Call, dst dispatch.Devptr, to dispatch.Context, src dispatch.Devptr, from dispatch.Context, n uint64) dispatch.Result {
-	return p.inOrder(c, to, from, func() dispatch.Result {
+	return p.queueInOrder(c, to, from, func() dispatch.Result {
 		return p.MemcpyPeerAsync(c, dst, to, src, from, n, driver.DefaultStream)
 	})
 }
 
-// inOrder queues a copy on the default stream behind all work that the contexts were given before, and before all later
-// work.
-func (p *CopyCalls) inOrder(c *dispatch.Call, to, from dispatch.Context, do func() dispatch.Result) dispatch.Result {
+// queueInOrder queues a copy on the default stream behind all work that the contexts were given before, and before
+// all later work.
+func (p *CopyCalls) queueInOrder(c *dispatch.Call, to, from dispatch.Context, do func() dispatch.Result) dispatch.Result {
 	st, r := p.Stream(c, driver.DefaultStream)
 	if r != 0 {
 		return r
@@ -310,7 +310,7 @@ func (p *CopyCalls) Memcpy3DPeer(c *dispatch.Call, what dispatch.Memcpy3dpeer) d
 	if what.SrcType != DeviceMemory {
 		from = c.Context
 	}
-	return p.inOrder(c, to, from, func() dispatch.Result { return p.Memcpy3DPeerAsync(c, what, driver.DefaultStream) })
+	return p.queueInOrder(c, to, from, func() dispatch.Result { return p.Memcpy3DPeerAsync(c, what, driver.DefaultStream) })
 }
 
 func (p *CopyCalls) Memcpy3DPeerAsync(c *dispatch.Call, w dispatch.Memcpy3dpeer, stream dispatch.Stream) dispatch.Result {

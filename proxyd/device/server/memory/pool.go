@@ -172,7 +172,7 @@ func (p *PoolCalls) MemPoolSetAccess(_ *dispatch.Call, pool dispatch.Mempool, li
 		if d.Location.Id == m.space.Ordinal {
 			continue
 		}
-		if r := p.letReach(d.Location.Id, m.space, d.Flags != AccessNone); r != 0 {
+		if r := p.allowPeerAccess(d.Location.Id, m.space, d.Flags != AccessNone); r != 0 {
 			return r
 		}
 	}

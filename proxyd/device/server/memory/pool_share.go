@@ -114,7 +114,7 @@ func (p *PoolCalls) PoolOpenPointer(c *dispatch.Call, pool dispatch.Mempool, han
 	case !m.imported || driver.RandomID(content[shareLength:]) != m.share:
 		return 0, dispatch.ResultInvalidValue
 	}
-	return p.openShare(c, x, shareIn(content), true)
+	return p.openShare(c, x, parseShare(content), true)
 }
 
 // closePooled closes an allocation of an imported pool; done is false if no such allocation is at the address. The

@@ -86,11 +86,11 @@ func (p *Calls) IpcOpen(c *dispatch.Call, handle dispatch.Ipchandle, flags uint3
 	if r != 0 {
 		return 0, r
 	}
-	return p.openShare(c, x, shareIn(content), false)
+	return p.openShare(c, x, parseShare(content), false)
 }
 
-// shareIn is the share that a handle's content begins with.
-func shareIn(content []byte) backend.Share {
+// parseShare is the share that a handle's content begins with.
+func parseShare(content []byte) backend.Share {
 	return backend.Share{Memory: backend.ShareID(content[:16]), Number: binary.LittleEndian.Uint64(content[16:])}
 }
 
@@ -101,7 +101,7 @@ func (p *Calls) openShare(c *dispatch.Call, x *driver.Context, share backend.Sha
 		return 0, r
 	}
 	wanted := importedMemory{x, share, 1, pooled}
-	if at, r, is := p.imports.openAgain(wanted, 0); is {
+	if at, r, is := p.imports.reopenImport(wanted, 0); is {
 		return at, r
 	}
 	with := x.Sharer()
@@ -114,16 +114,16 @@ func (p *Calls) openShare(c *dispatch.Call, x *driver.Context, share backend.Sha
 		return 0, p.Result(err)
 	}
 	// Another thread may have opened the same memory meanwhile.
-	first, r, is := p.imports.openAgain(wanted, at)
+	first, r, is := p.imports.reopenImport(wanted, at)
 	if is {
 		_ = with.CloseImport(at) // it is there
 	}
 	return first, r
 }
 
-// openAgain opens memory again that a context has opened; is is false if no context of its space has. Then the memory is at
-// an address from now on, unless that is 0.
-func (m *imports) openAgain(x importedMemory, at backend.Addr) (first dispatch.Devptr, r dispatch.Result, is bool) {
+// reopenImport opens memory again that a context has opened; is is false if no context of its space has. Then the
+// memory is at an address from now on, unless that is 0.
+func (m *imports) reopenImport(x importedMemory, at backend.Addr) (first dispatch.Devptr, r dispatch.Result, is bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for first, known := range m.all {

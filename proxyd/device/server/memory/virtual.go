@@ -169,7 +169,7 @@ func (p *Calls) MemSetAccess(_ *dispatch.Call, ptr dispatch.Range, n uint64, des
 			if err := s.SetAccess(backend.Addr(ptr), n, d.Flags != AccessNone); err != nil {
 				return p.Result(err)
 			}
-		} else if r := p.letReach(d.Location.Id, s, d.Flags != AccessNone); r != 0 {
+		} else if r := p.allowPeerAccess(d.Location.Id, s, d.Flags != AccessNone); r != 0 {
 			return r
 		}
 	}
@@ -188,9 +188,9 @@ func (p *Calls) checkAccess(d *dispatch.Access) dispatch.Result {
 	return r
 }
 
-// letReach lets another device of the process follow pointers into a space. The right is never taken back: other memory
-// of the space may have been given to the same device.
-func (p *Calls) letReach(dev int32, s *driver.Space, allow bool) dispatch.Result {
+// allowPeerAccess lets another device of the process follow pointers into a space. The right is never taken back:
+// other memory of the space may have been given to the same device.
+func (p *Calls) allowPeerAccess(dev int32, s *driver.Space, allow bool) dispatch.Result {
 	if !allow {
 		return 0
 	}

@@ -73,7 +73,7 @@ func (c *captured) Launch() (after func()) {
 		c.mu.Lock()
 		c.waiting = slices.DeleteFunc(c.waiting, func(w *visit) bool { return w == v })
 		c.mu.Unlock()
-		v.noteMissedTurn()
+		v.failMissedTurn()
 	}
 }
 

@@ -200,7 +200,7 @@ func (g *group) issueGroup() {
 	for _, v := range g.turns {
 		err := v.queueExchange()
 		if err == nil {
-			err = v.st.Backend.Host(v.noteMissedTurn)
+			err = v.st.Backend.Host(v.failMissedTurn)
 		}
 		if err == nil {
 			continue
@@ -234,7 +234,7 @@ func (q *part) enterQueue() {
 	q.m.queue = append(q.m.queue, q)
 	q.m.open++
 	q.m.countSums(q.ops)
-	q.m.Calls.pace.notePart(q)
+	q.m.Calls.pace.addPart(q)
 }
 
 // beginTurn is called when the stream's turn has come. beginTurn does not wait.
@@ -260,9 +260,9 @@ func (v *visit) beginTurn(bytes [][]byte, done func(error)) {
 	v.arriveAtParts()
 }
 
-// noteMissedTurn is called after the turn. If that has never come, then the context has a fault, and the other ranks
+// failMissedTurn is called after the turn. If that has never come, then the context has a fault, and the other ranks
 // would wait for ever.
-func (v *visit) noteMissedTurn() {
+func (v *visit) failMissedTurn() {
 	if v.begun.Load() {
 		return
 	}
@@ -374,12 +374,12 @@ func (q *part) finishHalf(err error) {
 func (q *part) finishPart(err error) {
 	q.noteCompleted()
 	for _, v := range q.visits {
-		v.notePartOver(q, err)
+		v.countPartEnd(q, err)
 	}
 }
 
-// notePartOver notes that a part is over. With the last part the stream goes on, or is held.
-func (v *visit) notePartOver(q *part, err error) {
+// countPartEnd notes that a part is over. With the last part the stream goes on, or is held.
+func (v *visit) countPartEnd(q *part, err error) {
 	v.mu.Lock()
 	v.left--
 	if err != nil && v.failed == nil {

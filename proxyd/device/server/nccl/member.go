@@ -120,7 +120,7 @@ func (m *Member) connectRank(comm *collective.Comm, rank int, err error) {
 	err = m.err
 	m.mu.Unlock()
 	if comm != nil && err == nil {
-		m.Calls.collectives.keepDescribed(comm)
+		m.Calls.collectives.describeUntilEnd(comm)
 		m.enterTurns(comm)
 	}
 	if comm != nil && err != nil {
@@ -326,7 +326,7 @@ func (q *part) noteCompleted() {
 	if leave {
 		m.leaveCommunicator()
 	}
-	m.Calls.pace.notePartEnd(q)
+	m.Calls.pace.removePart(q)
 }
 
 // useFactor notes that an operation of the part uses a factor: a part that is kept back is issued again, by the factor's

@@ -57,12 +57,12 @@ func (p *pace) admitPart(q *part) bool {
 		return false
 	}
 	q.given = true
-	p.tellChanged()
+	p.callChanged()
 	return true
 }
 
-// tellChanged calls changed, unless it is nil. The caller holds mu.
-func (p *pace) tellChanged() {
+// callChanged calls changed, unless it is nil. The caller holds mu.
+func (p *pace) callChanged() {
 	if p.changed != nil {
 		p.changed()
 	}
@@ -82,23 +82,23 @@ func (p *pace) isFrozen() bool {
 	return p.frozen
 }
 
-// notePart notes a part.
-func (p *pace) notePart(q *part) {
+// addPart notes a part.
+func (p *pace) addPart(q *part) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open == nil {
 		p.open = map[*part]bool{}
 	}
 	p.open[q] = true
-	p.tellChanged()
+	p.callChanged()
 }
 
-// notePartEnd notes that a part is over.
-func (p *pace) notePartEnd(q *part) {
+// removePart notes that a part is over.
+func (p *pace) removePart(q *part) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.open, q)
-	p.tellChanged()
+	p.callChanged()
 }
 
 // openParts are the parts that are not over: those that are given, and those that are not.
@@ -128,7 +128,7 @@ func (s *Calls) ReleaseParts() {
 	s.pace.mu.Lock()
 	s.pace.kept, s.pace.frozen, s.pace.changed = false, false, nil
 	s.pace.mu.Unlock()
-	s.moveAll()
+	s.issueKeptParts()
 }
 
 // ForgetLimits undoes LimitParts.
@@ -148,7 +148,7 @@ func (s *Calls) LimitParts(most []barrier.Count) {
 	for _, c := range most {
 		s.pace.most[c.Key] = c.N
 	}
-	s.pace.tellChanged()
+	s.pace.callChanged()
 }
 
 // GiveParts lets one more group be given, the first that has its turn. PartsLeft withdraws this permission.
@@ -156,7 +156,7 @@ func (s *Calls) GiveParts() {
 	s.pace.mu.Lock()
 	s.pace.grants, s.pace.frozen = 1, false
 	s.pace.mu.Unlock()
-	s.moveAll()
+	s.issueKeptParts()
 }
 
 // FreezeParts lets no part be given until GiveParts or ThawParts; false if a part is given and not over, or a group is
@@ -180,8 +180,8 @@ func (s *Calls) ThawParts() {
 	s.pace.frozen = false
 }
 
-// moveAll has all members look for parts that can be given.
-func (s *Calls) moveAll() {
+// issueKeptParts has all members look for parts that can be given.
+func (s *Calls) issueKeptParts() {
 	_, kept := s.pace.openParts()
 	for _, q := range kept {
 		q.m.issueReady()
@@ -194,13 +194,13 @@ func (s *Calls) PutBack() {
 	_, kept := s.pace.openParts()
 	for _, q := range kept {
 		for _, v := range q.visits {
-			v.putBack(&s.pace)
+			v.giveUpTurn(&s.pace)
 		}
 	}
 }
 
-// putBack gives up the stream's turn, unless the visit's parts are given.
-func (v *visit) putBack(p *pace) {
+// giveUpTurn gives up the stream's turn, unless the visit's parts are given.
+func (v *visit) giveUpTurn(p *pace) {
 	v.turn.Lock()
 	defer v.turn.Unlock()
 	if !v.begun.Load() || v.done == nil {
@@ -232,11 +232,11 @@ func (s *Calls) PartsLeft() PartsLeft {
 	left := PartsLeft{Idle: len(given) == 0}
 	counts := map[barrier.Key]uint64{}
 	for _, q := range kept {
-		left.Needs = left.Needs || q.mustEnd() || q.isBegun(&s.pace)
+		left.Needs = left.Needs || q.cannotReissue() || q.isBegun(&s.pace)
 		q.addOperations(counts)
 	}
 	for _, q := range given {
-		left.Needs = left.Needs || q.split == nil && q.hasKept(&s.pace)
+		left.Needs = left.Needs || q.split == nil && q.hasKeptSibling(&s.pace)
 	}
 	s.pace.mu.Lock()
 	defer s.pace.mu.Unlock()
@@ -249,8 +249,9 @@ func (s *Calls) PartsLeft() PartsLeft {
 	return left
 }
 
-// mustEnd tells whether a part cannot be issued again: a split makes a communicator, or the communicator was destroyed.
-func (q *part) mustEnd() bool {
+// cannotReissue tells whether a part cannot be issued again: a split makes a communicator, or the communicator was
+// destroyed.
+func (q *part) cannotReissue() bool {
 	q.m.mu.Lock()
 	defer q.m.mu.Unlock()
 	return q.split != nil || q.m.leaving || q.m.err != nil || q.m.released
@@ -263,8 +264,8 @@ func (q *part) isBegun(p *pace) bool {
 	return slices.ContainsFunc(q.group, (*part).isGiven)
 }
 
-// hasKept tells whether another part of the same group is not given.
-func (q *part) hasKept(p *pace) bool {
+// hasKeptSibling tells whether another part of the same group is not given.
+func (q *part) hasKeptSibling(p *pace) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.ContainsFunc(q.group, func(o *part) bool { return !o.given })

@@ -73,7 +73,7 @@ func (f *Collectives) Reconnect(ctx context.Context, peers map[int]string) error
 		return err
 	}
 	for name, b := range back {
-		f.giveBack(n, b, made[name])
+		f.reconnectMembers(n, b, made[name])
 	}
 	f.mu.Lock()
 	f.back = nil
@@ -171,9 +171,9 @@ func (f *Collectives) remakeCommunicator(ctx context.Context, n *Network, st *co
 	return c, nil
 }
 
-// giveBack gives a communicator to its members. Missing members have left the communicator; if no member is left, the
-// other servers are told why, whenever they ask.
-func (f *Collectives) giveBack(n *Network, b *returning, r remadeComm) {
+// reconnectMembers gives a communicator to its members. Missing members have left the communicator; if no member is
+// left, the other servers are told why, whenever they ask.
+func (f *Collectives) reconnectMembers(n *Network, b *returning, r remadeComm) {
 	c := r.comm
 	if c == nil {
 		for _, m := range b.members {
@@ -191,7 +191,7 @@ func (f *Collectives) giveBack(n *Network, b *returning, r remadeComm) {
 		}
 		return
 	}
-	f.keepDescribed(c)
+	f.describeUntilEnd(c)
 	for _, rank := range b.Ranks {
 		if m := b.members[rank]; m != nil {
 			m.noteReconnected(c, r.teams[rank], nil)

@@ -205,7 +205,7 @@ func (m *Member) restoreMember(st *MemberState) error {
 		f.resumeMeeting(m)
 		return nil // the communicator is not made
 	case st.Comm != "":
-		if err := f.comesBack(st.Comm, m); err != nil {
+		if err := f.enterRestoredMember(st.Comm, m); err != nil {
 			return err
 		}
 		m.name = st.Comm

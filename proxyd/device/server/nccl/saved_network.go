@@ -59,8 +59,8 @@ type returning struct {
 	members map[int]*Member // by rank; other ranks of this server have left
 }
 
-// keepDescribed has a communicator described in saves, until its end everywhere.
-func (f *Collectives) keepDescribed(c *collective.Comm) {
+// describeUntilEnd has a communicator described in saves, until its end everywhere.
+func (f *Collectives) describeUntilEnd(c *collective.Comm) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, known := f.live[c]; known {
@@ -170,8 +170,8 @@ func (c *commState) checkValid(self int) error {
 	return nil
 }
 
-// comesBack has a restored member get a communicator when the communicator is made again.
-func (f *Collectives) comesBack(name string, m *Member) error {
+// enterRestoredMember has a restored member get a communicator when the communicator is made again.
+func (f *Collectives) enterRestoredMember(name string, m *Member) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b := f.back[name]
@@ -208,12 +208,12 @@ func (f *Collectives) isWaiting(id meeting.ID) bool {
 }
 
 // HoldMeetings keeps communicators from being made, until ReleaseMeetings.
-func (f *Collectives) HoldMeetings() { f.doWithRendezvous((meeting.Rendezvous).Hold) }
+func (f *Collectives) HoldMeetings() { f.withRendezvous((meeting.Rendezvous).Hold) }
 
 // ReleaseMeetings lets communicators be made again.
-func (f *Collectives) ReleaseMeetings() { f.doWithRendezvous((meeting.Rendezvous).Release) }
+func (f *Collectives) ReleaseMeetings() { f.withRendezvous((meeting.Rendezvous).Release) }
 
-func (f *Collectives) doWithRendezvous(do func(meeting.Rendezvous)) {
+func (f *Collectives) withRendezvous(do func(meeting.Rendezvous)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.net != nil {

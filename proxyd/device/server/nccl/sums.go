@@ -25,16 +25,16 @@ func (m *Member) countSums(ops []collective.Op) {
 			send, _ := ops[i].Needs(m.rank, m.size)
 			m.sums.Times++
 			if n := m.sums.Times; n&(n-1) == 0 {
-				m.Calls.collectives.tellSums()
+				m.Calls.collectives.signalSums()
 			}
 			m.sums.Bytes += uint64(max(send, 0))
 		}
 	}
 }
 
-// tellSums puts an item into SumsNews when a member has added up twice as often as before. The caller may hold any
+// signalSums puts an item into SumsNews when a member has added up twice as often as before. The caller may hold any
 // lock.
-func (f *Collectives) tellSums() {
+func (f *Collectives) signalSums() {
 	select {
 	case f.SumsNews <- struct{}{}:
 	default:
