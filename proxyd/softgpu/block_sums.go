@@ -90,8 +90,8 @@ func (s *sums) forgetSum(at uint64) {
 	delete(s.known, at)
 }
 
-// watchAgain has the kernel watch a block, for which the kernel was given new memory.
-func (s *sums) watchAgain(b []byte) {
+// rewatchBlock has the kernel watch a block, for which the kernel was given new memory.
+func (s *sums) rewatchBlock(b []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.known != nil {

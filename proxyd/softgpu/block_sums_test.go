@@ -52,7 +52,7 @@ func TestWatched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.giveBack()
+	defer a.freeBytes()
 	h, err := newHasher(&[32]byte{1})
 	if err != nil {
 		t.Fatal(err)
@@ -91,13 +91,13 @@ func TestWatched(t *testing.T) {
 	look("a part that was given back", 1, 1, 0, 0)
 	look("watched again", 0, 1, 0, 0)
 	a.bytes[3*backend.Granule]++
-	if n := a.leaveDevice(); n == 0 {
-		t.Error("leaveDevice = 0, want the bytes of the written blocks")
+	if n := a.swapOut(); n == 0 {
+		t.Error("swapOut = 0, want the bytes of the written blocks")
 	}
 	a.swapIn()
 	look("there and back, and one was written before", 0, 0, 0, 1)
 	look("there and back", 0, 0, 0, 1)
-	a.leaveDevice()
+	a.swapOut()
 	a.swapIn()
 	a.bytes[backend.Granule]++
 	look("there and back, and one was written then", 0, 1, 0, 0)

@@ -117,14 +117,14 @@ func (a *arena) hideBlock(offset uint64, c *pages.Block, here bool) error {
 		return err
 	}
 	a.commonBlocks.setShown(offset, shownBlock{})
-	a.sums.watchAgain(a.blockAt(offset))
+	a.sums.rewatchBlock(a.blockAt(offset))
 	c.Drop(here)
 	return nil
 }
 
-// leaveCommon is leaveDevice for the blocks that show common bytes, and returns how many bytes had to be copied. A
+// swapOutCommon is swapOut for the blocks that show common bytes, and returns how many bytes had to be copied. A
 // block with pages of its own is copied whole, and has bytes of its own from then on.
-func (a *arena) leaveCommon() (n uint64) {
+func (a *arena) swapOutCommon() (n uint64) {
 	for offset, x := range a.commonBlocks.copyShown() {
 		if a.commonAt(offset) != nil {
 			n += x.common.Leave()
@@ -138,8 +138,8 @@ func (a *arena) leaveCommon() (n uint64) {
 	return n
 }
 
-// comeBackCommon undoes leaveCommon.
-func (a *arena) comeBackCommon() (n uint64) {
+// swapInCommon undoes swapOutCommon.
+func (a *arena) swapInCommon() (n uint64) {
 	for _, x := range a.commonBlocks.copyShown() {
 		n += x.common.ComeBack()
 	}
@@ -224,7 +224,7 @@ func (d *device) joinEqual(s *space) {
 	if d.common == nil || s == d.mapped || !s.reclaimer.shutIfIdle() {
 		return
 	}
-	defer s.reclaimer.openAgain()
+	defer s.reclaimer.reopenSpace()
 	var still []*space
 	for _, o := range d.otherSpaces(s) {
 		switch {
@@ -232,7 +232,7 @@ func (d *device) joinEqual(s *space) {
 			continue
 		case o.reclaimer.isShut():
 		case o.reclaimer.shutIfIdle():
-			defer o.reclaimer.openAgain()
+			defer o.reclaimer.reopenSpace()
 		default:
 			continue
 		}

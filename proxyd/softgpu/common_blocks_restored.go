@@ -95,7 +95,7 @@ func (d *device) useBlock(b backend.SpaceBlock, f func(a *arena, at uint64) bool
 	if !ok || s.at.Load() != d || s.reclaimer.isShut() || !s.reclaimer.shutIfIdle() {
 		return false
 	}
-	defer s.reclaimer.openAgain()
+	defer s.reclaimer.reopenSpace()
 	defer s.reclaimer.forgetWrites(writes{})
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -345,7 +345,7 @@ func scatterBytes(pieces [][]byte, from []byte) {
 // may begin again, and until then the operation counts as not begun.
 func awaitExchange(s *space, of *operation, over <-chan error) error {
 	err := errClosed
-	mapped := s.gate.AsideUntil(func() (begun bool) {
+	mapped := s.gate.OutsideUntil(func() (begun bool) {
 		s.active.Wait(func() {
 			select {
 			case err = <-over:
@@ -353,10 +353,10 @@ func awaitExchange(s *space, of *operation, over <-chan error) error {
 			}
 		})
 		begun = !errors.Is(err, backend.ErrPutBack)
-		of.noteProgress(begun, backend.Partial{})
+		of.setProgress(begun, backend.Partial{})
 		return begun
 	})
-	of.noteProgress(true, backend.Partial{})
+	of.setProgress(true, backend.Partial{})
 	if !mapped {
 		return errClosed
 	}

@@ -50,7 +50,7 @@ func (c *cudaContext) Instantiate(g *backend.Graph) (backend.Exec, error) {
 		return nil, err
 	}
 	x := &exec{context: c, plan: p}
-	x.Init(own, core.ExecHooks{CheckContext: c.checkUsable, Plan: x.planAgain})
+	x.Init(own, core.ExecHooks{CheckContext: c.checkUsable, Plan: x.replaceGraph})
 	return x, nil
 }
 
@@ -206,7 +206,7 @@ func (r *run) runSteps() {
 			for _, d := range s.deps {
 				deps = append(deps, over[d])
 			}
-			r.doStep(i, s, r.context.space.awaitMarks(unreachedMarks(append(deps, r.waits[i]))) == nil)
+			r.runStep(i, s, r.context.space.awaitMarks(unreachedMarks(append(deps, r.waits[i]))) == nil)
 		}
 		if r.chain {
 			work()
@@ -218,8 +218,8 @@ func (r *run) runSteps() {
 	all.Wait()
 }
 
-// doStep carries out a step; live is false when the space was closed.
-func (r *run) doStep(i int, s *step, live bool) {
+// runStep carries out a step; live is false when the space was closed.
+func (r *run) runStep(i int, s *step, live bool) {
 	switch {
 	case s.record != nil:
 		r.records[i].at = r.context.space.device.backend.timeSinceStart()
@@ -234,12 +234,12 @@ func (r *run) doStep(i int, s *step, live bool) {
 			s.host()
 		}
 	case s.task.run != nil && !r.off[s.id] && r.context.Err() == nil:
-		r.carryOut(s.task)
+		r.runTask(s.task)
 	}
 }
 
-// carryOut does a step's work when the space is mapped.
-func (r *run) carryOut(t task) {
+// runTask does a step's work when the space is mapped.
+func (r *run) runTask(t task) {
 	g, active := r.context.space.gate, r.context.space.active
 	active.Begin()
 	defer active.End()
@@ -258,8 +258,8 @@ func (r *run) carryOut(t task) {
 	}
 }
 
-// planAgain makes the plan of another graph of the same shape.
-func (x *exec) planAgain(g *backend.Graph) error {
+// replaceGraph makes the plan of another graph of the same shape.
+func (x *exec) replaceGraph(g *backend.Graph) error {
 	p, err := x.context.planGraph(g, newConditions())
 	if err != nil {
 		return err

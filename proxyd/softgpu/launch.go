@@ -135,12 +135,12 @@ func (c *cudaContext) launchTask(l backend.Launch, of *conditions) (task, error)
 	spec.malloc = func(n uint64) uint64 { return s.allocFromKernel(n, heap, c.id) }
 	spec.free = s.kernelFree
 	spec.condition = of.setValue
-	return task{run: func(op *operation) error { return launchOnce(s, op, f, spec, l.Done, fifo) }, uses: s.spacesInSight(), usesSeen: true}, nil
+	return task{run: func(op *operation) error { return launchOrReuse(s, op, f, spec, l.Done, fifo) }, uses: s.spacesInSight(), usesSeen: true}, nil
 }
 
-// carryOutLaunch runs the rest of a kernel. While the space is paused the kernel waits, after the blocks that run,
+// runKernel runs the rest of a kernel. While the space is paused the kernel waits, after the blocks that run,
 // unless the kernel is cooperative or a node of a graph. run is a copy: a graph's nodes run many times.
-func (s *space) carryOutLaunch(op *operation, k kernel, run launch, done backend.Partial, fifo uint64) error {
+func (s *space) runKernel(op *operation, k kernel, run launch, done backend.Partial, fifo uint64) error {
 	var text []byte
 	run.output = func(fd int, more []byte) {
 		switch {
@@ -165,7 +165,7 @@ func (s *space) carryOutLaunch(op *operation, k kernel, run launch, done backend
 		if err != nil || done.Blocks >= all {
 			return err
 		}
-		if !op.keepRemainder(done) {
+		if !op.pausePartial(done) {
 			return errClosed
 		}
 	}

@@ -41,8 +41,8 @@ func makeArena(n uint64) (*arena, error) {
 	return &arena{bytes: b}, nil
 }
 
-// giveBack frees the bytes that makeArena made.
-func (a *arena) giveBack() {
+// freeBytes frees the bytes that makeArena made.
+func (a *arena) freeBytes() {
 	freeArena(a.bytes)
 	a.dropCommon()
 	if a.away != nil {
@@ -63,8 +63,8 @@ func bytesOf(p piece) []byte {
 	return p.Arena.Bytes.bytes[at:][:n:n]
 }
 
-// noteFreed notes that addresses may be given to other allocations, which wait for the mark.
-func (b *spaceLedger) noteFreed(a backend.Addr, n uint64) *mark {
+// addFreeing notes that addresses may be given to other allocations, which wait for the mark.
+func (b *spaceLedger) addFreeing(a backend.Addr, n uint64) *mark {
 	over := newMark()
 	b.freeing = append(b.freeing, freeing{a, n, over})
 	return over

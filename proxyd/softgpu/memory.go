@@ -95,7 +95,7 @@ func (s *space) takeFromLedger(a backend.Addr, kinds ...backend.AllocKind) (piec
 	if err != nil {
 		return piece{}, nil, err
 	}
-	return p, s.ledger.noteFreed(p.Alloc.Base, p.Size()), nil
+	return p, s.ledger.addFreeing(p.Alloc.Base, p.Size()), nil
 }
 
 // unmapPiece hides memory from work that begins later, and frees its bytes when no work uses them.
@@ -109,7 +109,7 @@ func (s *space) unmapPiece(p piece) {
 	if shared {
 		p.Arena.Bytes.wipeRange(bytesOf(p)) // for the next owner
 	}
-	s.giveBack(p.Arena)
+	s.dropReference(p.Arena)
 }
 
 // afterMarks calls f once marks are reached, and then reaches over.

@@ -81,8 +81,8 @@ func (x *arenaShare) useShared(s *space) {
 	x.users[s]++
 }
 
-// leaveShared undoes useShared, and tells whether that was the last use.
-func (x *arenaShare) leaveShared(s *space) bool {
+// dropUser undoes useShared, and tells whether that was the last use.
+func (x *arenaShare) dropUser(s *space) bool {
 	b := x.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,10 +99,10 @@ func (x *arenaShare) leaveShared(s *space) bool {
 	return true
 }
 
-// giveBackArena drops a space's arena, and frees it if no other space has it.
-func giveBackArena(s *space, a *arena) {
-	if a.share == nil || a.share.leaveShared(s) {
-		a.giveBack()
+// dropArena drops a space's arena, and frees it if no other space has it.
+func dropArena(s *space, a *arena) {
+	if a.share == nil || a.share.dropUser(s) {
+		a.freeBytes()
 	}
 }
 
@@ -162,7 +162,7 @@ func (c *cudaContext) Import(from backend.Space, name backend.Share) (backend.Ad
 	}
 	x, waits, err := enterImport(s, x, a, c.id)
 	if err != nil {
-		giveBackArena(s, a)
+		dropArena(s, a)
 		return 0, err
 	}
 	if err := s.awaitMarks(waits); err != nil {
@@ -214,11 +214,11 @@ func closeImport(s *space, a backend.Addr) error {
 		s.mu.Unlock()
 		return err
 	}
-	over := s.ledger.noteFreed(a&^(backend.Granule-1), ar.Size)
+	over := s.ledger.addFreeing(a&^(backend.Granule-1), ar.Size)
 	s.mu.Unlock()
 	s.afterMarks(over, work, func() {
 		s.table.unmapBytes(a)
-		s.giveBack(ar)
+		s.dropReference(ar)
 	})
 	return nil
 }

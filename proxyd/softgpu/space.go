@@ -164,7 +164,7 @@ func (s *space) Work() backend.WorkState { return s.active.State() }
 // waitWithinOperation waits for other work within an operation: meanwhile the space may be unmapped, and is not runnable.
 // waitWithinOperation returns false if the space will never be mapped again.
 func (s *space) waitWithinOperation(wait func()) bool {
-	return s.gate.Aside(func() { s.active.Wait(wait) })
+	return s.gate.Outside(func() { s.active.Wait(wait) })
 }
 
 // awaitMarksBefore waits for marks before an operation; meanwhile the operation does not make the space runnable.
@@ -297,7 +297,7 @@ func (s *space) releaseAll() {
 	defer s.mu.Unlock()
 	s.ledger.Arenas(func(h *holder) {
 		if s.ledger.Forget(h) {
-			giveBackArena(s, h.Bytes)
+			dropArena(s, h.Bytes)
 		}
 	})
 }

@@ -120,18 +120,18 @@ type spliceLaunch struct {
 	issued    atomic.Uint64
 }
 
-// launchOnce carries out a launch, or takes the result of the same launch of another space.
-func launchOnce(s *space, op *operation, f *function, spec launch, done backend.Partial, fifo uint64) error {
+// launchOrReuse carries out a launch, or takes the result of the same launch of another space.
+func launchOrReuse(s *space, op *operation, f *function, spec launch, done backend.Partial, fifo uint64) error {
 	d := s.at.Load()
 	if d.splicer == nil {
-		return s.carryOutLaunch(op, f.kernel, spec, done, fifo)
+		return s.runKernel(op, f.kernel, spec, done, fifo)
 	}
 	a := d.beginSpliceLaunch(s, op, f, &spec, done)
 	if a == nil {
-		return carryOutNoted(s, op, f.kernel, spec, done, fifo)
+		return runAndTrackWrites(s, op, f.kernel, spec, done, fifo)
 	}
 	if a.plan.Compare {
-		if taken, err := a.takeResult(); taken || err != nil {
+		if taken, err := a.reuseResult(); taken || err != nil {
 			return err
 		}
 	}
@@ -143,12 +143,12 @@ func launchOnce(s *space, op *operation, f *function, spec launch, done backend.
 	case a.plan.Compare:
 		spec.parts = a.plan.Parts
 	}
-	err := carryOutNoted(s, op, f.kernel, spec, done, fifo)
+	err := runAndTrackWrites(s, op, f.kernel, spec, done, fifo)
 	all.Add(a.issued.Load())
 	switch {
 	case err != nil:
 	case a.plan.Learn:
-		a.learnParts()
+		a.recordAccesses()
 	case a.plan.Compare:
 		a.keepResult()
 	default:
@@ -249,17 +249,17 @@ func (a *spliceLaunch) checkSpans() string {
 	return ""
 }
 
-// holdOthers keeps other work of the space from beginning, so that it sees and changes none of the bytes that are
-// copied. It returns false if other work has begun since the bytes were hashed. letOthersBegin follows in any case.
-func (a *spliceLaunch) holdOthers() bool {
-	a.holds = a.space.reclaimer.holdOthers(a.operation, a.at)
+// blockOthers keeps other work of the space from beginning, so that it sees and changes none of the bytes that are
+// copied. It returns false if other work has begun since the bytes were hashed. unblockOthers follows in any case.
+func (a *spliceLaunch) blockOthers() bool {
+	a.holds = a.space.reclaimer.blockOthers(a.operation, a.at)
 	return a.holds || a.hooks.isOmitted(aloneCheck)
 }
 
-// letOthersBegin undoes holdOthers.
-func (a *spliceLaunch) letOthersBegin() {
+// unblockOthers undoes blockOthers.
+func (a *spliceLaunch) unblockOthers() {
 	if a.holds {
-		a.space.reclaimer.letOthersBegin()
+		a.space.reclaimer.unblockOthers()
 	}
 	a.holds = false
 }
@@ -267,17 +267,17 @@ func (a *spliceLaunch) letOthersBegin() {
 // beginCopying is called when the bytes of a result are about to be copied.
 func (a *spliceLaunch) beginCopying() {
 	if a.hooks.isOmitted(beginCheck) {
-		a.letOthersBegin()
+		a.unblockOthers()
 	}
 	a.hooks.noteCopying(a.space)
 }
 
-// takeResult writes the bytes that another space's launch has written, and returns whether there was such a launch.
-func (a *spliceLaunch) takeResult() (bool, error) {
-	if !a.holdOthers() {
+// reuseResult writes the bytes that another space's launch has written, and returns whether there was such a launch.
+func (a *spliceLaunch) reuseResult() (bool, error) {
+	if !a.blockOthers() {
 		return false, nil // the hashed memory may have changed since
 	}
-	defer a.letOthersBegin()
+	defer a.unblockOthers()
 	a.mu.Lock()
 	a.counts.Compared += a.read
 	kept, ok := a.results.Take(splice.Rank(a.space.number), a.site, a.plan.Turn, a.record)
@@ -307,9 +307,9 @@ func (a *spliceLaunch) takeResult() (bool, error) {
 
 // keepResult keeps the bytes that a launch has written, if these depend on its record alone.
 func (a *spliceLaunch) keepResult() {
-	alone := a.holdOthers()
-	defer a.letOthersBegin()
-	why := a.learnReads(alone)
+	alone := a.blockOthers()
+	defer a.unblockOthers()
+	why := a.recordReads(alone)
 	if why == whyBytes {
 		a.beginCopying()
 		at, _ := a.space.reclaimer.isAlone(a.operation)
@@ -336,8 +336,8 @@ func (a *spliceLaunch) measureCost() {
 	a.countOwn(whyLearn)
 }
 
-// learnParts notes which parts of memory a launch has accessed.
-func (a *spliceLaunch) learnParts() {
+// recordAccesses notes which parts of memory a launch has accessed.
+func (a *spliceLaunch) recordAccesses() {
 	parts, known := joinParts(&a.seen, a.spans)
 	a.mu.Lock()
 	a.results.LearnParts(a.site, a.issued.Load(), parts, known)
@@ -345,9 +345,9 @@ func (a *spliceLaunch) learnParts() {
 	a.countOwn(whyLearn)
 }
 
-// learnReads notes the memory that a launch has accessed. It returns whyBytes if the launch's result may be kept, or
+// recordReads notes the memory that a launch has accessed. It returns whyBytes if the launch's result may be kept, or
 // why not.
-func (a *spliceLaunch) learnReads(alone bool) string {
+func (a *spliceLaunch) recordReads(alone bool) string {
 	ok := true
 	for _, x := range a.seen.reads { // written memory is among them
 		ok = ok && isOwnSpan(a.space, x)

@@ -125,13 +125,13 @@ func knowsContents(spaces []*space) bool {
 	})
 }
 
-// carryOutNoted carries out a launch, and notes where it has written: in the memory of each space that its kernel could see at
-// any time. A kernel that a fault has ended may have written anywhere.
-func carryOutNoted(s *space, op *operation, k kernel, run launch, done backend.Partial, fifo uint64) error {
+// runAndTrackWrites carries out a launch, and notes where it has written: in the memory of each space that its kernel
+// could see at any time. A kernel that a fault has ended may have written anywhere.
+func runAndTrackWrites(s *space, op *operation, k kernel, run launch, done backend.Partial, fifo uint64) error {
 	if run.seen == nil && knowsContents(op.uses) {
 		run.seen = &accesses{}
 	}
-	err := s.carryOutLaunch(op, k, run, done, fifo)
+	err := s.runKernel(op, k, run, done, fifo)
 	w := writes{}
 	if err == nil && run.seen != nil && len(op.uses) > 0 {
 		w = writes{kernelWriter, run.seen.writes}

@@ -141,7 +141,7 @@ func (st *stream) runQueuedWork() {
 			st.room = nil
 		}
 		st.mu.Unlock()
-		st.carryOut(op)
+		st.runOperation(op)
 	}
 }
 
@@ -156,8 +156,8 @@ func (st *stream) Progress() backend.Progress {
 	return p
 }
 
-// noteProgress notes that a stream's operation has begun, or could begin again, after the work done so far.
-func (op *operation) noteProgress(begun bool, done backend.Partial) {
+// setProgress notes that a stream's operation has begun, or could begin again, after the work done so far.
+func (op *operation) setProgress(begun bool, done backend.Partial) {
 	if op.stream == nil {
 		return
 	}
@@ -166,11 +166,11 @@ func (op *operation) noteProgress(begun bool, done backend.Partial) {
 	op.begun, op.partial = begun, done
 }
 
-// keepRemainder has an operation that has done a part of its work wait while the space is paused, or unmapped.
-// Meanwhile the operation does not keep its memory from being freed. keepRemainder returns false if the space was
+// pausePartial has an operation that has done a part of its work wait while the space is paused, or unmapped.
+// Meanwhile the operation does not keep its memory from being freed. pausePartial returns false if the space was
 // closed.
-func (op *operation) keepRemainder(done backend.Partial) bool {
-	op.noteProgress(false, done)
+func (op *operation) pausePartial(done backend.Partial) bool {
+	op.setProgress(false, done)
 	for _, u := range op.uses {
 		u.reclaimer.endOperation(op)
 	}
@@ -180,7 +180,7 @@ func (op *operation) keepRemainder(done backend.Partial) bool {
 	for _, u := range op.uses {
 		u.beginOperation(op)
 	}
-	op.noteProgress(true, backend.Partial{})
+	op.setProgress(true, backend.Partial{})
 	return true
 }
 
@@ -193,8 +193,8 @@ func (st *stream) finishOperation(op *operation) {
 	op.mark.reachMark()
 }
 
-// carryOut carries out an operation when its time has come.
-func (st *stream) carryOut(op *operation) {
+// runOperation carries out an operation when its time has come.
+func (st *stream) runOperation(op *operation) {
 	defer st.finishOperation(op)
 	c := st.context
 	s := c.space
@@ -204,7 +204,7 @@ func (st *stream) carryOut(op *operation) {
 		}
 		return
 	}
-	op.noteProgress(true, backend.Partial{})
+	op.setProgress(true, backend.Partial{})
 	if op.entersItself {
 		s.gate.Leave()
 		s.active.End()

@@ -54,7 +54,7 @@ func (d *device) admitSpace(s *space) {
 			break
 		}
 		h.spaces = withoutSpace(h.spaces, o)
-		o.leaveDevice()
+		o.swapOut()
 		sum = residentBytes(h.spaces)
 	}
 	h.swap.Most = max(h.swap.Most, sum)
@@ -73,9 +73,9 @@ func (d *device) makeRoomFor(s *space) {
 	}
 }
 
-// leaveDevice moves a space's bytes to the host's memory, unless a peer or the server reaches into the space. The
+// swapOut moves a space's bytes to the host's memory, unless a peer or the server reaches into the space. The
 // caller holds the device's mu.
-func (s *space) leaveDevice() {
+func (s *space) swapOut() {
 	s.held = 0
 	if !s.reclaimer.shutIfIdle() {
 		return
@@ -85,13 +85,13 @@ func (s *space) leaveDevice() {
 	began, swap := time.Now(), &s.at.Load().holdings.swap
 	s.ledger.Arenas(func(h *holder) {
 		if a := h.Bytes; a.away == nil && a.share == nil && !s.device.backend.isPinned(a.bytes) {
-			swap.Out += a.leaveDevice()
+			swap.Out += a.swapOut()
 		}
 	})
 	swap.Took += time.Since(began)
 }
 
-// swapIn undoes leaveDevice. The caller holds the device's mu.
+// swapIn undoes swapOut. The caller holds the device's mu.
 func (s *space) swapIn() {
 	if !s.reclaimer.isShut() {
 		return
@@ -105,7 +105,7 @@ func (s *space) swapIn() {
 		}
 	})
 	swap.Took += time.Since(began)
-	s.reclaimer.openAgain()
+	s.reclaimer.reopenSpace()
 }
 
 // beginOperation brings the space's bytes into the device's memory, if they are away. Work that touches these bytes
@@ -118,15 +118,15 @@ func (s *space) beginOperation(op *operation) {
 	}
 }
 
-// leaveDevice moves bytes to the host's memory and returns how many. If the host has no memory left, they stay.
-func (a *arena) leaveDevice() (n uint64) {
+// swapOut moves bytes to the host's memory and returns how many. If the host has no memory left, they stay.
+func (a *arena) swapOut() (n uint64) {
 	host, err := newArena(uint64(len(a.bytes)))
 	if err != nil {
 		return 0
 	}
 	a.away = host
 	a.forgetWritten()
-	n = a.leaveCommon()
+	n = a.swapOutCommon()
 	common := a.commonBlocks.copyShown()
 	for at := uint64(0); at < uint64(len(a.bytes)); at += backend.Granule {
 		if common[at].common == nil {
@@ -136,9 +136,9 @@ func (a *arena) leaveDevice() (n uint64) {
 	return n
 }
 
-// swapIn undoes leaveDevice.
+// swapIn undoes swapOut.
 func (a *arena) swapIn() uint64 {
-	n := a.comeBackCommon() + moveTouched(a.bytes, a.away)
+	n := a.swapInCommon() + moveTouched(a.bytes, a.away)
 	freeArena(a.away)
 	a.away = nil
 	a.protectCopied()

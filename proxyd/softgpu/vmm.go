@@ -20,19 +20,19 @@ func (s *space) ReleaseMemory(id backend.MemoryID) error {
 	last, err := s.ledger.ReleaseMemory(id)
 	s.mu.Unlock()
 	if last != nil {
-		s.giveBack(last)
+		s.dropReference(last)
 	}
 	return err
 }
 
-// giveBack drops a reference to bytes once no work uses them.
-func (s *space) giveBack(ar *holder) {
+// dropReference drops a reference to bytes once no work uses them.
+func (s *space) dropReference(ar *holder) {
 	s.reclaimer.freeWhenUnused(func() {
 		s.mu.Lock()
 		last := s.ledger.Unref(ar)
 		s.mu.Unlock()
 		if last {
-			giveBackArena(s, ar.Bytes)
+			dropArena(s, ar.Bytes)
 		}
 	}, true)
 }
@@ -46,14 +46,14 @@ func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
 		s.mu.Unlock()
 		return err
 	}
-	gone := s.ledger.noteFreed(a, size)
+	gone := s.ledger.addFreeing(a, size)
 	s.mu.Unlock()
 	s.afterMarks(gone, work, func() {
 		for _, x := range list {
 			s.table.unmapBytes(x.Base)
 		}
 		for _, ar := range over {
-			s.giveBack(ar)
+			s.dropReference(ar)
 		}
 	})
 	return nil

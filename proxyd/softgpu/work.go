@@ -101,7 +101,7 @@ type pendingFree struct {
 	free  func()
 }
 
-// beginOperation enters an operation, unless the bytes are elsewhere. beginOperation waits while holdOthers holds
+// beginOperation enters an operation, unless the bytes are elsewhere. beginOperation waits while blockOthers holds
 // operations up.
 func (r *reclaimer) beginOperation(op *operation) bool {
 	r.mu.Lock()
@@ -130,9 +130,9 @@ func (r *reclaimer) isAlone(op *operation) (at moment, alone bool) {
 	return moment{r.begun, r.remapped}, len(r.running) == 1 && r.running[op]
 }
 
-// holdOthers lets no other operation begin, and returns true, if op is alone and no other operation has begun since
-// the moment that isAlone returned. The caller calls letOthersBegin soon, and waits for no operation before.
-func (r *reclaimer) holdOthers(op *operation, at moment) bool {
+// blockOthers lets no other operation begin, and returns true, if op is alone and no other operation has begun since
+// the moment that isAlone returned. The caller calls unblockOthers soon, and waits for no operation before.
+func (r *reclaimer) blockOthers(op *operation, at moment) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.begun != at.begun || len(r.running) != 1 || !r.running[op] {
@@ -142,8 +142,8 @@ func (r *reclaimer) holdOthers(op *operation, at moment) bool {
 	return true
 }
 
-// letOthersBegin undoes holdOthers.
-func (r *reclaimer) letOthersBegin() {
+// unblockOthers undoes blockOthers.
+func (r *reclaimer) unblockOthers() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	close(r.held)
@@ -169,8 +169,8 @@ func (r *reclaimer) isShut() bool {
 	return r.away
 }
 
-// openAgain undoes shutIfIdle.
-func (r *reclaimer) openAgain() {
+// reopenSpace undoes shutIfIdle.
+func (r *reclaimer) reopenSpace() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.away = false

@@ -137,7 +137,7 @@ func (b *block) openBarrier(id int) {
 	bar := &b.bars[id]
 	b.together = b.run.native && b.live > 0
 	for _, w := range b.warps {
-		b.together = b.together && w.standsWhole(id)
+		b.together = b.together && w.isWholeAtBarrier(id)
 	}
 	for _, w := range b.warps {
 		if bar.waiting == 0 {
@@ -187,9 +187,9 @@ func (bar *barrier) writeReduction(w *warp, in *inst, m uint32) {
 	w.setBits(in.d, m, v)
 }
 
-// standsWhole reports whether all live threads of the warp stand together at a barrier. A warp without live threads
-// counts as standing there.
-func (w *warp) standsWhole(id int) bool {
+// isWholeAtBarrier reports whether all live threads of the warp stand together at a barrier. A warp without live
+// threads counts as standing there.
+func (w *warp) isWholeAtBarrier(id int) bool {
 	if w.live == 0 {
 		return true
 	}
@@ -200,11 +200,11 @@ func (w *warp) standsWhole(id int) bool {
 	return f.mask == w.live && f.state == fragBarrier && int(f.bar) == id
 }
 
-// passBarrier runs the warps of a block that a barrier has let go, each as machine code to its next barrier. If all
+// runPastBarrier runs the warps of a block that a barrier has let go, each as machine code to its next barrier. If all
 // warps come to the same barrier, each with all its lanes, that barrier is open again, and no arrivals are noted.
-// passBarrier returns the number of the first warp that does not: this warp and those behind it go on from where they
-// are. If there is no such warp, it returns the number of warps.
-func (b *block) passBarrier() int {
+// runPastBarrier returns the number of the first warp that does not: this warp and those behind it go on from where
+// they are. If there is no such warp, it returns the number of warps.
+func (b *block) runPastBarrier() int {
 	b.together = false
 	id := uint32(barriers)
 	for i, w := range b.warps {

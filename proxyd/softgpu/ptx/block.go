@@ -41,8 +41,8 @@ func getBlock(r *launch) *block {
 	return b
 }
 
-// keepRoom keeps the room for a later launch, without a reference to this launch's memory.
-func (b *block) keepRoom() {
+// recycleBlock keeps the room for a later launch, without a reference to this launch's memory.
+func (b *block) recycleBlock() {
 	k := b.run.kernel
 	b.forgetRanges()
 	for _, w := range b.warps {
@@ -112,7 +112,7 @@ func (b *block) runTurn() (done, moved bool) {
 	}
 	first := 0
 	if b.together {
-		if first = b.passBarrier(); first == len(b.warps) {
+		if first = b.runPastBarrier(); first == len(b.warps) {
 			return false, true
 		}
 		moved = true
@@ -186,9 +186,9 @@ func (b *block) reportStuck() {
 	panic("ptx: a block without live threads is stuck")
 }
 
-// noteTouched notes an access. A site's later accesses to the same range are not noted, and need not be: a site
+// recordAccess notes an access. A site's later accesses to the same range are not noted, and need not be: a site
 // either loads or stores.
-func (b *block) noteTouched(r *memory.Range, store bool) {
+func (b *block) recordAccess(r *memory.Range, store bool) {
 	if b.run.cfg.Touched == nil {
 		return
 	}

@@ -64,7 +64,7 @@ func (w *warp) runCall(in *inst) {
 		w.raiseFault(StackOverflow, in, bits.TrailingZeros32(f.mask), 0, "call of "+target.fn.Name)
 	}
 	for i, a := range site.args {
-		w.passParameter(f.mask, old, a, top, target.formals[i], true)
+		w.copyParameter(f.mask, old, a, top, target.formals[i], true)
 	}
 	f.frame, f.pc = top, 0
 	w.enterFrame(top, target)
@@ -79,13 +79,13 @@ func (w *warp) runReturn() {
 	w.local.RestoreTop(f.mask, top.local)
 	w.enterFrame(top.parent, top.parent.code)
 	for i, a := range site.rets {
-		w.passParameter(f.mask, top.parent, a, top, top.code.rets[i], false)
+		w.copyParameter(f.mask, top.parent, a, top, top.code.rets[i], false)
 	}
 	f.frame, f.pc = top.parent, top.retPC
 }
 
-// passParameter copies a parameter between caller and callee: in says in which direction.
-func (w *warp) passParameter(m uint32, caller *frame, actual argument, callee *frame, formal argument, in bool) {
+// copyParameter copies a parameter between caller and callee: in says in which direction.
+func (w *warp) copyParameter(m uint32, caller *frame, actual argument, callee *frame, formal argument, in bool) {
 	from, to, ff, tf := actual, formal, caller, callee
 	if !in {
 		from, to, ff, tf = formal, actual, callee, caller

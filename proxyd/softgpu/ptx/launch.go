@@ -220,7 +220,7 @@ func (r *launch) spreadBlocks(workers int) error {
 		for {
 			if r.isPausing() {
 				b.addCount()
-				b.keepRoom()
+				b.recycleBlock()
 				return
 			}
 			i := next.Add(1) - 1
@@ -234,7 +234,7 @@ func (r *launch) spreadBlocks(workers int) error {
 			}
 			if err != nil || i >= lowest.Load() {
 				b.addCount()
-				b.keepRoom()
+				b.recycleBlock()
 				return
 			}
 			if err := r.runBlock(b, i); err != nil {
@@ -348,7 +348,7 @@ func (r *launch) inOrder() (err error) {
 	}
 	for _, b := range free {
 		b.addCount()
-		b.keepRoom()
+		b.recycleBlock()
 	}
 	r.noteBlocksDone(next)
 	return nil

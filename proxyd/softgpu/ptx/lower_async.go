@@ -198,7 +198,7 @@ func bulkBytes(w *warp, in *inst, s types.Space, addr uint64, n uint32, lane int
 	if r == nil || store && r.ReadOnly {
 		w.raiseFault(IllegalAddress, in, lane, addr, "")
 	}
-	w.block.noteTouched(r, store)
+	w.block.recordAccess(r, store)
 	return r.Bytes[addr-r.Base:][:n]
 }
 

@@ -169,7 +169,7 @@ func readDescriptor(w *warp, in *inst, lane int) *texture.Descriptor {
 	if r == nil {
 		w.raiseFault(IllegalAddress, in, lane, at, texture.ErrDescriptor.Error())
 	}
-	w.block.noteTouched(r, false)
+	w.block.recordAccess(r, false)
 	d, err := w.block.texture.decodeDescriptor(r.Bytes[at-r.Base:][:texture.Size])
 	if err != nil || d.Surface != in.ext.texture.surface {
 		w.raiseFault(IllegalAddress, in, lane, at, texture.ErrDescriptor.Error())

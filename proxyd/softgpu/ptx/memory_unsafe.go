@@ -57,7 +57,7 @@ func (w *warp) resolveAddress(in *inst, addr, n uint64, lane int, store bool) un
 	if store && r.ReadOnly {
 		w.raiseFault(IllegalAddress, in, lane, addr, "write to read-only memory")
 	}
-	w.block.noteTouched(r, store)
+	w.block.recordAccess(r, store)
 	if in.site >= 0 {
 		w.sites[in.site] = r
 	}
@@ -281,7 +281,7 @@ func (w *warp) anyRange(in *inst, addr, n uint64, lane int) *memory.Range {
 	if r == nil {
 		w.raiseFault(IllegalAddress, in, lane, addr, "")
 	}
-	w.block.noteTouched(r, false)
+	w.block.recordAccess(r, false)
 	w.sites[in.site] = r
 	return r
 }

@@ -150,10 +150,10 @@ func (w *warp) runNative(c *native.Code, after native.Place, budget *int) native
 	} else {
 		after = c.Run(s, f.pc)
 	}
-	leaveNative(w, budget, turn)
+	countNative(w, budget, turn)
 	f.pc = after.PC
 	if s.HasParted() {
-		takeSplits(w, f)
+		addNativeSplits(w, f)
 	}
 	return after
 }
@@ -169,8 +169,8 @@ func enterNative(w *warp, budget int) int {
 	return turn
 }
 
-// leaveNative takes the counts of machine code.
-func leaveNative(w *warp, budget *int, turn int) {
+// countNative takes the counts of machine code.
+func countNative(w *warp, budget *int, turn int) {
 	s := &w.machine
 	*budget -= turn - int(s.Budget)
 	w.issued += s.Issued
@@ -187,7 +187,7 @@ func (w *warp) runStart(budget *int) bool {
 	s.Mask, s.Meet, s.Frame = mask, -1, w.top.local
 	turn := enterNative(w, *budget)
 	at := k.main.native.Run(s, 0)
-	leaveNative(w, budget, turn)
+	countNative(w, budget, turn)
 	if in := &k.main.insts[at.PC]; in.flow == flowExit && in.guard == 0 && s.Mask == mask && !s.HasParted() {
 		w.issued++
 		w.live = 0
@@ -198,12 +198,13 @@ func (w *warp) runStart(budget *int) bool {
 	w.straight = false
 	w.cur = w.newFrag(frag{mask: mask, pc: at.PC, frame: w.top})
 	w.frags = append(w.frags, w.cur)
-	takeSplits(w, w.cur)
+	addNativeSplits(w, w.cur)
 	return false
 }
 
-// takeSplits makes fragments and joins of the lanes that have parted in machine code: those that the interpreter would have made.
-func takeSplits(w *warp, f *frag) {
+// addNativeSplits makes fragments and joins of the lanes that have parted in machine code: those that the interpreter
+// would have made.
+func addNativeSplits(w *warp, f *frag) {
 	splits, moved := w.machine.Parted()
 	if moved {
 		moveToEnd(w.frags, f)

@@ -69,7 +69,7 @@ type warp struct {
 	mma    mmaBuffers
 
 	machine native.State
-	// A turn that passBarrier has begun: where machine code has left the current fragment, if the fragment goes on
+	// A turn that runPastBarrier has begun: where machine code has left the current fragment, if the fragment goes on
 	// there, and the rest of the turn's branches.
 	begun  bool
 	left   int

@@ -124,7 +124,7 @@ func (s *space) freeMemory(a backend.Addr, kinds ...backend.AllocKind) error {
 		s.mu.Unlock()
 		return err
 	}
-	over := s.freed.noteLeaving(p.Alloc.Base, p.Size())
+	over := s.freed.addFreeing(p.Alloc.Base, p.Size())
 	s.mu.Unlock()
 	s.afterWork(over, work, func() { s.places.releasePiece(p, over) })
 	return nil
@@ -148,8 +148,8 @@ func (s *space) afterWork(over chan struct{}, work []*mark, f func()) {
 	go do()
 }
 
-// giveBack drops a reference to memory without an address.
-func (s *space) giveBack(ar *arena) {
+// dropReference drops a reference to memory without an address.
+func (s *space) dropReference(ar *arena) {
 	s.mu.Lock()
 	last := !s.closed && s.ledger.Unref(ar)
 	s.mu.Unlock()
@@ -206,9 +206,9 @@ func (st *stream) FreeAsync(a backend.Addr) error {
 	pooled := p.Alloc.Kind == backend.Pooled
 	var over chan struct{}
 	if pooled {
-		s.freed.noteMark(p, m, st)
+		s.freed.addMark(p, m, st)
 	} else {
-		over = s.freed.noteLeaving(p.Alloc.Base, p.Size())
+		over = s.freed.addFreeing(p.Alloc.Base, p.Size())
 	}
 	s.mu.Unlock()
 	if err := st.submitTask(&task{after: st.orderMarks(), mark: m, always: true}); err != nil {

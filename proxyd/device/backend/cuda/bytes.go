@@ -86,7 +86,7 @@ func (m *memory) swapInBytes() error {
 		return errors.Join(err, drv.Unmap(m.at, m.size), drv.Release(h))
 	}
 	m.handle, m.there, m.reached = h, true, nil
-	m.noteReturned(began)
+	m.countReturned(began)
 	return nil
 }
 
@@ -158,7 +158,7 @@ func (m *memory) endMemory() error {
 		return nil
 	}
 	m.ended = true
-	m.device.leaveMovable(m)
+	m.device.removeMovable(m)
 	if m.holds > 0 {
 		m.mu.Unlock()
 		return nil
@@ -186,10 +186,10 @@ func (m *memory) reachFrom(d *device) error {
 	return nil
 }
 
-// holdIfAny tells whether the memory has bytes. If they are in the device's memory, holdIfAny holds the memory:
+// holdIfPresent tells whether the memory has bytes. If they are in the device's memory, holdIfPresent holds the memory:
 // releaseHold ends that. Otherwise the bytes are in away, and stay there until the caller releases mu, which the caller
 // holds.
-func (m *memory) holdIfAny() bool {
+func (m *memory) holdIfPresent() bool {
 	if m.there && !m.ended {
 		m.holds++
 	}
@@ -199,7 +199,7 @@ func (m *memory) holdIfAny() bool {
 // readAt copies bytes out, or returns false if the memory has none, so that all are zero.
 func (m *memory) readAt(at uint64, p []byte) (bool, error) {
 	m.mu.Lock()
-	if !m.holdIfAny() {
+	if !m.holdIfPresent() {
 		m.mu.Unlock()
 		return false, nil
 	}
@@ -252,7 +252,7 @@ func (m *memory) writeAt(at uint64, p []byte) error {
 // clearRange makes bytes zero.
 func (m *memory) clearRange(at, n uint64) error {
 	m.mu.Lock()
-	if !m.holdIfAny() {
+	if !m.holdIfPresent() {
 		m.mu.Unlock()
 		return nil
 	}
@@ -266,9 +266,9 @@ func (m *memory) clearRange(at, n uint64) error {
 	return m.device.borrowLane(func(l *lane) error { return l.clearMemory(m.at+backend.Addr(at), n) })
 }
 
-// giveBack makes a block zero. After the last block, the physical memory is dropped, unless mapped says that it is
+// zeroBlock makes a block zero. After the last block, the physical memory is dropped, unless mapped says that it is
 // mapped elsewhere.
-func (m *memory) giveBack(at uint64, mapped bool) error {
+func (m *memory) zeroBlock(at uint64, mapped bool) error {
 	if err := m.clearRange(at, backend.Granule); err != nil {
 		return err
 	}

@@ -112,8 +112,8 @@ func (c *cudaContext) setFault(err error) {
 	c.fault.CompareAndSwap(nil, &err)
 }
 
-// noteFault takes an error of the driver's: sticky errors are the context's fault.
-func (c *cudaContext) noteFault(err error) error {
+// recordFault takes an error of the driver's: sticky errors are the context's fault.
+func (c *cudaContext) recordFault(err error) error {
 	if err != nil && backend.ResultOf(err).Sticky() {
 		c.setFault(err)
 		return c.Err()
@@ -155,7 +155,7 @@ func (c *cudaContext) Synchronize(ctx context.Context) error {
 			return err
 		}
 	}
-	c.space.freed.passMarks(freed)
+	c.space.freed.finishMarks(freed)
 	return c.checkUsable()
 }
 
@@ -210,7 +210,7 @@ func (c *cudaContext) Limit(l backend.Limit) (uint64, error) {
 		v, err = c.space.device.backend.drv.Limit(c.ctx, l)
 		return err
 	})
-	return v, c.noteFault(err)
+	return v, c.recordFault(err)
 }
 
 // SetLimit implements backend.Context.
@@ -218,7 +218,7 @@ func (c *cudaContext) SetLimit(l backend.Limit, v uint64) error {
 	if _, err := c.Limit(l); err != nil {
 		return err
 	}
-	return c.noteFault(c.whileAlive(func() error { return c.space.device.backend.drv.SetLimit(c.ctx, l, v) }))
+	return c.recordFault(c.whileAlive(func() error { return c.space.device.backend.drv.SetLimit(c.ctx, l, v) }))
 }
 
 // Destroy implements backend.Context.

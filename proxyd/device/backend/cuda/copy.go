@@ -247,11 +247,11 @@ func copyMemory(to *memory, there uint64, from *memory, at, n uint64) error {
 
 // Copy implements backend.Stream.
 func (st *stream) Copy(x backend.Copy) error {
-	return st.giveTask(func() (*task, error) { return st.copyTask(x) })
+	return st.prepareAndEnqueue(func() (*task, error) { return st.copyTask(x) })
 }
 
-// giveTask checks the stream and its input, and queues the task.
-func (st *stream) giveTask(prepare func() (*task, error)) error {
+// prepareAndEnqueue checks the stream and its input, and queues the task.
+func (st *stream) prepareAndEnqueue(prepare func() (*task, error)) error {
 	if err := st.waitReady(); err != nil {
 		return err
 	}
@@ -282,5 +282,5 @@ func (st *stream) fillTask(f backend.Fill) (*task, error) {
 
 // Fill implements backend.Stream.
 func (st *stream) Fill(x backend.Fill) error {
-	return st.giveTask(func() (*task, error) { return st.fillTask(x) })
+	return st.prepareAndEnqueue(func() (*task, error) { return st.fillTask(x) })
 }

@@ -32,8 +32,8 @@ type device struct {
 	teams   map[*team]bool
 }
 
-// keptBack is the memory of a device that programs do not get: contexts and code lie there.
-func keptBack(total uint64) uint64 { return min(total/16, 1<<30) }
+// reservedBytes is the memory of a device that programs do not get: contexts and code lie there.
+func reservedBytes(total uint64) uint64 { return min(total/16, 1<<30) }
 
 func (b *Backend) newDevice(i int, dev driver.Device) (*device, error) {
 	d := &device{backend: b, index: i, dev: dev}
@@ -48,7 +48,7 @@ func (b *Backend) newDevice(i int, dev driver.Device) (*device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.info.Memory = (total - keptBack(total)) / backend.Granule * backend.Granule
+	d.info.Memory = (total - reservedBytes(total)) / backend.Granule * backend.Granule
 	for a := range d.info.Attributes {
 		v, err := b.drv.Attribute(dev, backend.Attribute(a))
 		if backend.ResultOf(err) == backend.InvalidValue {

@@ -16,8 +16,8 @@ import (
 // gap is a range of addresses.
 type gap struct{ From, To backend.Addr }
 
-// noteDirty notes that bytes of a piece are no longer zero, if the memory stays.
-func (l *places) noteDirty(p piece) {
+// addDirty notes that bytes of a piece are no longer zero, if the memory stays.
+func (l *places) addDirty(p piece) {
 	a, end := p.Alloc.Base, p.Alloc.Base+backend.Addr(p.Size())
 	for _, x := range p.Arena.Bytes.places {
 		if from, to := max(a, x.base), min(end, x.endAddress()); from < to {

@@ -127,11 +127,11 @@ func (m *mark) recordIn(l *lane) error {
 	if err != nil {
 		m.finishMark()
 	}
-	return c.noteFault(err)
+	return c.recordFault(err)
 }
 
-// passDropped passes the mark, because its work was dropped.
-func (m *mark) passDropped() {
+// finishDropped passes the mark, because its work was dropped.
+func (m *mark) finishDropped() {
 	m.finishMark()
 	close(m.issued)
 }
@@ -169,7 +169,7 @@ func (m *mark) queryMark() error {
 		return backend.NotReady
 	}
 	m.finishMark()
-	return c.noteFault(err)
+	return c.recordFault(err)
 }
 
 // waitFor returns when the mark's work is done, or was dropped, or returns ctx's error. waitFor polls, because a
@@ -189,8 +189,8 @@ func (m *mark) waitFor(ctx context.Context) error {
 	return nil
 }
 
-// holdBack has later work of a lane wait for the mark on the device.
-func (m *mark) holdBack(l *lane) error {
+// blockLane has later work of a lane wait for the mark on the device.
+func (m *mark) blockLane(l *lane) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.over || !m.has {
@@ -269,7 +269,7 @@ func (k *clock) timeOf(m *mark) (time.Duration, error) {
 		since, err = c.marks.drv.Elapsed(c.ctx, m.base.event, m.event)
 		return err
 	})
-	return at + since, c.noteFault(err)
+	return at + since, c.recordFault(err)
 }
 
 // resolveMoment finds the time of a moment. The caller holds mu.
@@ -286,7 +286,7 @@ func (k *clock) resolveMoment(x *moment) (time.Duration, error) {
 			return err
 		})
 		if err != nil {
-			return 0, c.noteFault(err)
+			return 0, c.recordFault(err)
 		}
 		chain[i].at, chain[i].known, chain[i].prev = x.at+since, true, nil
 		x = chain[i]
@@ -313,7 +313,7 @@ func (c *cudaContext) NewEvent(cfg backend.EventConfig) (backend.Event, error) {
 	if cfg.At != nil {
 		e.last = c.newMark(false)
 		e.last.at = *cfg.At
-		e.last.passDropped()
+		e.last.finishDropped()
 		e.cfg.At = nil
 	}
 	return e, nil

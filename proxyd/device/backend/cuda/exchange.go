@@ -44,11 +44,11 @@ func (st *stream) lendBuffers(buffers []backend.Buffer, begin func([]backend.Spa
 	over := make(chan error, 1)
 	// The other side of the wait may need this device.
 	err := errClosed
-	mapped := s.waitAside(func() {
+	mapped := s.waitUnmappable(func() {
 		begin(lent, func(err error) { over <- err })
 		select {
 		case err = <-over:
-			err = errors.Join(err, takeBack(spans))
+			err = errors.Join(err, endLoan(spans))
 		case <-s.ctx.Done():
 			b := s.device.backend
 			loan := b.owed.addLoan(spans)
@@ -64,8 +64,8 @@ func (st *stream) lendBuffers(buffers []backend.Buffer, begin func([]backend.Spa
 	return err
 }
 
-// takeBack ends a loan.
-func takeBack(spans []*span) error {
+// endLoan ends a loan.
+func endLoan(spans []*span) error {
 	var errs []error
 	for _, x := range spans {
 		errs = append(errs, x.writeBack())
@@ -153,7 +153,7 @@ func (st *stream) Exchange(b []backend.Buffer, begin func([][]byte, func(error))
 
 // Lend implements backend.Lender.
 func (st *stream) Lend(b []backend.Buffer, begin func([]backend.Span, func(error))) error {
-	return st.giveTask(func() (*task, error) { return st.lendTask(b, begin) })
+	return st.prepareAndEnqueue(func() (*task, error) { return st.lendTask(b, begin) })
 }
 
 // span is lent memory. A span stays on the device meanwhile, also when other spaces are mapped.

@@ -57,12 +57,12 @@ func (f *facts) readImage(data []byte) {
 		switch e.Kind {
 		case image.PTX:
 			text, err := e.Text()
-			f.noteUnread(err)
+			f.setUnread(err)
 			f.readPTX(text)
 		case image.ELF:
 			b, err := e.Bytes()
-			if f.noteUnread(err); err == nil {
-				f.noteUnread(f.readCubin(b))
+			if f.setUnread(err); err == nil {
+				f.setUnread(f.readCubin(b))
 			}
 		default:
 			continue // in a form that accompanies one of the other forms, for another use
@@ -74,8 +74,8 @@ func (f *facts) readImage(data []byte) {
 	}
 }
 
-// noteUnread notes that a part of the image was not understood, and why.
-func (f *facts) noteUnread(err error) {
+// setUnread notes that a part of the image was not understood, and why.
+func (f *facts) setUnread(err error) {
 	if err != nil {
 		f.unread = err
 	}

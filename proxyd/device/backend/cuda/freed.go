@@ -19,9 +19,9 @@ type freed struct {
 	retired []*mark // marks that are not asked for any more
 }
 
-// noteLeaving notes that addresses may be given to other allocations, which wait until the channel is closed. The
+// addFreeing notes that addresses may be given to other allocations, which wait until the channel is closed. The
 // caller holds mu.
-func (f *freed) noteLeaving(a backend.Addr, n uint64) chan struct{} {
+func (f *freed) addFreeing(a backend.Addr, n uint64) chan struct{} {
 	over := make(chan struct{})
 	f.list = append(f.list, freeing{base: a, size: n, over: over})
 	return over
@@ -85,8 +85,8 @@ func (f *freed) marksOf(which func(*stream) bool) []*mark {
 	return all
 }
 
-// passMarks notes that work has come to all marks, so that the driver need not be asked for them.
-func (f *freed) passMarks(all []*mark) {
+// finishMarks notes that work has come to all marks, so that the driver need not be asked for them.
+func (f *freed) finishMarks(all []*mark) {
 	passed := map[*mark]bool{}
 	for _, m := range all {
 		m.finishMark()
@@ -100,9 +100,9 @@ func (f *freed) passMarks(all []*mark) {
 	f.space.places.releaseSurplus()
 }
 
-// noteMark notes that work may use a piece until it has come to a mark of a stream. Earlier marks of the stream on
+// addMark notes that work may use a piece until it has come to a mark of a stream. Earlier marks of the stream on
 // these addresses are retired. The caller holds mu.
-func (f *freed) noteMark(p piece, m *mark, st *stream) {
+func (f *freed) addMark(p piece, m *mark, st *stream) {
 	at, size := p.Alloc.Base, p.Size()
 	f.list = slices.DeleteFunc(f.list, func(x freeing) bool {
 		same := x.stream == st && x.mark != nil && x.base >= at && uint64(x.base-at)+x.size <= size

@@ -57,7 +57,7 @@ func (c *cudaContext) Instantiate(g *backend.Graph) (backend.Exec, error) {
 		return nil, err
 	}
 	x := &exec{context: c, plan: p}
-	x.Init(own, core.ExecHooks{CheckContext: c.checkUsable, Plan: x.planAgain, Retire: x.retireGraph})
+	x.Init(own, core.ExecHooks{CheckContext: c.checkUsable, Plan: x.replaceGraph, Retire: x.retireGraph})
 	return x, nil
 }
 
@@ -196,8 +196,8 @@ func (x *exec) retireGraph() {
 	}()
 }
 
-// planAgain makes the plan of another graph of the same shape.
-func (x *exec) planAgain(g *backend.Graph) error {
+// replaceGraph makes the plan of another graph of the same shape.
+func (x *exec) replaceGraph(g *backend.Graph) error {
 	p, err := x.context.newPlan(g)
 	if err != nil {
 		return err
@@ -238,7 +238,7 @@ func (st *stream) Graph(b backend.Exec) error {
 			return st.enqueueTask(j)
 		}
 		if !errors.As(err, &absent) {
-			return c.noteFault(err)
+			return c.recordFault(err)
 		}
 	}
 	r, err := x.plan.beginRun(c, x.CopyOff())
@@ -246,10 +246,10 @@ func (st *stream) Graph(b backend.Exec) error {
 		return err
 	}
 	j.waits, j.always, j.steps, j.direct = true, true, true, false
-	j.drop = r.passRecordings
+	j.drop = r.dropRecordings
 	j.run = func() error {
 		_ = st.waitDevice() // host functions are called even if the context has a fault by now
-		r.carryOut()
+		r.runSteps()
 		return nil
 	}
 	x.last = j.mark

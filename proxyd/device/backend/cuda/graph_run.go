@@ -56,20 +56,20 @@ func (r *run) publishEvents() {
 	}
 }
 
-// passRecordings ends the recordings of a run that does not take place.
-func (r *run) passRecordings() {
+// dropRecordings ends the recordings of a run that does not take place.
+func (r *run) dropRecordings() {
 	for i, s := range r.steps {
 		if s.record != nil {
-			r.marks[i].passDropped()
+			r.marks[i].finishDropped()
 		}
 		if r.child[i] != nil {
-			r.child[i].passRecordings()
+			r.child[i].dropRecordings()
 		}
 	}
 }
 
-// carryOut carries a run out: each step when its dependencies are over.
-func (r *run) carryOut() {
+// runSteps carries a run out: each step when its dependencies are over.
+func (r *run) runSteps() {
 	over := make([]chan struct{}, len(r.steps))
 	for i := range over {
 		over[i] = make(chan struct{})
@@ -81,14 +81,14 @@ func (r *run) carryOut() {
 			for _, d := range s.deps {
 				<-over[d]
 			}
-			r.doStep(i, s)
+			r.runStep(i, s)
 		})
 	}
 	all.Wait()
 }
 
-// doStep carries out a step, to its end.
-func (r *run) doStep(i int, s *step) {
+// runStep carries out a step, to its end.
+func (r *run) runStep(i int, s *step) {
 	c := r.context
 	var err error
 	switch {
@@ -101,21 +101,21 @@ func (r *run) doStep(i int, s *step) {
 			_ = r.marks[i].waitFor(c.space.ctx) // fails only if the space is closed
 		}
 	case s.child != nil:
-		r.child[i].carryOut()
+		r.child[i].runSteps()
 	case s.host != nil:
 		if c.Err() == nil { // else the program would use results that a kernel has not made
 			s.host()
 		}
 	case !r.off[s.id] && c.Err() == nil:
-		err = r.runStep(s)
+		err = r.runOnDevice(s)
 	}
 	if err != nil {
 		c.setFault(err)
 	}
 }
 
-// runStep has the device do a step when the space is mapped, in a stream of its own.
-func (r *run) runStep(s *step) error {
+// runOnDevice has the device do a step when the space is mapped, in a stream of its own.
+func (r *run) runOnDevice(s *step) error {
 	c := r.context
 	g, active := c.space.gate, c.space.active
 	active.Begin()
@@ -130,7 +130,7 @@ func (r *run) runStep(s *step) error {
 		return err
 	})
 	if err != nil {
-		return c.noteFault(err)
+		return c.recordFault(err)
 	}
 	defer func() { _ = l.closeLane() }() // the lane goes with the context at the latest
 	st := &stream{context: c, lane: l}
@@ -150,5 +150,5 @@ func (r *run) runStep(s *step) error {
 	if err == nil {
 		err = st.waitDevice()
 	}
-	return c.noteFault(err)
+	return c.recordFault(err)
 }

@@ -30,9 +30,9 @@ type function struct {
 	has   [backend.FunctionAttributes]bool
 }
 
-// learnLimits asks the driver for the limits that launches are checked against. The context is alive
+// readLimits asks the driver for the limits that launches are checked against. The context is alive
 // meanwhile.
-func (f *function) learnLimits(k kernelFacts) error {
+func (f *function) readLimits(k kernelFacts) error {
 	c := f.module.context
 	drv := c.space.device.backend.drv
 	f.required, f.params = k.required, k.params
@@ -90,7 +90,7 @@ func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
 		return err
 	})
 	f.has[a] = err == nil
-	return f.known[a], c.noteFault(err)
+	return f.known[a], c.recordFault(err)
 }
 
 // SetAttribute implements backend.Function.
@@ -105,7 +105,7 @@ func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.has = [backend.FunctionAttributes]bool{}
-	return c.noteFault(c.whileAlive(func() error { return c.space.device.backend.drv.SetFunctionAttribute(c.ctx, f.f, a, v) }))
+	return c.recordFault(c.whileAlive(func() error { return c.space.device.backend.drv.SetFunctionAttribute(c.ctx, f.f, a, v) }))
 }
 
 // maxLaunchAttributes is how many attributes a launch may have: more than KeepAttribute keeps.
@@ -140,15 +140,15 @@ func (c *cudaContext) checkLaunch(l backend.Launch) (*driver.Launch, error) {
 
 // ActiveClusters implements backend.ClusterFunction.
 func (f *function) ActiveClusters(l *backend.Launch) (int, error) {
-	return f.askClusters(l, driver.Clusters.Active)
+	return f.queryClusters(l, driver.Clusters.Active)
 }
 
 // LargestCluster implements backend.ClusterFunction.
 func (f *function) LargestCluster(l *backend.Launch) (int, error) {
-	return f.askClusters(l, driver.Clusters.Largest)
+	return f.queryClusters(l, driver.Clusters.Largest)
 }
 
-func (f *function) askClusters(l *backend.Launch, ask func(driver.Clusters, driver.Context, *driver.Launch) (int, error)) (n int, err error) {
+func (f *function) queryClusters(l *backend.Launch, ask func(driver.Clusters, driver.Context, *driver.Launch) (int, error)) (n int, err error) {
 	if err := f.module.checkLoaded(); err != nil {
 		return 0, err
 	}
@@ -161,12 +161,12 @@ func (f *function) askClusters(l *backend.Launch, ask func(driver.Clusters, driv
 		n, err = ask(driver.Clusters{Driver: c.space.device.backend.drv}, c.ctx, d)
 		return err
 	})
-	return n, c.noteFault(err)
+	return n, c.recordFault(err)
 }
 
 // Launch implements backend.Stream.
 func (st *stream) Launch(x backend.Launch) error {
-	return st.giveTask(func() (*task, error) {
+	return st.prepareAndEnqueue(func() (*task, error) {
 		l, err := st.context.checkLaunch(x)
 		if err != nil {
 			return nil, err

@@ -66,7 +66,7 @@ func (c *cudaContext) linkImages(parts [][]byte, cfg backend.LoadConfig) ([]byte
 		out, log, err = c.space.device.backend.drv.Link(c.ctx, list, cfg)
 		return err
 	})
-	return out, log, c.noteFault(err)
+	return out, log, c.recordFault(err)
 }
 
 // Link implements backend.Context.
@@ -99,7 +99,7 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 	}
 	img, log, err := c.compileImage(data, cfg)
 	if err != nil {
-		return nil, log, fmt.Errorf("load: %w", c.noteFault(err))
+		return nil, log, fmt.Errorf("load: %w", c.recordFault(err))
 	}
 	m := &module{context: c, globals: map[string]backend.Global{}}
 	err = c.whileAlive(func() error {
@@ -110,7 +110,7 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 		return err
 	})
 	if err != nil {
-		return nil, log, fmt.Errorf("load: %w", c.noteFault(err))
+		return nil, log, fmt.Errorf("load: %w", c.recordFault(err))
 	}
 	m.facts.readImage(img[:len(img)-1])
 	if err := m.facts.unread; err != nil {
@@ -142,7 +142,7 @@ func (m *module) findSymbols(kept backend.Addr) error {
 				return err
 			}
 			fn := &function{module: m, f: f, name: k.name}
-			if err := fn.learnLimits(k); err != nil {
+			if err := fn.readLimits(k); err != nil {
 				return err
 			}
 			m.functions = append(m.functions, fn)
@@ -163,9 +163,9 @@ func (m *module) findSymbols(kept backend.Addr) error {
 		return nil
 	})
 	if err != nil {
-		return c.noteFault(err)
+		return c.recordFault(err)
 	}
-	return m.keepVariables(kept)
+	return m.enterVariables(kept)
 }
 
 // isCompilerText tells whether a variable is a text that a compiler has named: no kernel writes it.
@@ -245,7 +245,7 @@ func (m *module) Unload() error {
 	work := s.pendingWork()
 	s.mu.Lock()
 	s.dropVariables(func(v variable) bool { return v.module == m })
-	over := s.freed.noteLeaving(0, 1) // a drain waits for this, no address does
+	over := s.freed.addFreeing(0, 1) // a drain waits for this, no address does
 	s.mu.Unlock()
 	if m.kept.Size > 0 {
 		if err := s.freeMemory(m.kept.Base, backend.Globals); err != nil {
@@ -257,6 +257,6 @@ func (m *module) Unload() error {
 	delete(c.modules, m)
 	c.mu.Unlock()
 	// Launches that were queued before still run.
-	s.afterWork(over, work, func() { _ = c.noteFault(m.unloadModule()) })
+	s.afterWork(over, work, func() { _ = c.recordFault(m.unloadModule()) })
 	return nil
 }

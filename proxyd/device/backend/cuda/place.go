@@ -69,8 +69,8 @@ func (l *places) placesIn(a backend.Addr, n uint64) []*place {
 
 func (l *places) enterPlace(x *place) { l.list = slices.Insert(l.list, l.firstPlace(x.base), x) }
 
-// leavePlace takes a place off the list, so that no allocation gets it any more.
-func (l *places) leavePlace(x *place) {
+// retirePlace takes a place off the list, so that no allocation gets it any more.
+func (l *places) retirePlace(x *place) {
 	l.list = slices.DeleteFunc(l.list, func(o *place) bool { return o == x })
 	if x.uses == 0 {
 		l.countKept(x, false)
@@ -161,7 +161,7 @@ func (l *places) releaseBacking(b *backing, keep bool) {
 
 // evictPlace gives a place back when no work and no arena uses it any more. Until then its addresses are leaving.
 func (l *places) evictPlace(x *place) {
-	l.leavePlace(x)
+	l.retirePlace(x)
 	if x.uses > 0 {
 		return // work on freed memory still uses the place: releaseBacking gives it back
 	}
@@ -170,7 +170,7 @@ func (l *places) evictPlace(x *place) {
 		l.scheduleRelease(x)
 		return
 	}
-	done := l.space.freed.noteLeaving(x.base, x.memory.size)
+	done := l.space.freed.addFreeing(x.base, x.memory.size)
 	go func() {
 		defer close(done)
 		if l.space.freed.awaitFreed(over, marks) != nil {
@@ -200,7 +200,7 @@ type pendingRelease struct {
 func (l *places) scheduleRelease(x *place) {
 	delete(l.leaving, x)
 	x.dropped = true
-	l.releases = append(l.releases, pendingRelease{x, l.space.freed.noteLeaving(x.base, x.memory.size)})
+	l.releases = append(l.releases, pendingRelease{x, l.space.freed.addFreeing(x.base, x.memory.size)})
 }
 
 // unlockAndDrop unlocks mu, and gives back the places of pending releases.
@@ -233,7 +233,7 @@ func (l *places) dropKept(n uint64, which func(*place) bool, drop func(*place)) 
 		if over, marks := l.space.freed.waitsForRange(x.base, x.memory.size); len(over)+len(marks) > 0 {
 			continue
 		}
-		l.leavePlace(x)
+		l.retirePlace(x)
 		drop(x)
 		free += x.memory.size
 	}
@@ -299,7 +299,7 @@ func (l *places) attachPiece(p piece) error {
 		if x.dropped {
 			continue
 		}
-		if err := l.space.view.putMemory(x.base, x.memory); err != nil {
+		if err := l.space.view.addMemory(x.base, x.memory); err != nil {
 			return err
 		}
 	}
@@ -317,7 +317,7 @@ func (l *places) releasePiece(p piece, over chan struct{}) {
 	if l.space.closed {
 		return
 	}
-	l.noteDirty(p)
+	l.addDirty(p)
 	for _, x := range p.Arena.Bytes.places {
 		x.pool = p.Alloc.Pool
 	}

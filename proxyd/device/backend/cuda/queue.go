@@ -55,16 +55,16 @@ func (st *stream) Progress() backend.Progress {
 	return p
 }
 
-// noteProgress notes that a task has begun, or that it could begin again.
-func (st *stream) noteProgress(j *task, begun bool) {
+// setBegun notes that a task has begun, or that it could begin again.
+func (st *stream) setBegun(j *task, begun bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	j.begun = begun
 }
 
-// noteRestartable notes that the present task could begin again from its start. A node of a graph is no task of a
+// markRestartable notes that the present task could begin again from its start. A node of a graph is no task of a
 // stream.
-func (st *stream) noteRestartable() {
+func (st *stream) markRestartable() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.now != nil {
@@ -89,7 +89,7 @@ func (st *stream) submitTask(j *task) error {
 	if st.ended {
 		st.countTask(j)
 		if j.mark != nil {
-			j.mark.passDropped() // no work was left in the stream
+			j.mark.finishDropped() // no work was left in the stream
 		}
 		return nil
 	}
@@ -130,7 +130,7 @@ func (st *stream) issueTask(j *task) error {
 	var err error
 	if c.Err() == nil {
 		for _, m := range j.after {
-			if err = m.holdBack(st.lane); err != nil {
+			if err = m.blockLane(st.lane); err != nil {
 				break
 			}
 		}
@@ -142,7 +142,7 @@ func (st *stream) issueTask(j *task) error {
 			err = c.whileAlive(j.run)
 		}
 	}
-	err = c.noteFault(err)
+	err = c.recordFault(err)
 	if j.mark != nil {
 		err = errors.Join(err, j.mark.recordIn(st.lane))
 	}
@@ -172,7 +172,7 @@ func (st *stream) runQueuedWork() {
 			st.room = nil
 		}
 		st.mu.Unlock()
-		st.doTask(j)
+		st.runTask(j)
 		st.mu.Lock()
 		st.now = nil
 		st.countTask(j)
@@ -180,19 +180,19 @@ func (st *stream) runQueuedWork() {
 	}
 }
 
-// doTask carries out a task when its time has come.
-func (st *stream) doTask(j *task) {
+// runTask carries out a task when its time has come.
+func (st *stream) runTask(j *task) {
 	s := st.context.space
-	if !s.awaitAside(j) || !s.gate.Enter() {
+	if !s.awaitDependencies(j) || !s.gate.Enter() {
 		if j.drop != nil {
 			j.drop()
 		}
 		if j.mark != nil {
-			j.mark.passDropped()
+			j.mark.finishDropped()
 		}
 		return
 	}
-	st.noteProgress(j, true)
+	st.setBegun(j, true)
 	if j.steps {
 		s.gate.Leave()
 		s.active.End()
@@ -205,9 +205,9 @@ func (st *stream) doTask(j *task) {
 	}
 }
 
-// awaitAside waits for the channels and marks that a task needs first; meanwhile the task does not make the space
-// runnable. awaitAside returns false if the space was closed.
-func (s *space) awaitAside(j *task) (live bool) {
+// awaitDependencies waits for the channels and marks that a task needs first; meanwhile the task does not make the
+// space runnable. awaitDependencies returns false if the space was closed.
+func (s *space) awaitDependencies(j *task) (live bool) {
 	if len(j.until) == 0 && allIssued(j.after) {
 		return true
 	}

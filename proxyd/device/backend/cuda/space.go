@@ -136,7 +136,7 @@ func (s *space) showMemory() error {
 	s.mu.Lock()
 	s.places.dropKept(^uint64(0), isAway, s.places.dropNow)
 	s.mu.Unlock()
-	err := s.view.showAll()
+	err := s.view.mapView()
 	if backend.ResultOf(err) != backend.OutOfMemory {
 		return err
 	}
@@ -146,7 +146,7 @@ func (s *space) showMemory() error {
 	if n == 0 {
 		return err
 	}
-	return s.view.showAll()
+	return s.view.mapView()
 }
 
 // overlapsSpace tells whether two spaces have addresses in common.
@@ -187,10 +187,10 @@ func (s *space) Work() backend.WorkState {
 	return backend.Runnable
 }
 
-// waitAside waits for other work within a task: meanwhile the space may be unmapped, and is not runnable. waitAside
-// returns false if the space will never be mapped again.
-func (s *space) waitAside(wait func()) bool {
-	return s.gate.Aside(func() { s.active.Wait(wait) })
+// waitUnmappable waits for other work within a task: meanwhile the space may be unmapped, and is not runnable.
+// waitUnmappable returns false if the space will never be mapped again.
+func (s *space) waitUnmappable(wait func()) bool {
+	return s.gate.Outside(func() { s.active.Wait(wait) })
 }
 
 // Unmap implements backend.Space.
@@ -209,7 +209,7 @@ func (s *space) Unmap() error {
 		s.gate.Set()
 		return fmt.Errorf("unmap: work is under way: %w", backend.NotReady)
 	}
-	if err := s.view.hideAll(); err != nil {
+	if err := s.view.unmapView(); err != nil {
 		return fmt.Errorf("unmap: %w", err)
 	}
 	s.shown.Store(false)
@@ -318,7 +318,7 @@ func (s *space) Close() error {
 	b := s.device.backend
 	b.mu.Lock()
 	if b.mapped[s] {
-		errs = append(errs, s.view.hideAll())
+		errs = append(errs, s.view.unmapView())
 		delete(b.mapped, s)
 	}
 	b.mu.Unlock()

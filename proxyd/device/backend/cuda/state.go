@@ -44,13 +44,13 @@ func (s *space) restoreState(st *backend.State) error {
 		return bad(err)
 	}
 	for _, x := range s.places.list {
-		if err := s.view.putMemory(x.base, x.memory); err != nil {
+		if err := s.view.addMemory(x.base, x.memory); err != nil {
 			return bad(err)
 		}
 	}
 	for _, a := range s.ledger.Allocations() {
 		if a.Kind == backend.Mapped && a.Access {
-			if err := s.view.putMemory(a.Base, s.ledger.Memory(a.Memory).Arena.Bytes.memory); err != nil {
+			if err := s.view.addMemory(a.Base, s.ledger.Memory(a.Memory).Arena.Bytes.memory); err != nil {
 				return bad(err)
 			}
 		}
@@ -166,7 +166,7 @@ func (s *space) WriteBlock(id backend.BlockID, p []byte) error {
 	if p == nil {
 		s.view.mu.Lock()
 		defer s.view.mu.Unlock()
-		return m.giveBack(at, s.view.shown)
+		return m.zeroBlock(at, s.view.shown)
 	}
 	if err := m.writeAt(at, p); err != nil || id.Memory != 0 {
 		return err

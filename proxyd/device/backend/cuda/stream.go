@@ -40,7 +40,7 @@ func (c *cudaContext) newStream(cfg backend.StreamConfig) (*stream, error) {
 		return err
 	})
 	if err != nil {
-		return nil, c.noteFault(err)
+		return nil, c.recordFault(err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +116,7 @@ func (st *stream) isEmpty() bool {
 
 // queryDriver asks the driver, and notes a fault.
 func (st *stream) queryDriver() error {
-	return st.context.noteFault(st.lane.alive(func() error { return st.lane.drv.Query(st.lane.ctx, st.lane.stream) }))
+	return st.context.recordFault(st.lane.alive(func() error { return st.lane.drv.Query(st.lane.ctx, st.lane.stream) }))
 }
 
 // fenceMark returns a mark behind all queued work. A fence waits for no other stream, and no other stream for it.
@@ -195,7 +195,7 @@ func (st *stream) Host(f func()) error {
 	return st.enqueueTask(&task{waits: true, always: true, run: func() error {
 		// A function is called even if the context has a fault by now.
 		_ = st.waitDevice()
-		if !st.context.space.waitAside(f) {
+		if !st.context.space.waitUnmappable(f) {
 			return errClosed
 		}
 		return nil
@@ -233,7 +233,7 @@ func (st *stream) Synchronize(ctx context.Context) error {
 			return err
 		}
 	}
-	st.context.space.freed.passMarks(freed)
+	st.context.space.freed.finishMarks(freed)
 	return st.context.checkUsable()
 }
 

@@ -22,7 +22,7 @@ func (st *stream) checkWord(a backend.Addr, size int) error {
 
 // Write implements backend.Stream.
 func (st *stream) Write(a backend.Addr, size int, value uint64) error {
-	return st.giveTask(func() (*task, error) {
+	return st.prepareAndEnqueue(func() (*task, error) {
 		run := func() error { return st.lane.drv.WriteValue(st.lane.ctx, st.lane.stream, a, size, value) }
 		return &task{direct: true, run: run}, st.checkWord(a, size)
 	})
@@ -30,7 +30,7 @@ func (st *stream) Write(a backend.Addr, size int, value uint64) error {
 
 // WaitValue implements backend.Stream.
 func (st *stream) WaitValue(a backend.Addr, size int, value uint64, cond backend.Condition) error {
-	return st.giveTask(func() (*task, error) {
+	return st.prepareAndEnqueue(func() (*task, error) {
 		if cond > backend.Nor {
 			return nil, fmt.Errorf("wait for a value: condition %d: %w", cond, backend.InvalidValue)
 		}
@@ -45,10 +45,10 @@ func (st *stream) waitValue(a backend.Addr, size int, value uint64, cond backend
 	if err := st.waitDevice(); err != nil {
 		return err
 	}
-	st.noteRestartable()
+	st.markRestartable()
 	s := st.context.space
 	var err error
-	if !s.waitAside(func() {
+	if !s.waitUnmappable(func() {
 		for p := (patience{}); err == nil && st.context.Err() == nil; {
 			var v uint64
 			if v, err = s.readWord(a, size); err != nil || cond.Holds(v, value, size) {

@@ -38,7 +38,7 @@ func (d *device) Swapped() backend.Swap {
 	return d.holdings.swap
 }
 
-// enterMovable lists a memory as movable. leaveMovable takes the memory off the list, and does not move it.
+// enterMovable lists a memory as movable. removeMovable takes the memory off the list, and does not move it.
 func (d *device) enterMovable(m *memory) {
 	d.holdings.mu.Lock()
 	defer d.holdings.mu.Unlock()
@@ -48,7 +48,7 @@ func (d *device) enterMovable(m *memory) {
 	d.holdings.memories[m] = true
 }
 
-func (d *device) leaveMovable(m *memory) {
+func (d *device) removeMovable(m *memory) {
 	d.holdings.mu.Lock()
 	defer d.holdings.mu.Unlock()
 	delete(d.holdings.memories, m)
@@ -113,7 +113,7 @@ func (m *memory) swapOutBytes() uint64 {
 		return m.size
 	}
 	began := time.Now()
-	if m.copyAway() != nil {
+	if m.copyToHost() != nil {
 		m.freeHostCopy()
 		return 0
 	}
@@ -125,8 +125,8 @@ func (m *memory) swapOutBytes() uint64 {
 	return m.size
 }
 
-// copyAway copies the bytes to the host's memory. The caller holds mu.
-func (m *memory) copyAway() error {
+// copyToHost copies the bytes to the host's memory. The caller holds mu.
+func (m *memory) copyToHost() error {
 	if err := m.allocHostCopy(); err != nil {
 		return err
 	}
@@ -139,8 +139,8 @@ func (m *memory) copyAway() error {
 	})
 }
 
-// noteReturned notes that the bytes are in the device's memory. The caller holds mu.
-func (m *memory) noteReturned(began time.Time) {
+// countReturned notes that the bytes are in the device's memory. The caller holds mu.
+func (m *memory) countReturned(began time.Time) {
 	m.device.countBytes(m.size, 0)
 	if m.away != nil {
 		m.freeHostCopy()

@@ -25,8 +25,8 @@ type variable struct {
 // variableAlign is the alignment of variables' offsets.
 const variableAlign = 16
 
-// keepVariables enters a module's variables. at is where their bytes are in a restored space, or 0.
-func (m *module) keepVariables(at backend.Addr) error {
+// enterVariables enters a module's variables. at is where their bytes are in a restored space, or 0.
+func (m *module) enterVariables(at backend.Addr) error {
 	s := m.context.space
 	var list []variable
 	size := uint64(0)
@@ -132,7 +132,7 @@ func (s *space) moveVariables(which func(variable) bool, out bool) error {
 			return c.own.copyOut(v.Addr, n, func(part []byte) error { return m.writeAt(at, part) })
 		})
 		if err != nil {
-			return fmt.Errorf("variable %s: %w", v.Name, c.noteFault(err))
+			return fmt.Errorf("variable %s: %w", v.Name, c.recordFault(err))
 		}
 	}
 	return nil

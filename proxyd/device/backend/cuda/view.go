@@ -42,8 +42,8 @@ func (v *view) allDevices() []driver.Device {
 // sortedAddresses are the addresses of all places, ascending. The caller holds mu.
 func (v *view) sortedAddresses() []backend.Addr { return slices.Sorted(maps.Keys(v.places)) }
 
-// putMemory lets work find memory at an address, unless the memory is there already.
-func (v *view) putMemory(a backend.Addr, m *memory) error {
+// addMemory lets work find memory at an address, unless the memory is there already.
+func (v *view) addMemory(a backend.Addr, m *memory) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {
@@ -85,7 +85,7 @@ func (v *view) memoryAt(a backend.Addr, m *memory) bool {
 	return v.places[a] == m
 }
 
-// removeMemory undoes putMemory, if this memory is there.
+// removeMemory undoes addMemory, if this memory is there.
 func (v *view) removeMemory(a backend.Addr, m *memory) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -99,8 +99,8 @@ func (v *view) removeMemory(a backend.Addr, m *memory) error {
 	return v.space.device.backend.drv.Unmap(a, m.size)
 }
 
-// showAll maps the whole view, or on an error unmaps all of it.
-func (v *view) showAll() error {
+// mapView maps the whole view, or on an error unmaps all of it.
+func (v *view) mapView() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var done []backend.Addr
@@ -117,8 +117,8 @@ func (v *view) showAll() error {
 	return nil
 }
 
-// hideAll is showAll's reverse.
-func (v *view) hideAll() error {
+// unmapView is mapView's reverse.
+func (v *view) unmapView() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.shown {

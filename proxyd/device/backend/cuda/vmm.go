@@ -17,7 +17,7 @@ func (s *space) ReleaseMemory(id backend.MemoryID) error {
 	last, err := s.ledger.ReleaseMemory(id)
 	s.mu.Unlock()
 	if last != nil {
-		s.giveBack(last)
+		s.dropReference(last)
 	}
 	return err
 }
@@ -31,7 +31,7 @@ func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
 		s.mu.Unlock()
 		return err
 	}
-	over := s.freed.noteLeaving(a, size)
+	over := s.freed.addFreeing(a, size)
 	s.mu.Unlock()
 	s.afterWork(over, work, func() {
 		for _, x := range list {
@@ -40,7 +40,7 @@ func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
 			}
 		}
 		for _, ar := range arenas {
-			s.giveBack(ar)
+			s.dropReference(ar)
 		}
 	})
 	return nil
@@ -71,7 +71,7 @@ func (s *space) SetAccess(a backend.Addr, size uint64, allow bool) error {
 		switch {
 		case !still: // a range that another thread has unmapped meanwhile stays unmapped
 		case allow:
-			errs = append(errs, s.view.putMemory(x.Base, ar.Bytes.memory))
+			errs = append(errs, s.view.addMemory(x.Base, ar.Bytes.memory))
 		default:
 			errs = append(errs, s.view.removeMemory(x.Base, ar.Bytes.memory))
 		}

@@ -97,19 +97,19 @@ func (g *Gate) TryEnter() bool {
 	return true
 }
 
-// Aside lets the space be unmapped while work that has entered waits for other work. Aside returns when the space is
-// mapped again, false if it never will be; the work leaves as usual.
-func (g *Gate) Aside(wait func()) bool { return g.waitAside(wait, true) }
+// Outside lets the space be unmapped while work that has entered waits for other work. Outside returns when the space
+// is mapped again, false if it never will be; the work leaves as usual.
+func (g *Gate) Outside(wait func()) bool { return g.waitOutside(wait, true) }
 
-// Rest is Aside for work that can be interrupted here: while the gate is paused the work does not go on.
-func (g *Gate) Rest() bool { return g.waitAside(func() {}, false) }
+// Rest is Outside for work that can be interrupted here: while the gate is paused the work does not go on.
+func (g *Gate) Rest() bool { return g.waitOutside(func() {}, false) }
 
-func (g *Gate) waitAside(wait func(), begun bool) bool {
-	return g.AsideUntil(func() bool { wait(); return begun })
+func (g *Gate) waitOutside(wait func(), begun bool) bool {
+	return g.OutsideUntil(func() bool { wait(); return begun })
 }
 
-// AsideUntil is Aside, or Rest if wait returns false: the work that has entered has not begun after all.
-func (g *Gate) AsideUntil(wait func() (begun bool)) bool {
+// OutsideUntil is Outside, or Rest if wait returns false: the work that has entered has not begun after all.
+func (g *Gate) OutsideUntil(wait func() (begun bool)) bool {
 	g.Leave()
 	if g.enterCall(wait()) {
 		return true
@@ -131,7 +131,7 @@ func (g *Gate) Set() {
 	}
 }
 
-// Hold lets no more work begin, and lets no work that has begun come back from Aside.
+// Hold lets no more work begin, and lets no work that has begun come back from Outside.
 func (g *Gate) Hold() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
