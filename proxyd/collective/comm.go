@@ -190,7 +190,7 @@ func (c *Comm) joinComm(ctx context.Context, meet func(context.Context) (Roster,
 	processes := len(c.address)
 	c.key, c.tag = slices.Clone(roster.Key), makeTag(roster.Key, c.id)
 	c.links = make([]*link, processes)
-	if c.missing = c.replaceLeft(processes - 1); c.missing == 0 {
+	if c.missing = c.replaceDepartedLinks(processes - 1); c.missing == 0 {
 		return nil
 	}
 	ctx, cancelTime := context.WithTimeoutCause(ctx, c.node.cfg.Connect, fmt.Errorf("after %s: %w", c.node.cfg.Connect, context.DeadlineExceeded))
@@ -324,7 +324,7 @@ func (c *Comm) sayGoodbye() {
 	c.mu.Unlock()
 	for _, l := range c.links {
 		if l != nil {
-			l.leaveLink()
+			l.closeAfterWrites()
 		}
 	}
 	gone := make(chan struct{})
@@ -364,7 +364,7 @@ func (c *Comm) endComm() {
 	c.readers.Wait()
 	c.work.Wait()
 	c.node.forgetComm(c)
-	c.dropAll()
+	c.failOperations()
 	close(c.over)
 }
 

@@ -300,7 +300,7 @@ func TestLeftAlone(t *testing.T) {
 		w.comms[1].Destroy(1)
 		if late {
 			for _, p := range []int{0, 2} { // until they have heard of the end
-				for !w.comms[p].links[1].hasLeft() {
+				for !w.comms[p].links[1].peerIsGone() {
 					time.Sleep(time.Millisecond)
 				}
 			}

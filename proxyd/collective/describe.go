@@ -47,12 +47,12 @@ func (c *Comm) HasLeft() bool {
 	if !exited {
 		return false
 	}
-	return slices.ContainsFunc(links, func(l *link) bool { return l != nil && !l.hasLeft() })
+	return slices.ContainsFunc(links, func(l *link) bool { return l != nil && !l.peerIsGone() })
 }
 
-// replaceLeft makes links, already ended, for processes that have left. It returns others less
+// replaceDepartedLinks makes links, already ended, for processes that have left. It returns others less
 // their number: the processes still to be connected.
-func (c *Comm) replaceLeft(others int) int {
+func (c *Comm) replaceDepartedLinks(others int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p, gone := range c.gone {

@@ -118,7 +118,7 @@ func TestGone(t *testing.T) {
 // quietly tells whether, as far as this process knows, only process other has not left.
 func (c *Comm) quietly(other int) bool {
 	for p, l := range c.links {
-		if l != nil && l.hasLeft() == (p == other) {
+		if l != nil && l.peerIsGone() == (p == other) {
 			return false
 		}
 	}

@@ -236,8 +236,8 @@ func (l *link) wakeWriter() {
 	}
 }
 
-// leaveLink makes the writer say bye when everything is written, and close its half.
-func (l *link) leaveLink() {
+// closeAfterWrites makes the writer say bye when everything is written, and close its half.
+func (l *link) closeAfterWrites() {
 	l.mu.Lock()
 	if l.state == linkOpen {
 		l.state = linkLeaving

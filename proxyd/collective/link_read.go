@@ -22,7 +22,7 @@ func (l *link) readFrames() error {
 	for {
 		var raw [headerSize]byte
 		if _, err := io.ReadFull(r, raw[:]); err != nil {
-			if l.hasLeft() {
+			if l.peerIsGone() {
 				return nil
 			}
 			return fmt.Errorf("connection lost: %w", err)
@@ -31,34 +31,34 @@ func (l *link) readFrames() error {
 		if err != nil {
 			return err
 		}
-		if l.hasLeft() && h.kind != frameAbort {
+		if l.peerIsGone() && h.kind != frameAbort {
 			return fmt.Errorf("%w: frame of kind %d after the last", ErrProtocol, h.kind)
 		}
-		if err := l.takeFrame(r, h); err != nil {
+		if err := l.handleFrame(r, h); err != nil {
 			return err
 		}
 	}
 }
 
-func (l *link) hasLeft() bool {
+func (l *link) peerIsGone() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.left
 }
 
-// takeFrame carries out a frame.
-func (l *link) takeFrame(r io.Reader, h header) error {
+// handleFrame carries out a frame.
+func (l *link) handleFrame(r io.Reader, h header) error {
 	switch h.kind {
 	case frameReady:
-		return l.takeReady(h)
+		return l.handleReady(h)
 	case frameData:
-		return l.takeData(r, h)
+		return l.handleData(r, h)
 	case frameEager:
-		return l.takeEager(r, h)
+		return l.handleEager(r, h)
 	case frameCredit:
-		return l.takeCredit(int(h.size))
+		return l.handleCredit(int(h.size))
 	case frameBye:
-		return l.takeBye()
+		return l.handleBye()
 	}
 	why := make([]byte, h.size) // frameAbort
 	if _, err := io.ReadFull(r, why); err != nil {
@@ -67,7 +67,7 @@ func (l *link) takeFrame(r io.Reader, h header) error {
 	return fmt.Errorf("%w: %s", ErrAborted, strings.ToValidUTF8(string(why), "?"))
 }
 
-func (l *link) takeReady(h header) error {
+func (l *link) handleReady(h header) error {
 	p := promise{check: h.check, size: int(h.size)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +88,7 @@ func (l *link) takeReady(h header) error {
 	return nil
 }
 
-func (l *link) takeData(r io.Reader, h header) error {
+func (l *link) handleData(r io.Reader, h header) error {
 	l.mu.Lock()
 	m := l.recvs[h.key]
 	l.mu.Unlock()
@@ -117,7 +117,7 @@ func (l *link) readInto(r io.Reader, m *message, n int) error {
 	return nil
 }
 
-func (l *link) takeEager(r io.Reader, h header) error {
+func (l *link) handleEager(r io.Reader, h header) error {
 	p := promise{check: h.check, size: int(h.size)}
 	l.mu.Lock()
 	m := l.recvs[h.key]
@@ -160,7 +160,7 @@ func (l *link) takeEager(r io.Reader, h header) error {
 	return nil
 }
 
-func (l *link) takeCredit(n int) error {
+func (l *link) handleCredit(n int) error {
 	l.mu.Lock()
 	if l.credit+n > window {
 		l.mu.Unlock()
@@ -181,7 +181,7 @@ func (l *link) takeCredit(n int) error {
 	return nil
 }
 
-func (l *link) takeBye() error {
+func (l *link) handleBye() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.left = true

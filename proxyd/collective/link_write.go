@@ -79,14 +79,14 @@ func (l *link) writeSome() (bool, error) {
 	}
 	l.mu.Unlock()
 	switch {
-	case err != nil && m == nil && l.hasLeft():
+	case err != nil && m == nil && l.peerIsGone():
 		return false, nil // the peer has left, and needs no credit
 	case err != nil:
 		return false, fmt.Errorf("connection lost: %w", err)
 	case leave:
 		return false, l.closeWrite()
 	}
-	l.noteWritten(m)
+	l.requeueOrFinish(m)
 	return true, nil
 }
 
@@ -116,7 +116,7 @@ func (l *link) flushControl() {
 	l.writing, l.spare = false, control
 	pending := len(l.control) > 0 || len(l.bulk) > 0 || l.state != linkOpen
 	l.mu.Unlock()
-	if err != nil && !l.hasLeft() {
+	if err != nil && !l.peerIsGone() {
 		l.fail(fmt.Errorf("connection lost: %w", err))
 	}
 	if pending {
@@ -124,8 +124,8 @@ func (l *link) flushControl() {
 	}
 }
 
-// noteWritten puts a message with more bytes back in line, or finishes the message.
-func (l *link) noteWritten(m *message) {
+// requeueOrFinish puts a message with more bytes back in line, or finishes the message.
+func (l *link) requeueOrFinish(m *message) {
 	switch {
 	case m == nil:
 	case m.size > 0:

@@ -140,7 +140,7 @@ func (r *run) broadcastParts() error {
 	if slices+n-2 < slices*bits.Len(uint(n-1)) {
 		err = r.passAlongChain(buf, top, slice, slices)
 	} else {
-		err = r.sendDown(buf, top)
+		err = r.broadcastFrom(buf, top)
 	}
 	if err != nil {
 		return err

@@ -31,8 +31,8 @@ type transfer struct {
 	n  uint64
 }
 
-// pairUp enters a Send or Recv. The caller holds mu, and calls the returned function without it.
-func (c *Comm) pairUp(q *queue, b *batch, op *Op) func() {
+// enterTransfer enters a Send or Recv. The caller holds mu, and calls the returned function without it.
+func (c *Comm) enterTransfer(q *queue, b *batch, op *Op) func() {
 	t := &transfer{op: op, q: q, b: b, at: [2]int{q.rank, op.Peer}}
 	if op.Kind == Recv {
 		t.at = [2]int{op.Peer, q.rank}
@@ -78,15 +78,15 @@ func (c *Comm) copyWithin(from, to *transfer) {
 			from.q.rank, len(from.op.Send), to.q.rank, len(to.op.Recv), ErrMismatch))
 		return
 	}
-	c.runBeside(func() {
+	c.runInBackground(func() {
 		copy(to.op.Recv, from.op.Send)
 		c.completePart(from.q, from.b)
 		c.completePart(to.q, to.b)
 	})
 }
 
-// runBeside runs f in a goroutine of its own, unless the communicator is ending.
-func (c *Comm) runBeside(f func()) {
+// runInBackground runs f in a goroutine of its own, unless the communicator is ending.
+func (c *Comm) runInBackground(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil { // endComm waits for work after err is set

@@ -174,7 +174,7 @@ func (c *Comm) beginNext(q *queue) {
 // beginOp enters an operation and returns the function to call without the lock. The caller holds mu.
 func (c *Comm) beginOp(q *queue, b *batch, op *Op) func() {
 	if op.Kind == Send || op.Kind == Recv {
-		return c.pairUp(q, b, op)
+		return c.enterTransfer(q, b, op)
 	}
 	seq := q.colls
 	q.colls++
@@ -237,8 +237,8 @@ func (c *Comm) completePart(q *queue, b *batch) {
 	}
 }
 
-// dropAll lets all operations return the communicator's failure. No goroutine works on them any more.
-func (c *Comm) dropAll() {
+// failOperations lets all operations return the communicator's failure. No goroutine works on them any more.
+func (c *Comm) failOperations() {
 	c.mu.Lock()
 	var all []*batch
 	for _, r := range c.local {

@@ -17,7 +17,7 @@ func (r *run) reduceByTree(recv []byte, root int) error {
 	for rank, p := range r.home {
 		t.held[rank+1] = t.held[rank] + countIf(p == r.me, 1)
 	}
-	value, err := t.climbUp(node{0, r.size})
+	value, err := t.computeAt(node{0, r.size})
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (r *run) reduceByTree(recv []byte, root int) error {
 			}
 			copy(recv, value)
 		}
-		if err := r.sendDown(recv, top); err != nil {
+		if err := r.broadcastFrom(recv, top); err != nil {
 			return err
 		}
 	case top == r.me && r.home[root] == r.me:
@@ -67,9 +67,9 @@ type climb struct {
 	held  []int // by rank r: how many of the ranks below r are in this process
 }
 
-// climbUp returns n's value in the process of n's first rank, nil in other processes. The caller
+// computeAt returns n's value in the process of n's first rank, nil in other processes. The caller
 // may overwrite the value.
-func (t *climb) climbUp(n node) ([]byte, error) {
+func (t *climb) computeAt(n node) ([]byte, error) {
 	here := t.held[n.hi] - t.held[n.lo]
 	switch here {
 	case 0:
@@ -82,11 +82,11 @@ func (t *climb) climbUp(n node) ([]byte, error) {
 		return out, nil
 	}
 	first, second := n.childNodes()
-	a, err := t.climbUp(first)
+	a, err := t.computeAt(first)
 	if err != nil {
 		return nil, err
 	}
-	b, err := t.climbUp(second)
+	b, err := t.computeAt(second)
 	if err != nil {
 		return nil, err
 	}
@@ -107,9 +107,9 @@ func (t *climb) climbUp(n node) ([]byte, error) {
 	return a, nil
 }
 
-// sendDown brings a small buffer from the process top to all other processes, along a binomial
+// broadcastFrom brings a small buffer from the process top to all other processes, along a binomial
 // tree: after n rounds 2^n processes have the buffer.
-func (r *run) sendDown(bytes []byte, top int) error {
+func (r *run) broadcastFrom(bytes []byte, top int) error {
 	n := r.processCount()
 	turn := func(v int) int { return (v + top) % n }
 	v := (r.me - top + n) % n

@@ -196,7 +196,7 @@ func (r *restorer) setPersonality(image string) error {
 	err := errNotWaiting
 	for end := time.Now().Add(grace); errors.Is(err, errNotWaiting) && time.Now().Before(end); {
 		var done bool
-		if done, err = callIn(r.init, p.PID, unix.SYS_PERSONALITY, uintptr(p.Personality)); err == nil && !done {
+		if done, err = callInCapsule(r.init, p.PID, unix.SYS_PERSONALITY, uintptr(p.Personality)); err == nil && !done {
 			err = errNotWaiting // too early: the process has just asked for the image
 		}
 	}

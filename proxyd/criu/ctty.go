@@ -53,7 +53,7 @@ func ownTerminals(p Program) (names []string, drives bool, err error) {
 			continue
 		}
 		h := holder{terminal: terminalOf(m.host)}
-		found, err := h.lookAtTerminals(m.host, driven)
+		found, err := h.collectTerminals(m.host, driven)
 		if err != nil {
 			return nil, false, fmt.Errorf("process %d (%s): %w", m.pid, m.name, err)
 		}
@@ -73,9 +73,9 @@ func ownTerminals(p Program) (names []string, drives bool, err error) {
 	return slices.Compact(names), len(driven) > 0, nil
 }
 
-// keepTerminals has criu leave unread input and output of terminals in place, where a program drives any terminal
-// (libsingshim/shim/criu_terminals.c).
-func (c *command) keepTerminals(drives bool) error {
+// preserveTerminalData has criu leave unread input and output of terminals in place, where a program drives any
+// terminal (libsingshim/shim/criu_terminals.c).
+func (c *command) preserveTerminalData(drives bool) error {
 	if !drives {
 		return nil
 	}
@@ -104,9 +104,9 @@ func openTerminalOf(host, fd int) int {
 	return terminalNumber(device)
 }
 
-// lookAtTerminals adds the descriptors of a process that are ttyPath to h, and the terminals that the process drives to
-// driven. It returns criu's names of the descriptors.
-func (h *holder) lookAtTerminals(host int, driven map[int]bool) (names []string, err error) {
+// collectTerminals adds the descriptors of a process that are ttyPath to h, and the terminals that the process drives
+// to driven. It returns criu's names of the descriptors.
+func (h *holder) collectTerminals(host int, driven map[int]bool) (names []string, err error) {
 	for d, err := range procfs.Descriptors(host) {
 		if err != nil {
 			return nil, err
@@ -174,8 +174,8 @@ func isDetached(host int) bool {
 // terminal.
 func isOwnTerminal(m *fdinfo.FileEntry) bool { return m.GetTty() != nil && m.GetTty().RegfId == nil }
 
-// givePath returns the entry of an open ttyPath, and the missing entry of its path, which gets the given number.
-func givePath(m *fdinfo.FileEntry, id uint32) ([]*fdinfo.FileEntry, error) {
+// addMissingPath returns the entry of an open ttyPath, and the missing entry of its path, which gets the given number.
+func addMissingPath(m *fdinfo.FileEntry, id uint32) ([]*fdinfo.FileEntry, error) {
 	t := m.GetTty()
 	if t.GetFown() == nil {
 		return nil, fmt.Errorf("%w: terminal %d", errImage, t.GetId())

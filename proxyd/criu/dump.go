@@ -72,7 +72,7 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	}
 	defer s.closeSession()
 	d := &dumper{sink: sink, frozen: frozen, noted: &Image{}, cores: map[string][]byte{}}
-	s.carry, s.endStrays = d.carryStream, true
+	s.carry, s.endStrays = d.saveStream, true
 	if frozen {
 		if d.noted.calls, err = rewindCalls(ctx, cgroup(p.Cgroup), &p); err != nil {
 			return nil, errors.Join(fail(err), d.noted.SetTimeLeft())
@@ -81,13 +81,13 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 		s.pass = func(int) error {
 			err := s.waitForStreams()
 			if err == nil {
-				err = d.noteProcesses(p.Init)
+				err = d.recordProcesses(p.Init)
 			}
 			return err
 		}
 	}
 	if err := s.runCriu(ctx, c); err != nil {
-		return nil, s.failureOf("dump", p, errors.Join(err, d.keepFrozen(ctx, p)))
+		return nil, s.failureOf("dump", p, errors.Join(err, d.refreezeCgroup(ctx, p)))
 	}
 	if err := s.checkWatches(p); err != nil {
 		_ = d.noted.SetTimeLeft()
@@ -115,12 +115,12 @@ func dumpCommand(p Program) (command, error) {
 		return command{}, err
 	}
 	c := command{init: p.Init, noIPC: sysV, args: dumpArgs(p, terminals)}
-	return c, errors.Join(c.confineDump(p), c.leaveOutside(p.Outside), c.keepTerminals(drives))
+	return c, errors.Join(c.confineDump(p), c.declareOutside(p.Outside), c.preserveTerminalData(drives))
 }
 
-// keepFrozen freezes the cgroup of a program again after a failed dump, if it was frozen before: a criu that was killed
-// has thawed the cgroup and not frozen it again.
-func (d *dumper) keepFrozen(ctx context.Context, p Program) error {
+// refreezeCgroup freezes the cgroup of a program again after a failed dump, if it was frozen before: a criu that was
+// killed has thawed the cgroup and not frozen it again.
+func (d *dumper) refreezeCgroup(ctx context.Context, p Program) error {
 	var err error
 	if now, _ := cgroup(p.Cgroup).isFrozen(); d.frozen && !now {
 		err = cgroup(p.Cgroup).setFrozen(context.WithoutCancel(ctx), true)
@@ -141,7 +141,7 @@ func dumpArgs(p Program, terminals []string) []string {
 	return append(args, queueOptions(p.Queues)...)
 }
 
-func (d *dumper) carryStream(st *stream) error {
+func (d *dumper) saveStream(st *stream) error {
 	if isCore(st.name) {
 		return d.keepThreadState(st)
 	}
@@ -149,7 +149,7 @@ func (d *dumper) carryStream(st *stream) error {
 	if err != nil {
 		return err
 	}
-	n, err := d.takeStream(w, st)
+	n, err := d.drainStream(w, st)
 	if err = errors.Join(err, w.Close()); err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (d *dumper) carryStream(st *stream) error {
 	return nil
 }
 
-func (d *dumper) takeStream(w io.Writer, st *stream) (n int64, err error) {
+func (d *dumper) drainStream(w io.Writer, st *stream) (n int64, err error) {
 	if st.name == pstreeName {
 		w = io.MultiWriter(w, &d.tree) // there is only one image of this name
 	}
@@ -170,8 +170,8 @@ func (d *dumper) takeStream(w io.Writer, st *stream) (n int64, err error) {
 	return n, err
 }
 
-// noteProcesses notes the properties of the dumped processes that are in no image.
-func (d *dumper) noteProcesses(init int) error {
+// recordProcesses notes the properties of the dumped processes that are in no image.
+func (d *dumper) recordProcesses(init int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	i := d.noted
@@ -179,7 +179,7 @@ func (d *dumper) noteProcesses(init int) error {
 	if i.Processes, err = readTree(bytes.NewReader(d.tree.Bytes())); err != nil {
 		return fmt.Errorf("image %s: %w", pstreeName, err)
 	}
-	return i.noteProcesses(init)
+	return i.recordProcesses(init)
 }
 
 // describeImage returns the processes and the images of the dump. The caller adds the program and its host.
@@ -212,7 +212,7 @@ func (d *dumper) describeImage(l *logbook) (*Image, error) {
 // were noted during the dump or are noted now if the program is frozen, and the message queues.
 func (d *dumper) completeImage(i *Image) error {
 	if d.frozen {
-		if err := i.noteProcesses(i.Program.Init); err != nil {
+		if err := i.recordProcesses(i.Program.Init); err != nil {
 			return err
 		}
 	} else {

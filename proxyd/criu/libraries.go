@@ -49,8 +49,8 @@ const (
 	maxHeaders = 256
 )
 
-// noteLibraries adds the files that a process runs code from to all, by their paths.
-func (s *survey) noteLibraries(host int, all map[string]library) error {
+// addLibraries adds the files that a process runs code from to all, by their paths.
+func (s *openedFiles) addLibraries(host int, all map[string]library) error {
 	dir := fmt.Sprintf("/proc/%d/", host)
 	b, err := os.ReadFile(dir + "maps")
 	if err != nil {
@@ -96,14 +96,14 @@ func (i *Image) renewLibraries(init int) {
 	if err != nil {
 		return
 	}
-	s, err := newSurvey(init)
+	s, err := newOpenedFiles(init)
 	if err != nil {
 		return
 	}
 	now := map[string]library{}
 	var restored []member
 	for _, p := range i.Processes {
-		if m, there := members[p.PID]; there && !m.zombie && s.noteLibraries(m.host, now) == nil {
+		if m, there := members[p.PID]; there && !m.zombie && s.addLibraries(m.host, now) == nil {
 			restored = append(restored, m)
 		}
 	}
@@ -131,14 +131,14 @@ type changes map[string][]byte
 // user's provides. Such a server may answer all but root, and the daemon's thread would wait forever.
 type processMemory struct {
 	host  int
-	parts []part // ordered
+	parts []addressRange // ordered
 }
 
-// part is a range of addresses, the end not included.
-type part struct{ begin, end uint64 }
+// addressRange is a range of addresses, the end not included.
+type addressRange struct{ begin, end uint64 }
 
 // memoryOf returns the parts of a process's memory that may be read.
-func (s *survey) memoryOf(host int) (processMemory, error) {
+func (s *openedFiles) memoryOf(host int) (processMemory, error) {
 	m := processMemory{host: host}
 	dir := fmt.Sprintf("/proc/%d/", host)
 	b, err := os.ReadFile(dir + "maps")
@@ -162,7 +162,7 @@ func (s *survey) memoryOf(host int) (processMemory, error) {
 				continue
 			}
 		}
-		var p part
+		var p addressRange
 		if _, err := fmt.Sscanf(words[0], "%x-%x", &p.begin, &p.end); err == nil {
 			m.parts = append(m.parts, p)
 		}
@@ -172,7 +172,7 @@ func (s *survey) memoryOf(host int) (processMemory, error) {
 
 // read reads memory from an address on into b, and returns the part of b that could be read.
 func (m processMemory) read(at uint64, b []byte) []byte {
-	n, found := slices.BinarySearchFunc(m.parts, at, func(p part, at uint64) int {
+	n, found := slices.BinarySearchFunc(m.parts, at, func(p addressRange, at uint64) int {
 		switch {
 		case at < p.begin:
 			return 1

@@ -86,7 +86,7 @@ func TestListThatLeadsBack(t *testing.T) {
 	copy(b[numbers:], was.encodeNumbers())
 	want := slices.Clone(b)
 	copy(want[numbers:], is.encodeNumbers())
-	m := processMemory{host: os.Getpid(), parts: []part{{begin, begin + uint64(len(b))}}}
+	m := processMemory{host: os.Getpid(), parts: []addressRange{{begin, begin + uint64(len(b))}}}
 	if seen := m.renewLists(begin+debug, changes{string(was.encodeNumbers()): is.encodeNumbers()}); seen > maxLibraries {
 		t.Errorf("looked at %d entries", seen)
 	}

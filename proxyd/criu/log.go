@@ -52,7 +52,7 @@ func (l *logbook) Write(b []byte) (int, error) {
 		if !whole {
 			return len(b), nil
 		}
-		l.takeLine(string(l.partial))
+		l.parseLine(string(l.partial))
 		l.partial = l.partial[:0]
 		rest = after
 	}
@@ -71,7 +71,7 @@ var harmless = []string{
 	"One of more action scripts failed", "exited with 1",
 }
 
-func (l *logbook) takeLine(s string) {
+func (l *logbook) parseLine(s string) {
 	if m := dumping.FindStringSubmatch(s); m != nil {
 		l.task, _ = strconv.Atoi(m[1])
 		if l.names == nil {
@@ -80,7 +80,7 @@ func (l *logbook) takeLine(s string) {
 		l.names[l.task] = m[2]
 		return
 	}
-	l.noteWatch(s)
+	l.recordWatch(s)
 	m := errorLine.FindStringSubmatch(s)
 	if m == nil || len(l.complaints) >= maxComplaints {
 		return

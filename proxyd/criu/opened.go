@@ -60,8 +60,8 @@ func showPath(link string) string {
 	return strconv.Quote(link)
 }
 
-// survey collects the files that processes have open.
-type survey struct {
+// openedFiles collects the files that processes have open.
+type openedFiles struct {
 	opened []Opened
 	index  map[Opened]int // without Same
 	first  map[fileID]int
@@ -71,16 +71,16 @@ type survey struct {
 // fileID distinguishes the files that exist at the same time.
 type fileID struct{ device, inode uint64 }
 
-// newSurvey is for processes of the capsule with this init.
-func newSurvey(init int) (*survey, error) {
+// newOpenedFiles is for processes of the capsule with this init.
+func newOpenedFiles(init int) (*openedFiles, error) {
 	table, err := mounts.Of(init)
-	return &survey{index: map[Opened]int{}, first: map[fileID]int{}, mounts: table}, err
+	return &openedFiles{index: map[Opened]int{}, first: map[fileID]int{}, mounts: table}, err
 }
 
 // statLink returns the file that a link of /proc leads to. A user's server of a file system is not asked: it may answer
 // all but root, and the daemon's thread would wait forever. Another server, for example of NFS, is asked, because
 // another node may have changed the file since. The process stands still, so both calls see the same file.
-func (s *survey) statLink(link string) (mounts.File, error) {
+func (s *openedFiles) statLink(link string) (mounts.File, error) {
 	f, err := mounts.Stat(link)
 	if err != nil || !s.mounts.Answers(f) {
 		return f, err
@@ -93,8 +93,8 @@ func (s *survey) statLink(link string) (mounts.File, error) {
 	return f, nil
 }
 
-// lookAtLink adds the file that a link of /proc leads to. ok is false if that file is nameless, or gone.
-func (s *survey) lookAtLink(link string) (index int, ok bool, err error) {
+// addLink adds the file that a link of /proc leads to. ok is false if that file is nameless, or gone.
+func (s *openedFiles) addLink(link string) (index int, ok bool, err error) {
 	to, err := os.Readlink(link)
 	if err != nil || isNameless(to) {
 		return 0, false, ignoreGone(err)
@@ -126,11 +126,11 @@ func (s *survey) lookAtLink(link string) (index int, ok bool, err error) {
 }
 
 // placesOf returns where a process has files. host is its PID in this process's namespace.
-func (s *survey) placesOf(host int) (*Places, error) {
+func (s *openedFiles) placesOf(host int) (*Places, error) {
 	dir := fmt.Sprintf("/proc/%d/", host)
 	p := &Places{Descriptors: map[int]int{}}
 	for name, to := range map[string]*int{"cwd": &p.Cwd, "root": &p.Root, "exe": &p.Exe} {
-		at, ok, err := s.lookAtLink(dir + name)
+		at, ok, err := s.addLink(dir + name)
 		if err != nil {
 			return nil, err
 		}
@@ -142,7 +142,7 @@ func (s *survey) placesOf(host int) (*Places, error) {
 		if err != nil {
 			return nil, err
 		}
-		at, ok, err := s.lookAtLink(d.Path())
+		at, ok, err := s.addLink(d.Path())
 		if err != nil {
 			return nil, err
 		}
@@ -156,7 +156,7 @@ func (s *survey) placesOf(host int) (*Places, error) {
 	}
 	seen := map[int]bool{}
 	for _, r := range ranges {
-		at, ok, err := s.lookAtLink(dir + "map_files/" + r)
+		at, ok, err := s.addLink(dir + "map_files/" + r)
 		if err != nil {
 			return nil, err
 		}
@@ -172,14 +172,14 @@ func (s *survey) placesOf(host int) (*Places, error) {
 // memory, outside of the job's cgroup.
 const maxDescriptors = 1 << 20
 
-// noteProcesses records in i the properties of its processes that are in no image: their open files, their attributes,
-// their semaphores and their libraries. The processes stand still.
-func (i *Image) noteProcesses(init int) error {
+// recordProcesses records in i the properties of its processes that are in no image: their open files, their
+// attributes, their semaphores and their libraries. The processes stand still.
+func (i *Image) recordProcesses(init int) error {
 	members, err := membersOf(init)
 	if err != nil {
 		return err
 	}
-	s, err := newSurvey(init)
+	s, err := newOpenedFiles(init)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (i *Image) noteProcesses(init int) error {
 			return fmt.Errorf("process %d (%s): %w", p.PID, p.Name, err)
 		}
 		i.Processes[n].Detached = isDetached(m.host)
-		if err := s.noteLibraries(m.host, i.Libraries); err != nil {
+		if err := s.addLibraries(m.host, i.Libraries); err != nil {
 			return fmt.Errorf("process %d (%s): %w", p.PID, p.Name, err)
 		}
 	}
@@ -223,7 +223,7 @@ func (i *Image) compareOpened(init int, renamed map[string]string) error {
 	for n, o := range was.Opened {
 		was.Opened[n].Path = cmp.Or(renamed[o.Path], o.Path)
 	}
-	now, err := newSurvey(init)
+	now, err := newOpenedFiles(init)
 	if err != nil {
 		return err
 	}

@@ -204,7 +204,7 @@ for i in range(1000):
 	images := newImageFolder(t)
 	img := dumpProgram(t, r.program, images)
 	begin := time.Now()
-	if err := img.noteProcesses(c.initPID()); err != nil {
+	if err := img.recordProcesses(c.initPID()); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%d files noted in %s", len(img.Opened), time.Since(begin))
@@ -227,7 +227,7 @@ func TestServerThatIsSilent(t *testing.T) {
 	self := os.Getpid()
 	look := func(link string) {
 		t.Helper()
-		s, err := newSurvey(self)
+		s, err := newOpenedFiles(self)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,8 +43,8 @@ const externalFlag = 1
 // maxOutside bounds the sockets that are named to criu, in arguments and in a variable of at most 128 KiB (execve(2)).
 const maxOutside = 8192
 
-// leaveOutside has criu dump sockets whose other ends are outside of the job.
-func (c *command) leaveOutside(sockets []OutsideSocket) error {
+// declareOutside has criu dump sockets whose other ends are outside of the job.
+func (c *command) declareOutside(sockets []OutsideSocket) error {
 	if len(sockets) > maxOutside {
 		return fmt.Errorf("the program has %d connections to unix sockets outside of the job, %d are the most", len(sockets), maxOutside)
 	}

@@ -47,14 +47,14 @@ func TestHearing(t *testing.T) {
 		got := ""
 		take := func() {
 			for {
-				name, ok, err := h.takeName()
+				name, ok, err := h.nextName()
 				if err != nil {
 					t.Fatal(err)
 				}
 				if !ok {
 					return
 				}
-				fd, ok, err := h.takePipe()
+				fd, ok, err := h.nextPipe()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -65,17 +65,17 @@ func TestHearing(t *testing.T) {
 				got += fmt.Sprintln(name, fd)
 			}
 		}
-		h.putBytes(stream[:cut], nil)
+		h.addBytes(stream[:cut], nil)
 		take()
-		h.putBytes(stream[cut:], nil)
+		h.addBytes(stream[cut:], nil)
 		take()
 		if got != "inventory.img 7\npages-1.img 8\n" {
 			t.Fatalf("cut at %d: %q", cut, got)
 		}
 	}
 	var h requestParser
-	h.putBytes(encodeRequest("x.img")[:6], nil)
-	if _, ok, err := h.takeName(); ok || err != nil {
+	h.addBytes(encodeRequest("x.img")[:6], nil)
+	if _, ok, err := h.nextName(); ok || err != nil {
 		t.Errorf("half a request: %v, %v", ok, err)
 	}
 }
@@ -90,14 +90,14 @@ func TestGarbled(t *testing.T) {
 		"bytes":  {3, 0, 0, 0, 255, 255, 255},
 	} {
 		var h requestParser
-		h.putBytes(b, nil)
-		if got, _, err := h.takeName(); !errors.Is(err, errGarbled) {
-			t.Errorf("takeName of the request %q = %q, %v, want errGarbled", name, got, err)
+		h.addBytes(b, nil)
+		if got, _, err := h.nextName(); !errors.Is(err, errGarbled) {
+			t.Errorf("nextName of the request %q = %q, %v, want errGarbled", name, got, err)
 		}
 	}
 	var h requestParser
-	h.putBytes([]byte{0}, nil)
-	if _, _, err := h.takePipe(); !errors.Is(err, errGarbled) {
+	h.addBytes([]byte{0}, nil)
+	if _, _, err := h.nextPipe(); !errors.Is(err, errGarbled) {
 		t.Errorf("a byte without a descriptor: %v", err)
 	}
 }
@@ -107,9 +107,9 @@ func FuzzHearing(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h requestParser
-		h.putBytes(b, nil)
+		h.addBytes(b, nil)
 		for {
-			name, ok, err := h.takeName()
+			name, ok, err := h.nextName()
 			if err != nil || !ok {
 				return
 			}
@@ -225,7 +225,7 @@ func TestGiveBack(t *testing.T) {
 	defer r.Close()
 	old := strings.Repeat("old", 50_000) // more than a pipe has room for
 	fmt.Fprint(w, "new")
-	if err := giveBack([]byte(old), r); err != nil {
+	if err := restoreUnreadInput([]byte(old), r); err != nil {
 		t.Fatal(err)
 	}
 	w.Close()
@@ -238,7 +238,7 @@ func TestGiveBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if err := giveBack([]byte(old), file); !errors.Is(err, unix.EBADF) {
+	if err := restoreUnreadInput([]byte(old), file); !errors.Is(err, unix.EBADF) {
 		t.Errorf("root wrote into a file of the user's: %v", err)
 	}
 }

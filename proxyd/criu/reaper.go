@@ -39,7 +39,7 @@ func (i *Image) hasReaper() bool {
 // makeReaper makes the root a subreaper if the root exists and waits in a system call. done is
 // false if it is too early.
 func makeReaper(init, root int) (done bool, err error) {
-	done, err = callIn(init, root, unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1)
+	done, err = callInCapsule(init, root, unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1)
 	if err != nil {
 		err = fmt.Errorf("make the program's root a subreaper: %w", err)
 	}
@@ -49,9 +49,9 @@ func makeReaper(init, root int) (done bool, err error) {
 // errNotWaiting means that a process does not wait for an image although it should.
 var errNotWaiting = errors.New("it does not wait for its image")
 
-// callIn has a process of a capsule make a system call, if the process exists and waits in another call, and go on from
-// there. done is false if it is too early.
-func callIn(init, pid int, number uintptr, args ...uintptr) (done bool, err error) {
+// callInCapsule has a process of a capsule make a system call, if the process exists and waits in another call, and go
+// on from there. done is false if it is too early.
+func callInCapsule(init, pid int, number uintptr, args ...uintptr) (done bool, err error) {
 	members, err := membersOf(init)
 	if err != nil {
 		return false, err

@@ -74,7 +74,7 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 		return fail(err)
 	}
 	group := cgroup(p.Cgroup)
-	if err := img.makeRoom(ctx, p.Init, group); err != nil {
+	if err := img.freePIDs(ctx, p.Init, group); err != nil {
 		return fail(err)
 	}
 	frozen, err := group.isFrozen()
@@ -125,7 +125,7 @@ func (r *restorer) runRestore(ctx context.Context, c command) error {
 	}
 	s.grace = restoreGrace
 	r.reaper.Store(img.hasReaper())
-	s.carry = r.carryStream
+	s.carry = r.sendStream
 	s.check = func() error { return img.compareOpened(r.init, r.renamed) }
 	s.pass = func(script int) error {
 		if err := s.firstFailure(); err != nil {
@@ -151,7 +151,7 @@ func (r *restorer) runRestore(ctx context.Context, c command) error {
 // they had not read, the user's ownership of pipes if criu ran as root, and the properties that are in no image. c is
 // that criu's command.
 func (r *restorer) completeProgram(c command) error {
-	if err := giveBack(r.input, r.stdio[0]); err != nil {
+	if err := restoreUnreadInput(r.input, r.stdio[0]); err != nil {
 		return fmt.Errorf("standard input: %w", err)
 	}
 	if c.as == nil && r.image.Program.UID != 0 {
@@ -203,7 +203,7 @@ func (r *restorer) limitRights(ctx context.Context, c *command, groups []uint32)
 	case p.UID == 0:
 		return handed, nil
 	case r.image.RestoredByRoot():
-		return handed, r.image.mayMakeAsRoot(r.init, r.source, r.reset)
+		return handed, r.image.checkRecreatedPaths(r.init, r.source, r.reset)
 	case p.Groups != nil:
 		groups = p.Groups
 	}
@@ -231,7 +231,7 @@ func (r *restorer) limitRights(ctx context.Context, c *command, groups []uint32)
 	return handed, nil
 }
 
-func (r *restorer) carryStream(st *stream) error {
+func (r *restorer) sendStream(st *stream) error {
 	in, err := r.source.Open(st.name)
 	f, was := r.image.findFile(st.name)
 	exists := err == nil
@@ -353,9 +353,9 @@ func (i *Image) checkSound() error {
 	return nil
 }
 
-// makeRoom ends the processes that an earlier restore of i has left, and returns an error if the PIDs of i are not free
+// freePIDs ends the processes that an earlier restore of i has left, and returns an error if the PIDs of i are not free
 // in a capsule. Processes left from another program's earlier restore may have the PIDs, and are about to end.
-func (i *Image) makeRoom(ctx context.Context, init int, group cgroup) error {
+func (i *Image) freePIDs(ctx context.Context, init int, group cgroup) error {
 	if err := group.endLeftovers(ctx, init); err != nil {
 		return err
 	}

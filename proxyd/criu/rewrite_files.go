@@ -69,7 +69,7 @@ func rewriteFiles(in io.Reader, nameOf func(*regfile.RegFileEntry) string, reset
 	})
 	for _, terminal := range own {
 		highest++
-		entries, err := givePath(terminal, highest)
+		entries, err := addMissingPath(terminal, highest)
 		if err != nil {
 			return nil, size, err
 		}

@@ -21,9 +21,9 @@ import (
 // which is room for n/4096 pages, never holds pages of more than n bytes.
 const segment = 256 << 10
 
-// mayLend tells whether an image may be lent. criu reads memory with read(2), which copies; if criu spliced an image
-// into a file, lent pages could become the file's pages.
-func mayLend(name string) bool { return strings.HasPrefix(name, "pages-") }
+// canLendImage tells whether an image may be lent. criu reads memory with read(2), which copies; if criu spliced an
+// image into a file, lent pages could become the file's pages.
+func canLendImage(name string) bool { return strings.HasPrefix(name, "pages-") }
 
 // lendPages moves all of from into a pipe.
 func lendPages(to *os.File, from io.Reader) (total int64, err error) {

@@ -82,9 +82,9 @@ func (s *session) closeSession() {
 	s.stage.closeStage()
 }
 
-// breakOff breaks off the streams and criu, for the first reason that is given. Only errNoPipe gives way to a later
-// reason: it follows from criu's end, and may be noticed before the reason for that end.
-func (s *session) breakOff(err error) {
+// cancelSession breaks off the streams and criu, for the first reason that is given. Only errNoPipe gives way to a
+// later reason: it follows from criu's end, and may be noticed before the reason for that end.
+func (s *session) cancelSession(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
@@ -149,8 +149,8 @@ func (s *session) runCriu(ctx context.Context, c command) error {
 	if err != nil {
 		return err
 	}
-	s.stage.giveUpCriuEnds()
-	stop := context.AfterFunc(ctx, func() { s.breakOff(ctx.Err()) })
+	s.stage.closeInherited()
+	stop := context.AfterFunc(ctx, func() { s.cancelSession(ctx.Err()) })
 	s.nsenter = cmd.Process.Pid
 	s.serveCriu()
 	stop()
@@ -162,9 +162,9 @@ func (s *session) runCriu(ctx context.Context, c command) error {
 		err = nil
 	}
 	if err != nil {
-		s.breakOff(err)
+		s.cancelSession(err)
 	} else if s.pass != nil && !s.passed {
-		s.breakOff(errors.New("criu has ended well, but not called the gate"))
+		s.cancelSession(errors.New("criu has ended well, but not called the gate"))
 	}
 	s.streams.Wait()
 	return s.firstFailure()
@@ -190,7 +190,7 @@ func (s *session) serveCriu() {
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
-			s.breakOff(os.NewSyscallError("poll", err))
+			s.cancelSession(os.NewSyscallError("poll", err))
 			s.killCriu()
 			return
 		case n == 0:
@@ -200,12 +200,12 @@ func (s *session) serveCriu() {
 		case fds[near].Revents != 0:
 			s.receiveRequest()
 		case fds[wake].Revents != 0:
-			s.hangUp()
+			s.closeConnections()
 			killAt = time.Now().Add(s.grace)
 		case fds[ask].Revents != 0:
 			s.answerGate()
 		case fds[end].Revents != 0:
-			s.hangUp()
+			s.closeConnections()
 			return
 		}
 	}
@@ -218,8 +218,8 @@ func (s *session) nearSocket() int {
 	return s.stage.listener
 }
 
-// hangUp closes the sockets and pipes for which criu could wait, or to which criu could write.
-func (s *session) hangUp() {
+// closeConnections closes the sockets and pipes for which criu could wait, or to which criu could write.
+func (s *session) closeConnections() {
 	s.setConn(-1)
 	closeFD(&s.stage.listener)
 	closeFD(&s.stage.ask)
@@ -259,7 +259,7 @@ func (s *session) receiveRequest() {
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
 		return
 	case err != nil:
-		s.breakOff(os.NewSyscallError("recvmsg", err))
+		s.cancelSession(os.NewSyscallError("recvmsg", err))
 		s.setConn(-1)
 		return
 	case n == 0: // criu needs no more
@@ -268,12 +268,12 @@ func (s *session) receiveRequest() {
 		return
 	}
 	fds, err := rightsOf(oob[:oobn])
-	s.hear.putBytes(buf[:n], fds)
+	s.hear.addBytes(buf[:n], fds)
 	if err == nil {
 		err = s.listenForCriu()
 	}
 	if err != nil {
-		s.breakOff(err)
+		s.cancelSession(err)
 	}
 }
 
@@ -297,7 +297,7 @@ func (s *session) acceptConnection() {
 func (s *session) listenForCriu() error {
 	for {
 		if s.pending == nil {
-			name, ok, err := s.hear.takeName()
+			name, ok, err := s.hear.nextName()
 			if err != nil || !ok {
 				return err
 			}
@@ -308,7 +308,7 @@ func (s *session) listenForCriu() error {
 			s.pending = nil
 			continue
 		}
-		fd, ok, err := s.hear.takePipe()
+		fd, ok, err := s.hear.nextPipe()
 		if err != nil || !ok {
 			return err
 		}
@@ -340,11 +340,11 @@ func (s *session) answerGate() {
 		s.passed = err == nil
 	}
 	if err != nil {
-		s.breakOff(fmt.Errorf("the gate: %w", err))
+		s.cancelSession(fmt.Errorf("the gate: %w", err))
 		return
 	}
 	if _, err := unix.Write(s.stage.answer, []byte("go\n")); err != nil {
-		s.breakOff(fmt.Errorf("the gate: %w", err))
+		s.cancelSession(fmt.Errorf("the gate: %w", err))
 	}
 }
 

@@ -26,7 +26,7 @@ func TestBreakOff(t *testing.T) {
 	} {
 		s := &session{wake: -1, broken: make(chan struct{})}
 		for _, reason := range tt.reasons {
-			s.breakOff(reason)
+			s.cancelSession(reason)
 		}
 		if got := s.firstFailure(); !errors.Is(got, tt.want) {
 			t.Errorf("%s: broken off for %v, want %v", name, got, tt.want)

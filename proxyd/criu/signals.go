@@ -112,8 +112,9 @@ func (c *core) encodeImage() ([]byte, error) {
 	return append(b, body...), nil
 }
 
-// withWaiting adds the pending signals of a thread to its image, if the image lacks any. timers are its process's.
-func withWaiting(image []byte, tid int, w waiting, timers *timer.TaskTimersEntry) ([]byte, error) {
+// addPendingSignals adds the pending signals of a thread to its image, if the image lacks any. timers are its
+// process's.
+func addPendingSignals(image []byte, tid int, w waiting, timers *timer.TaskTimersEntry) ([]byte, error) {
 	c, err := readCore(image)
 	if err != nil {
 		return nil, err
@@ -268,7 +269,7 @@ func (d *dumper) completeKept(i *Image) error {
 			if !ok {
 				continue
 			}
-			if d.cores[name], err = withWaiting(b, tid, w, timers); err != nil {
+			if d.cores[name], err = addPendingSignals(b, tid, w, timers); err != nil {
 				return fmt.Errorf("image %s: %w", name, err)
 			}
 		}

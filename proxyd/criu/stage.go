@@ -65,7 +65,7 @@ func newStage(socket string, as *rights) (*stage, error) {
 	s := &stage{folder: -1, listener: -1, ask: -1, answer: -1}
 	err := s.makeStage(socket)
 	if err == nil && as != nil {
-		err = s.giveTo(socket, as)
+		err = s.makeUsableBy(socket, as)
 	}
 	if err != nil {
 		s.closeStage()
@@ -111,10 +111,10 @@ func (s *stage) makeStage(socket string) error {
 	return nil
 }
 
-// giveTo makes the folder, the socket and the gate usable for a criu with a user's rights.
+// makeUsableBy makes the folder, the socket and the gate usable for a criu with a user's rights.
 // No other process comes to them: they have no name, and the kernel lets no process of the user's
 // look into another that has more capabilities.
-func (s *stage) giveTo(socket string, as *rights) error {
+func (s *stage) makeUsableBy(socket string, as *rights) error {
 	uid, gid := int(as.uid), int(as.gid)
 	if known, err := os.ReadFile(kerndat); err != nil {
 		return err
@@ -162,8 +162,8 @@ func (s *stage) writeGate() error {
 	return os.WriteFile(s.pathOf(gateName), []byte(gate), 0o700)
 }
 
-// giveUpCriuEnds closes the descriptors that criu has inherited.
-func (s *stage) giveUpCriuEnds() {
+// closeInherited closes the descriptors that criu has inherited.
+func (s *stage) closeInherited() {
 	for _, f := range s.child {
 		f.Close()
 	}
@@ -171,7 +171,7 @@ func (s *stage) giveUpCriuEnds() {
 }
 
 func (s *stage) closeStage() {
-	s.giveUpCriuEnds()
+	s.closeInherited()
 	for _, fd := range []*int{&s.folder, &s.listener, &s.ask, &s.answer} {
 		closeFD(fd)
 	}

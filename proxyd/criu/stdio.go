@@ -66,9 +66,9 @@ func inheritOptions(was [3]string, now [3]*os.File) (args []string, files []*os.
 	return args, files, nil
 }
 
-// giveBack puts the input that a program had not read yet before the bytes in its new input. CRIU does not do so for a
-// pipe that CRIU did not make.
-func giveBack(old []byte, stdin *os.File) error {
+// restoreUnreadInput puts the input that a program had not read yet before the bytes in its new input. CRIU does not
+// do so for a pipe that CRIU did not make.
+func restoreUnreadInput(old []byte, stdin *os.File) error {
 	if len(old) == 0 {
 		return nil
 	}
@@ -143,14 +143,14 @@ func (i *Image) ownPipes(init int, stdio [3]*os.File) error {
 	var errs []error
 	for _, pid := range i.listPIDs() {
 		if m, there := members[pid]; there {
-			errs = append(errs, givePipes(fmt.Sprintf("/proc/%d/fd/", m.host), int(i.Program.UID), int(i.Program.GID), outside))
+			errs = append(errs, chownPipes(fmt.Sprintf("/proc/%d/fd/", m.host), int(i.Program.UID), int(i.Program.GID), outside))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// givePipes changes the owner of the pipes in a folder of descriptors that are root's and not in outside.
-func givePipes(dir string, uid, gid int, outside []uint64) error {
+// chownPipes changes the owner of the pipes in a folder of descriptors that are root's and not in outside.
+func chownPipes(dir string, uid, gid int, outside []uint64) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return ignoreGone(err)

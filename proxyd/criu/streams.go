@@ -37,7 +37,7 @@ func (s *session) beginStream(name string) *stream {
 	st := &stream{name: name, session: s, pipe: make(chan int, 1)}
 	s.streams.Go(func() {
 		if err := s.carry(st); err != nil {
-			st.breakOff(err)
+			st.cancelSession(err)
 		}
 		select { // a descriptor that came too late
 		case fd, ok := <-st.pipe:
@@ -50,9 +50,9 @@ func (s *session) beginStream(name string) *stream {
 	return st
 }
 
-// breakOff breaks the session off because this stream has failed.
-func (st *stream) breakOff(err error) {
-	st.session.breakOff(fmt.Errorf("image %s: %w", st.name, err))
+// cancelSession breaks the session off because this stream has failed.
+func (st *stream) cancelSession(err error) {
+	st.session.cancelSession(fmt.Errorf("image %s: %w", st.name, err))
 }
 
 // usePipe waits for the pipe, calls use with the pipe, and closes the pipe. The error of use is recorded before the
@@ -64,7 +64,7 @@ func (st *stream) usePipe(use func(pipe *os.File) error) error {
 	}
 	defer st.session.dropFile(pipe)
 	if err = use(pipe); err != nil {
-		st.breakOff(err)
+		st.cancelSession(err)
 	}
 	return err
 }
@@ -136,7 +136,7 @@ func fillPipe(to *os.File, from io.Reader, name string) (int64, error) {
 	if raw, ok := regularDescriptor(from); ok {
 		return spliceAll(to.SyscallConn, false, raw)
 	}
-	if mayLend(name) {
+	if canLendImage(name) {
 		return lendPages(to, from)
 	}
 	buf := buffers.Get().(*[]byte)

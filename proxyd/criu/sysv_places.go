@@ -34,10 +34,10 @@ const (
 // privateFolders are a capsule's own; on the node only root comes to them.
 var privateFolders = []string{"/tmp/", "/var/tmp/", "/dev/shm/"}
 
-// mayMakeAsRoot returns an error unless all files that CRIU makes again are in private folders, and no process is there
-// to change these.
-func (i *Image) mayMakeAsRoot(init int, src Source, reset map[uint32]bool) error {
-	made, err := madeAgain(src, reset)
+// checkRecreatedPaths returns an error unless all files that CRIU makes again are in private folders, and no process
+// is there to change these.
+func (i *Image) checkRecreatedPaths(init int, src Source, reset map[uint32]bool) error {
+	made, err := recreatedPaths(src, reset)
 	if err != nil || len(made) == 0 {
 		return err
 	}
@@ -81,9 +81,9 @@ func inPrivateFolder(root *os.File, name string) bool {
 	return false
 }
 
-// madeAgain returns the paths at which CRIU makes files again: files that were removed, and places of sockets. Sockets
-// that are reset get no place.
-func madeAgain(src Source, reset map[uint32]bool) ([]string, error) {
+// recreatedPaths returns the paths at which CRIU makes files again: files that were removed, and places of sockets.
+// Sockets that are reset get no place.
+func recreatedPaths(src Source, reset map[uint32]bool) ([]string, error) {
 	removedFiles := map[uint32]bool{}
 	r, err := src.Open(remapName)
 	switch {

@@ -124,7 +124,7 @@ func (r *restorer) handTerminals(_ context.Context, c *command) ([]*os.File, err
 		defer making.lock(r.init)()
 		for _, t := range all {
 			var sides []*os.File
-			if sides, err = t.makeIn(root); err != nil {
+			if sides, err = t.openBelow(root); err != nil {
 				err = fmt.Errorf("terminal %s: %w", t.childPath(), err)
 				return
 			}
@@ -271,9 +271,9 @@ func (t *madeTerminal) handedName() string {
 	return fmt.Sprintf("%s/singularity-terminal-%d", strings.TrimPrefix(filepath.Dir(t.path), "/"), t.number)
 }
 
-// makeIn makes a terminal with its number below a root, and returns both sides. The second side stays open until the
+// openBelow makes a terminal with its number below a root, and returns both sides. The second side stays open until the
 // restore is complete: when its last descriptor is closed, the kernel takes the terminal from the session.
-func (t *madeTerminal) makeIn(root *os.File) ([]*os.File, error) {
+func (t *madeTerminal) openBelow(root *os.File) ([]*os.File, error) {
 	path, err := t.findMaker(root)
 	if err != nil {
 		return nil, err

@@ -27,8 +27,8 @@ type guessedWatch struct {
 // (00.064551) Warn  (criu/fsnotify.c:281): fsnotify: 	Handle 0x4e:0x13 cannot be opened
 var closedHandle = regexp.MustCompile(`fsnotify: \s*Handle 0x([0-9a-f]{1,8}):0x[0-9a-f]+ cannot be opened$`)
 
-// noteWatch notes a line of the log that tells of such a watch. The caller holds mu.
-func (l *logbook) noteWatch(line string) {
+// recordWatch notes a line of the log that tells of such a watch. The caller holds mu.
+func (l *logbook) recordWatch(line string) {
 	m := closedHandle.FindStringSubmatch(line)
 	if m == nil || len(l.watches) >= maxWatches {
 		return

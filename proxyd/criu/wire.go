@@ -27,15 +27,15 @@ type requestParser struct {
 // maxRequest is far above a name's length.
 const maxRequest = 8 << 10
 
-func (h *requestParser) putBytes(b []byte, fds []int) {
+func (h *requestParser) addBytes(b []byte, fds []int) {
 	h.bytes = append(h.bytes, b...)
 	h.fds = append(h.fds, fds...)
 }
 
 var errGarbled = errors.New("criu's streamer socket: not understood")
 
-// takeName takes the next request off. ok is false if the request is not whole yet.
-func (h *requestParser) takeName() (name string, ok bool, err error) {
+// nextName takes the next request off. ok is false if the request is not whole yet.
+func (h *requestParser) nextName() (name string, ok bool, err error) {
 	if len(h.bytes) < 4 {
 		return "", false, nil
 	}
@@ -57,9 +57,9 @@ func (h *requestParser) takeName() (name string, ok bool, err error) {
 	return m.GetFilename(), true, nil
 }
 
-// takePipe takes the next descriptor off with its byte, for the caller to close. ok is false if the
+// nextPipe takes the next descriptor off with its byte, for the caller to close. ok is false if the
 // descriptor has not come yet.
-func (h *requestParser) takePipe() (fd int, ok bool, err error) {
+func (h *requestParser) nextPipe() (fd int, ok bool, err error) {
 	if len(h.bytes) == 0 {
 		return -1, false, nil
 	}
