@@ -24,7 +24,7 @@ var errStopping = errors.New("proxyd is stopping")
 // shared folder or the store is away. All methods may be called concurrently.
 type gate struct {
 	opened  chan struct{} // closed by open
-	away    chan struct{} // closed by noteAway
+	away    chan struct{} // closed by setReason
 	stopped <-chan struct{}
 	// tell writes the reason for which a job waits into the job's comment.
 	tell func(job uint32, why error)
@@ -33,7 +33,7 @@ type gate struct {
 	sruns     nodesocket.SrunRequests
 
 	mu  sync.Mutex
-	why error // of the last noteAway
+	why error // of the last setReason
 }
 
 func newGate(stopped <-chan struct{}, tell func(job uint32, why error)) *gate {
@@ -46,8 +46,8 @@ func (g *gate) open(c nodesocket.Conductor, sruns nodesocket.SrunRequests) {
 	close(g.opened)
 }
 
-// noteAway says why there is no conductor yet.
-func (g *gate) noteAway(why error) {
+// setReason says why there is no conductor yet.
+func (g *gate) setReason(why error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.why == nil {
@@ -56,7 +56,7 @@ func (g *gate) noteAway(why error) {
 	g.why = why
 }
 
-// awayReason returns the reason of the last noteAway; nil before the first call.
+// awayReason returns the reason of the last setReason; nil before the first call.
 func (g *gate) awayReason() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -169,7 +169,7 @@ func (g *gate) NoteRequeue(ctx context.Context, who nodesocket.Peer) error {
 // serveNode answers the tasks, sruns and epilogs of this node through the gate, until ctx is done.
 func (n *node) serveNode(ctx context.Context) (func(), error) {
 	ctx, cancel := context.WithCancel(ctx)
-	n.gate = newGate(ctx.Done(), func(job uint32, why error) { n.tellWaits(ctx, job, why) })
+	n.gate = newGate(ctx.Done(), func(job uint32, why error) { n.commentGateWait(ctx, job, why) })
 	sockets, err := nodesocket.Listen(n.cfg.RunDir, version, n.gate, n.gate, n.log)
 	if err != nil {
 		cancel()
@@ -184,8 +184,8 @@ func (n *node) serveNode(ctx context.Context) (func(), error) {
 	return n.sockets, nil
 }
 
-// tellWaits writes into a job's comment why the job waits at the gate.
-func (n *node) tellWaits(ctx context.Context, job uint32, why error) {
+// commentGateWait writes into a job's comment why the job waits at the gate.
+func (n *node) commentGateWait(ctx context.Context, job uint32, why error) {
 	n.log.Error("a task waits for the shared folder", "job", job, "error", why)
 	comments := reports.Comments{Slurm: slurm.New(n.cfg.Scontrol)}
 	if err := comments.Write(ctx, strconv.FormatUint(uint64(job), 10), "waits for the shared folder: "+why.Error()); err != nil {

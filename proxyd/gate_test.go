@@ -39,7 +39,7 @@ func TestGate(t *testing.T) {
 		}
 		placed <- err
 	}()
-	g.noteAway(shared.ErrNoStore)
+	g.setReason(shared.ErrNoStore)
 	if job := <-told; job != 7 {
 		t.Errorf("the comment was written to job %d, want 7", job)
 	}
@@ -72,7 +72,7 @@ func TestGateEnds(t *testing.T) {
 	if _, err := g.Join(task, nodesocket.Join{Job: 7}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Join of a task that has ended: %v; want Canceled", err)
 	}
-	g.noteAway(shared.ErrNoStore)
+	g.setReason(shared.ErrNoStore)
 	terminated := make(chan struct{})
 	close(terminated)
 	if _, err := g.Join(t.Context(), nodesocket.Join{Job: 7, Terminated: terminated}); !errors.Is(err, errEndedWhileAway) {

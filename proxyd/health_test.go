@@ -56,9 +56,9 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	check(rpc.Health_SHARED_UNSPECIFIED) // proxyd starts
-	n.gate.noteAway(shared.ErrUnmarked)
+	n.gate.setReason(shared.ErrUnmarked)
 	check(rpc.Health_UNMARKED) // proxyd waits for the mark
-	n.gate.noteAway(shared.ErrOtherStore)
+	n.gate.setReason(shared.ErrOtherStore)
 	check(rpc.Health_OTHER_STORE)
 
 	folder, err := shared.Open(dir, lib)

@@ -84,7 +84,7 @@ func TestReady(t *testing.T) {
 		}
 	}
 	expect("at first", http.StatusServiceUnavailable, "not ready: proxyd is starting", "0")
-	n.gate.noteAway(shared.ErrUnmarked)
+	n.gate.setReason(shared.ErrUnmarked)
 	expect("while it waits", http.StatusServiceUnavailable, shared.ErrUnmarked.Error(), "0")
 	var err error
 	if n.shared, err = shared.Open(dir, lib); err != nil {

@@ -34,7 +34,7 @@ func (b *backer) writeContents() error {
 	out := contentWriter{}
 	out.syncs.SetLimit(maxSyncs)
 	err := b.receiveContents(wants, &out)
-	return errors.Join(err, out.finishAll())
+	return errors.Join(err, out.syncFiles())
 }
 
 // receiveContents receives the parts that were asked for, and writes them.
@@ -78,7 +78,7 @@ type contentWriter struct {
 	syncs errgroup.Group
 }
 
-// finishFile makes the last file durable and closes it, while others are written. finishAll returns the error.
+// finishFile makes the last file durable and closes it, while others are written. syncFiles returns the error.
 func (w *contentWriter) finishFile() {
 	path, file := w.path, w.file
 	if file == nil {
@@ -93,8 +93,8 @@ func (w *contentWriter) finishFile() {
 	})
 }
 
-// finishAll waits until all files are durable, and returns the first error.
-func (w *contentWriter) finishAll() error {
+// syncFiles waits until all files are durable, and returns the first error.
+func (w *contentWriter) syncFiles() error {
 	w.finishFile()
 	return w.syncs.Wait()
 }
@@ -127,9 +127,9 @@ func isTolerable(err error) bool {
 	return errors.Is(err, errAnotherFile) || slices.ContainsFunc(tolerable, func(e syscall.Errno) bool { return errors.Is(err, e) })
 }
 
-// noteOrFail notes why a path is not as at the cut, if that can be tolerated. Otherwise PutBack fails, after it has
+// tolerateOrFail notes why a path is not as at the cut, if that can be tolerated. Otherwise PutBack fails, after it has
 // tried all other paths.
-func (b *backer) noteOrFail(p, what string, err error) {
+func (b *backer) tolerateOrFail(p, what string, err error) {
 	switch {
 	case isTolerable(err):
 		b.addProblem(p, what+": "+err.Error())
@@ -138,8 +138,8 @@ func (b *backer) noteOrFail(p, what string, err error) {
 	}
 }
 
-// finishAll sets the attributes of all paths that were put back, the attributes of a folder after its content.
-func (b *backer) finishAll() {
+// setAllAttributes sets the attributes of all paths that were put back, the attributes of a folder after its content.
+func (b *backer) setAllAttributes() {
 	for _, p := range slices.Backward(slices.Sorted(maps.Keys(b.done))) {
 		f := b.state.Parents[Name(p)]
 		if f == nil {
@@ -170,6 +170,6 @@ func (b *backer) setAttributes(p string, f *File) {
 		err = errors.Join(err, unix.UtimesNanoAt(unix.AT_FDCWD, p, times, unix.AT_SYMLINK_NOFOLLOW))
 	}
 	if err != nil {
-		b.noteOrFail(p, "mode or time not put back", err)
+		b.tolerateOrFail(p, "mode or time not put back", err)
 	}
 }

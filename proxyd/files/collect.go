@@ -36,7 +36,7 @@ func (w *worker) recordState() error {
 		buf:     make([]byte, maxSegment),
 	}
 	c.chooseStreams()
-	w.resolveAll()
+	w.resolveEntries()
 	w.followRenamed()
 	t := newTree()
 	for p := range w.state.Files {

@@ -256,7 +256,7 @@ func (j *Journal) Add(entries ...Entry) error {
 			b = j.appendEntry(b, e)
 		}
 	}
-	j.keepRecords(b)
+	j.appendRecords(b)
 	return err
 }
 
@@ -294,7 +294,7 @@ func (j *Journal) Drain(ctx context.Context) error {
 // bypasses the shim.
 func (j *Journal) NoteContainer() error {
 	if ever, _ := j.hadBypass(); !ever {
-		j.noteBypass() // for a Watch that begins later
+		j.recordBypass() // for a Watch that begins later
 	}
 	j.mu.Lock()
 	w := j.watcher
@@ -320,7 +320,7 @@ func (j *Journal) markIncomplete() {
 	defer j.mu.Unlock()
 	if !j.losing {
 		j.losing = true
-		j.keepRecords(appendRecord(nil, Entry{Kind: anchorLost, Path: j.run}))
+		j.appendRecords(appendRecord(nil, Entry{Kind: anchorLost, Path: j.run}))
 	}
 }
 
@@ -332,11 +332,11 @@ func (j *Journal) hadBypass() (ever, unwatched bool) {
 	return j.ranWithoutShim, j.missed
 }
 
-// noteBypass notes in the log that a program has bypassed the shim, for the next Journal on this
+// recordBypass notes in the log that a program has bypassed the shim, for the next Journal on this
 // log.
-func (j *Journal) noteBypass() {
+func (j *Journal) recordBypass() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.ranWithoutShim = true
-	j.keepRecords(appendRecord(nil, Entry{Kind: anchorWithoutShim, Path: j.run}))
+	j.appendRecords(appendRecord(nil, Entry{Kind: anchorWithoutShim, Path: j.run}))
 }

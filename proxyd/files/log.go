@@ -49,8 +49,8 @@ func (j *Journal) writeUnsynced(b []byte) error {
 	return nil
 }
 
-// keepRecords appends b to the log. If b cannot be written now, the next Sync or Cut writes b, or returns the error.
-func (j *Journal) keepRecords(b []byte) {
+// appendRecords appends b to the log. If b cannot be written now, the next Sync or Cut writes b, or returns the error.
+func (j *Journal) appendRecords(b []byte) {
 	_ = j.writeUnsynced(b)
 }
 

@@ -20,7 +20,7 @@ func (w *watcher) markFiles() error {
 	if !armed {
 		return err
 	}
-	w.j.noteBypass()
+	w.j.recordBypass()
 	return errors.Join(w.f.Close(), err)
 }
 

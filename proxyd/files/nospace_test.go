@@ -131,8 +131,8 @@ func TestWrittenFileIsSynced(t *testing.T) {
 		}
 		w := contentWriter{path: "/home/a/f", file: f}
 		w.finishFile()
-		if err := w.finishAll(); err == nil || !strings.Contains(err.Error(), "/home/a/f") {
-			t.Errorf("%s: finishAll = %v, want an error that names the file", name, err)
+		if err := w.syncFiles(); err == nil || !strings.Contains(err.Error(), "/home/a/f") {
+			t.Errorf("%s: syncFiles = %v, want an error that names the file", name, err)
 		}
 	}
 }

@@ -36,8 +36,8 @@ func (c *collector) recordParents() {
 	}
 }
 
-// makeParents makes the folders that lead to a path, where they are missing. A recorded folder gets its permissions, group and
-// time from finishAll.
+// makeParents makes the folders that lead to a path, where they are missing. A recorded folder gets its permissions,
+// group and time from setAllAttributes.
 func (b *backer) makeParents(p string) error {
 	dir := path.Dir(p)
 	if _, err := os.Lstat(dir); err == nil || dir == "/" {

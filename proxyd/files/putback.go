@@ -18,7 +18,7 @@ type backer struct {
 	*worker
 	report  Report
 	removed map[string]bool
-	done    map[string]bool      // true: finishAll sets mode, group and times of the path
+	done    map[string]bool      // true: syncFiles sets mode, group and times of the path
 	origin  map[[2]uint64]string // paths of the job's files before undoNames
 	strays  map[[2]uint64]string // and after undoNames
 	missing []missingPart
@@ -54,7 +54,7 @@ type missingPart struct {
 // processes that have the file open, go on seeing the same file.
 func (w *worker) putBack() error {
 	b := &backer{worker: w, removed: map[string]bool{}, done: map[string]bool{}}
-	w.resolveAll()
+	w.resolveEntries()
 	w.followRenamed()
 	t := newTree()
 	for p, f := range w.state.Files {
@@ -76,7 +76,7 @@ func (w *worker) putBack() error {
 	}
 	for _, p := range paths {
 		if f := w.state.Files[p]; f.LinkTo != "" && !belowAny(string(p), w.skip) {
-			b.linkAgain(string(p), f, t.wasChanged(string(p)) || t.wasChanged(string(f.LinkTo)))
+			b.recreateLink(string(p), f, t.wasChanged(string(p)) || t.wasChanged(string(f.LinkTo)))
 		}
 	}
 	b.cleanUp(t) // before any step that may fail: a second attempt could not tell which files undoNames had moved
@@ -87,7 +87,7 @@ func (w *worker) putBack() error {
 	if err := b.writeContents(); err != nil {
 		return err
 	}
-	if b.finishAll(); b.failed != nil {
+	if b.setAllAttributes(); b.failed != nil {
 		return b.failed
 	}
 	b.report.Made = b.otherFiles(paths)
@@ -143,7 +143,7 @@ func (b *backer) restorePath(p string, f *File, touched bool) {
 	b.moveBack(p, f)
 	st, err := statLink(p)
 	if err != nil && !isMissing(err) {
-		b.noteOrFail(p, "left alone", err)
+		b.tolerateOrFail(p, "left alone", err)
 		return
 	}
 	if err == nil && b.logs[[2]uint64{st.Dev, st.Ino}] {
@@ -162,7 +162,7 @@ func (b *backer) restorePath(p string, f *File, touched bool) {
 			b.done[p] = f.Type == Dir
 			return
 		case !b.isUsers(st):
-			b.noteUnless(now.Type == Dir && f.Type == Dir, p, "left alone: it belongs to another user")
+			b.addProblemUnless(now.Type == Dir && f.Type == Dir, p, "left alone: it belongs to another user")
 			return
 		case known && !same && !touched && f.Type != Dir && (f.Type != Symlink || !linkIs(p, f.Target)):
 			if now.Type != f.Type || now.Size != f.Size || now.Mtime != f.Mtime {
@@ -175,7 +175,7 @@ func (b *backer) restorePath(p string, f *File, touched bool) {
 				err = b.recreateFile(p, f)
 			}
 		case now.Type == f.Type && (f.Type != Symlink || linkIs(p, f.Target)):
-			err = b.inPlace(p, f, now)
+			err = b.updateInPlace(p, f, now)
 		case touched || same || !known:
 			if err = removeEmpty(p, st); err == nil {
 				err = b.recreateFile(p, f)
@@ -188,7 +188,7 @@ func (b *backer) restorePath(p string, f *File, touched bool) {
 		err = b.recreateFile(p, f)
 	}
 	if err != nil {
-		b.noteOrFail(p, "not put back", err)
+		b.tolerateOrFail(p, "not put back", err)
 		return
 	}
 	b.done[p] = true
@@ -221,7 +221,7 @@ func (b *backer) moveBack(p string, f *File) {
 	_ = unix.Renameat2(unix.AT_FDCWD, stray, unix.AT_FDCWD, p, unix.RENAME_NOREPLACE) // otherwise the file is made anew
 }
 
-func (b *backer) noteUnless(fine bool, p, why string) {
+func (b *backer) addProblemUnless(fine bool, p, why string) {
 	if !fine {
 		b.addProblem(p, why)
 	}
@@ -254,20 +254,20 @@ func (b *backer) recreateFile(p string, f *File) error {
 			return err
 		}
 		for _, g := range f.Data {
-			b.wantSegment(p, g)
+			b.requestSegment(p, g)
 		}
 	case Missing, Other:
 	}
 	return nil
 }
 
-func (b *backer) wantSegment(p string, g Segment) {
+func (b *backer) requestSegment(p string, g Segment) {
 	b.missing = append(b.missing, missingPart{want{g.Stream, g.Off, g.Size}, p, g})
 }
 
-// inPlace compares a file with the recorded file: a longer file is truncated, and only segments that differ are asked
-// for.
-func (b *backer) inPlace(p string, f, now *File) error {
+// updateInPlace compares a file with the recorded file: a longer file is truncated, and only segments that differ are
+// asked for.
+func (b *backer) updateInPlace(p string, f, now *File) error {
 	if f.Type != Regular {
 		b.report.Unchanged++
 		return nil
@@ -295,7 +295,7 @@ func (b *backer) inPlace(p string, f, now *File) error {
 			return err
 		}
 		if int64(n) < g.Size || hashOf(buf[:n]) != g.Hash {
-			b.wantSegment(p, g)
+			b.requestSegment(p, g)
 			changed = true
 		}
 		cleared = cleared || zeroed
@@ -345,8 +345,8 @@ func clearRange(file *os.File, from, to int64, buf []byte) (changed bool, err er
 	return changed, nil
 }
 
-// linkAgain makes a path another name of its file again.
-func (b *backer) linkAgain(p string, f *File, touched bool) {
+// recreateLink makes a path another name of its file again.
+func (b *backer) recreateLink(p string, f *File, touched bool) {
 	leader, err := statLink(string(f.LinkTo))
 	if err != nil { // b.failed has the reason, if the file should be there
 		b.addProblem(p, fmt.Sprintf("not put back: it was a link to %s, which is not there", f.LinkTo))
@@ -374,7 +374,7 @@ func (b *backer) linkAgain(p string, f *File, touched bool) {
 		err = os.Link(string(f.LinkTo), p)
 	}
 	if err != nil {
-		b.noteOrFail(p, "not put back", err)
+		b.tolerateOrFail(p, "not put back", err)
 		return
 	}
 	b.report.Restored++

@@ -112,7 +112,7 @@ func (b *backer) cleanUp(t *tree) {
 			b.addProblem(p, "left alone: it belongs to another user")
 		case n.made && !n.lost && !n.unique || n.maybe && (f != nil || b.isNew(p)) || b.wasMoved(p, now, t):
 			if err := removeEmpty(p, now); err != nil {
-				b.noteOrFail(p, "the job made it after the cut, but it cannot be removed", err)
+				b.tolerateOrFail(p, "the job made it after the cut, but it cannot be removed", err)
 			} else {
 				b.report.Removed++
 			}
@@ -177,7 +177,7 @@ func (b *backer) cutAppended(p string, now unix.Stat_t, size int64) {
 		err = errors.Join(file.Truncate(size), file.Close())
 	}
 	if err != nil {
-		b.noteOrFail(p, "bytes that were appended after the checkpoint stay", err)
+		b.tolerateOrFail(p, "bytes that were appended after the checkpoint stay", err)
 		return
 	}
 	b.report.Restored++

@@ -159,7 +159,7 @@ func (w *watcher) closeWatch() {
 }
 
 func (w *watcher) watchEvents(ctx context.Context) error {
-	if err := w.catchUp(); err != nil {
+	if err := w.recordEarlierChanges(); err != nil {
 		return err
 	}
 	next := time.Now().Add(refresh)
@@ -176,7 +176,7 @@ func (w *watcher) watchEvents(ctx context.Context) error {
 		case w.armed.Load():
 			// Only until next: mounts and processes have to be scanned again then.
 			for more := true; more && err == nil && ctx.Err() == nil && time.Now().Before(next); {
-				more, err = w.takeEvents()
+				more, err = w.readEvents()
 			}
 			if err == nil {
 				select {
@@ -207,7 +207,7 @@ func (w *watcher) waitForEvents(ctx context.Context, until time.Time) error {
 	var failed error
 	err := w.raw.Read(func(uintptr) bool {
 		var took bool
-		took, failed = w.takeEvents()
+		took, failed = w.readEvents()
 		return took || failed != nil
 	})
 	if errors.Is(err, os.ErrDeadlineExceeded) || w.armed.Load() && errors.Is(err, os.ErrClosed) {
@@ -221,8 +221,8 @@ func (w *watcher) isThere() bool {
 	return err == nil && ns == w.ns
 }
 
-// catchUp records the changes before Watch began, as far as they can still be seen.
-func (w *watcher) catchUp() error {
+// recordEarlierChanges records the changes before Watch began, as far as they can still be seen.
+func (w *watcher) recordEarlierChanges() error {
 	ever, unwatched := w.j.hadBypass()
 	if unwatched {
 		w.j.markIncomplete()
@@ -293,7 +293,7 @@ func (w *watcher) addOpenFiles(pids []int) error {
 // drainEvents takes all events that the kernel has.
 func (w *watcher) drainEvents() error {
 	for {
-		took, err := w.takeEvents()
+		took, err := w.readEvents()
 		if !took || err != nil {
 			return err
 		}
@@ -303,8 +303,8 @@ func (w *watcher) drainEvents() error {
 	}
 }
 
-// takeEvents reads events and handles them, if there are any.
-func (w *watcher) takeEvents() (bool, error) {
+// readEvents reads events and handles them, if there are any.
+func (w *watcher) readEvents() (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.fd < 0 {

@@ -281,7 +281,7 @@ func TestWithoutShim(t *testing.T) {
 	static := buildStatic(t)
 	j, env := journalFor(t)
 	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
-	j.noteBypass()
+	j.recordBypass()
 	ctx, cancel := context.WithCancel(testDeadline(t))
 	ended := make(chan error, 1)
 	go func() { ended <- Watch(ctx, r.watchedMounts(), j) }()

@@ -20,7 +20,7 @@ type worker struct {
 	p       *pipe
 	o       order
 	state   *State  // the last State, or the State to put back
-	entries []Entry // resolved by resolveAll
+	entries []Entry // resolved by resolveEntries
 	skip    []string
 	logs    map[[2]uint64]bool // device and inode of files that Slurm writes
 	folders map[string]string  // by the path of a folder as in entries: its path without links
@@ -92,9 +92,9 @@ func (w *worker) resolveFolder(dir string) string {
 	return at
 }
 
-// resolveAll resolves the entries and drops those that do not concern a State. An entry of which
+// resolveEntries resolves the entries and drops those that do not concern a State. An entry of which
 // only one path concerns the State becomes an entry about the other path.
-func (w *worker) resolveAll() {
+func (w *worker) resolveEntries() {
 	var out []Entry
 	for _, e := range w.entries {
 		e.Path = w.resolvePath(e.Path)

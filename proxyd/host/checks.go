@@ -186,7 +186,7 @@ func checkConfiguration(_ context.Context, n *node) Finding {
 
 func checkShared(_ context.Context, n *node) Finding {
 	f := Finding{Name: "shared folder", Needs: n.cfg.Shared + " on a file system that all nodes share, owned by root"}
-	return n.lookAtFolder(f, Fail, n.cfg.Shared, func() Finding { return judgeShared(f, n) })
+	return n.checkFolder(f, Fail, n.cfg.Shared, func() Finding { return judgeShared(f, n) })
 }
 
 func judgeShared(f Finding, n *node) Finding {
@@ -231,7 +231,7 @@ func (n *node) storeFolder() string { return filepath.Join(n.cfg.Shared, "store"
 // checkStore looks at the file system of the store, which may be another than the shared folder's.
 func checkStore(_ context.Context, n *node) Finding {
 	f := Finding{Name: "store", Needs: n.storeFolder() + " in the shared folder, or a file system of its own that all nodes share"}
-	return n.lookAtFolder(f, Fail, n.storeFolder(), func() Finding { return judgeStore(f, n) })
+	return n.checkFolder(f, Fail, n.storeFolder(), func() Finding { return judgeStore(f, n) })
 }
 
 func judgeStore(f Finding, n *node) Finding {
@@ -258,7 +258,7 @@ func checkStaging(_ context.Context, n *node) Finding {
 	if dir == "" {
 		return f.withOK("none: checkpoints go straight to the shared folder")
 	}
-	return n.lookAtFolder(f, Fail, dir, func() Finding { return judgeStaging(f, dir) })
+	return n.checkFolder(f, Fail, dir, func() Finding { return judgeStaging(f, dir) })
 }
 
 func judgeStaging(f Finding, dir string) Finding {
@@ -288,7 +288,7 @@ func judgeStaging(f Finding, dir string) Finding {
 
 func checkClock(_ context.Context, n *node) Finding {
 	f := Finding{Name: "clock", Needs: "within " + toleratedClock.String() + " of the file server's; munge refuses credentials that are 5 min off"}
-	return n.lookAtFolder(f, Warn, n.cfg.Shared, func() Finding { return judgeClock(f, n) })
+	return n.checkFolder(f, Warn, n.cfg.Shared, func() Finding { return judgeClock(f, n) })
 }
 
 // toleratedClock is the tolerated difference between the clocks of a node and of the file server.

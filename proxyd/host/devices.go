@@ -43,7 +43,7 @@ func checkDevices(ctx context.Context, n *node) Finding {
 	}
 	text, err := runProgram(ctx, n.known.Program, "gpus")
 	if err != nil {
-		return f.withProblem(Fail, err.Error(), realDo(err.Error()))
+		return f.withProblem(Fail, err.Error(), realDevicesRemedy(err.Error()))
 	}
 	var found inventory
 	if err := json.Unmarshal([]byte(text), &found); err != nil {
@@ -52,8 +52,8 @@ func checkDevices(ctx context.Context, n *node) Finding {
 	return found.judgeDevices(f, reached)
 }
 
-// realDo returns the remedy if the node's real devices cannot be asked. said is the error.
-func realDo(said string) string {
+// realDevicesRemedy returns the remedy if the node's real devices cannot be asked. said is the error.
+func realDevicesRemedy(said string) string {
 	if strings.Contains(said, "proxyd-cuda") {
 		return "make install-cuda: only proxyd-cuda, which is linked with the node's C library, can open a driver"
 	}

@@ -42,8 +42,8 @@ func (l *folderLooks) beginLook(name string, look func()) (before <-chan struct{
 	return nil
 }
 
-// lookAtFolder returns the finding of look, or f with level if the folder's file system does not answer in time.
-func (n *node) lookAtFolder(f Finding, level Level, folder string, look func() Finding) Finding {
+// checkFolder returns the finding of look, or f with level if the folder's file system does not answer in time.
+func (n *node) checkFolder(f Finding, level Level, folder string, look func() Finding) Finding {
 	timeout := time.NewTimer(n.patience)
 	defer timeout.Stop()
 	silent := func() Finding {

@@ -55,15 +55,15 @@ func TestLooksOfOneFolder(t *testing.T) {
 	n := &node{patience: time.Millisecond}
 	f := Finding{Name: t.Name()}
 	hang := make(chan struct{})
-	if got := n.lookAtFolder(f, Fail, "/x", func() Finding { <-hang; return f.withOK("late") }); got.Level != Fail {
+	if got := n.checkFolder(f, Fail, "/x", func() Finding { <-hang; return f.withOK("late") }); got.Level != Fail {
 		t.Errorf("finding while the look hangs = %+v, want a failure", got)
 	}
-	if got := n.lookAtFolder(f, Fail, "/x", func() Finding { return f.withOK("second") }); got.Level != Fail {
+	if got := n.checkFolder(f, Fail, "/x", func() Finding { return f.withOK("second") }); got.Level != Fail {
 		t.Errorf("finding of a second look while the first hangs = %+v, want a failure", got)
 	}
 	n.patience = time.Minute
 	close(hang)
-	if got := n.lookAtFolder(f, Fail, "/x", func() Finding { return f.withOK("third") }); got.Found != "third" {
+	if got := n.checkFolder(f, Fail, "/x", func() Finding { return f.withOK("third") }); got.Found != "third" {
 		t.Errorf("finding after the look has ended = %+v", got)
 	}
 }

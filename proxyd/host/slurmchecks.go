@@ -113,7 +113,7 @@ func checkKillWait(_ context.Context, n *node) Finding {
 	if n.known.Capture > 0 {
 		return judge(0) // a measured time is better than a rate, and the folder may be slow or full now
 	}
-	return n.lookAtFolder(f, Warn, where, func() Finding {
+	return n.checkFolder(f, Warn, where, func() Finding {
 		rate, err := writeRate(where, 64<<20)
 		if err != nil {
 			rate = 0
@@ -152,7 +152,7 @@ func checkSpool(_ context.Context, n *node) Finding {
 	if err != nil {
 		return f.withoutSlurm(err)
 	}
-	return n.lookAtFolder(f, Warn, s.SpoolDir, func() Finding {
+	return n.checkFolder(f, Warn, s.SpoolDir, func() Finding {
 		fs, err := statFilesystem(s.SpoolDir)
 		if err != nil {
 			return f.withProblem(Warn, err.Error(), "start slurmd on this node")

@@ -80,8 +80,8 @@ func (p *doorProcess) endDoor() (gone <-chan struct{}) {
 	return ended
 }
 
-// keepDoor serves srun.sock until ctx is done, and starts a new door whenever the door ends.
-func (s *Server) keepDoor(ctx context.Context) {
+// serveDoors serves srun.sock until ctx is done, and starts a new door whenever the door ends.
+func (s *Server) serveDoors(ctx context.Context) {
 	left := make(leftDoors, maxDoorsLeft)
 	var answers sync.WaitGroup // a new door does not wait for them: some last until a checkpoint has ended
 	defer answers.Wait()
@@ -187,7 +187,7 @@ func (s *Server) answerSrun(ctx context.Context, talk *os.File, who Peer) error 
 	}
 	switch {
 	case m.verb == verbSrun && p.Files:
-		s.sruns.Srun(ctx, who, m.vals["key"], func(to *os.File) error { return giveConnection(c, to) })
+		s.sruns.Srun(ctx, who, m.vals["key"], func(to *os.File) error { return requestConnection(c, to) })
 		return nil
 	case m.verb == verbSignal && !p.Files:
 		n, err := m.readNumber("signal")
@@ -204,8 +204,8 @@ func (s *Server) answerSrun(ctx context.Context, talk *os.File, who Peer) error 
 	return fmt.Errorf("%w: verb %q", errMessage, m.verb)
 }
 
-// giveConnection has the door send the caller's connection.
-func giveConnection(c *net.UnixConn, to *os.File) error {
+// requestConnection has the door send the caller's connection.
+func requestConnection(c *net.UnixConn, to *os.File) error {
 	var sent error
 	err := localsock.WithDescriptor(to, func(fd int) { sent = localsock.Send(c, []byte(sayGive), fd) })
 	return errors.Join(err, sent)

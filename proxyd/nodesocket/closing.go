@@ -74,13 +74,13 @@ func (c *closer) runThread(uid uint32, u *closingUser, conn closingConn) {
 	for more := true; more; {
 		conn.conn.Close()
 		conn.after()
-		conn, more = c.takeNext(uid, u)
+		conn, more = c.nextConnection(uid, u)
 	}
 }
 
-// takeNext returns a waiting connection of the user. If no connection waits, ok is false and the
+// nextConnection returns a waiting connection of the user. If no connection waits, ok is false and the
 // thread ends.
-func (c *closer) takeNext(uid uint32, u *closingUser) (next closingConn, ok bool) {
+func (c *closer) nextConnection(uid uint32, u *closingUser) (next closingConn, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(u.waiting) > 0 {

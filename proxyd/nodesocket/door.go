@@ -148,12 +148,12 @@ func (d *door) acceptCallers(l *net.UnixListener) {
 		}
 		who, err := peerOfConn(c)
 		if err != nil {
-			d.turnAway(unknownUser, c)
+			d.refuseConnection(unknownUser, c)
 			continue
 		}
 		if !d.open.beginCall(who.UID, maxCalls) {
 			who.closePidfd()
-			d.turnAway(who.UID, c)
+			d.refuseConnection(who.UID, c)
 			continue
 		}
 		go func() {
@@ -166,8 +166,9 @@ func (d *door) acceptCallers(l *net.UnixListener) {
 	}
 }
 
-// turnAway ends a connection that is not served. The caller sees that at once, however long it takes to close it.
-func (d *door) turnAway(uid uint32, c *net.UnixConn) {
+// refuseConnection ends a connection that is not served. The caller sees that at once, however long it takes to close
+// it.
+func (d *door) refuseConnection(uid uint32, c *net.UnixConn) {
 	_ = shutdownConn(c)
 	d.closer.closeConn(uid, c, func() {})
 }

@@ -152,7 +152,7 @@ func (s *Server) Serve(ctx context.Context) {
 	defer stop()
 	var all sync.WaitGroup
 	all.Go(func() { s.acceptRoot(ctx, s.spank, s.answerPlugin) })
-	all.Go(func() { s.keepDoor(ctx) })
+	all.Go(func() { s.serveDoors(ctx) })
 	all.Wait()
 }
 

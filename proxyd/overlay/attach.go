@@ -32,7 +32,7 @@ var attachSteps = []struct {
 	name string
 	do   func(*attachment) error
 }{
-	{"interface", (*attachment).makePair},
+	{"interface", (*attachment).ensureLinkPair},
 	{"alias", (*attachment).labelLink},
 	{"firewall", func(a *attachment) error { return a.writeFirewall() }}, // before the first packet can arrive
 	{"the node's end", func(a *attachment) error { return a.routeToCapsule(a.link, a.addr) }},
@@ -75,9 +75,9 @@ func (o *Overlay) Attach(ctx context.Context, pid int, name string, addr netip.A
 	})
 }
 
-// makePair returns the capsule's interface, and creates the pair if needed. An interface of the
+// ensureLinkPair returns the capsule's interface, and creates the pair if needed. An interface of the
 // same name that leads to another capsule is a predecessor's, and is removed.
-func (a *attachment) makePair() error {
+func (a *attachment) ensureLinkPair() error {
 	var inside netlink.Link
 	err := withinNamespace(a.capsule, func() (err error) {
 		inside, err = findLink(capsuleLink)

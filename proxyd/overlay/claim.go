@@ -94,7 +94,7 @@ func (p *Pool) takeBlock(ctx context.Context, job string, size int) (block, erro
 	// From here on the folder is used by descriptor: this process can work in it even after a move.
 	dir, err := openFolder(path)
 	if err != nil {
-		return block{}, asGivenBack(err)
+		return block{}, wrapGivenBack(err)
 	}
 	defer dir.Close()
 	if b, ok, err := dir.decidedBlock(); ok || err != nil {
@@ -122,7 +122,7 @@ func (p *Pool) takeBlock(ctx context.Context, job string, size int) (block, erro
 func (p *Pool) adoptClaim(dir *folder, job string) (bool, error) {
 	entries, err := dir.listNames()
 	if err != nil {
-		return false, asGivenBack(err)
+		return false, wrapGivenBack(err)
 	}
 	for _, e := range entries {
 		b, nonce, ok := parseIntention(e)
@@ -140,11 +140,11 @@ func (p *Pool) claimBlock(ctx context.Context, dir *folder, job string, size int
 	claim := nonce + newSuffix
 	p.step("make a claim")
 	if err := dir.mkdir(claim); err != nil {
-		return asGivenBack(err)
+		return wrapGivenBack(err)
 	}
 	p.step("name it")
 	if err := dir.writeFile(claim+"/"+job+"~"+nonce, ""); err != nil {
-		return asGivenBack(err)
+		return wrapGivenBack(err)
 	}
 	seen := map[string]bool{}
 	names, err := readNames(filepath.Join(p.dir, "blocks"))
@@ -161,19 +161,19 @@ func (p *Pool) claimBlock(ctx context.Context, dir *folder, job string, size int
 		intention := b.String() + "~" + nonce
 		p.step("intend " + b.String())
 		if err := dir.writeFile(intention, intention); err != nil {
-			return asGivenBack(err)
+			return wrapGivenBack(err)
 		}
 		p.step("claim " + b.String())
 		got, err := p.enterBlock(dir, claim, b, job, nonce)
 		if err != nil {
-			return asGivenBack(err)
+			return wrapGivenBack(err)
 		}
 		if got {
 			return p.settleClaim(dir, b, job, nonce)
 		}
 		p.step("give up " + b.String())
 		if err := dir.remove(intention); err != nil {
-			return asGivenBack(err)
+			return wrapGivenBack(err)
 		}
 	}
 	p.step("give up")
@@ -220,7 +220,7 @@ func (p *Pool) decideBlock(dir *folder, intention string) error {
 	p.step("decide " + intention)
 	err := unix.Linkat(int(dir.Fd()), intention, int(dir.Fd()), decided, 0)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return asGivenBack(fmt.Errorf("decide: %w", err))
+		return wrapGivenBack(fmt.Errorf("decide: %w", err))
 	}
 	return dir.Sync()
 }
@@ -246,8 +246,8 @@ func (p *Pool) releaseClaim(b block, job, nonce string) error {
 	return nil
 }
 
-// asGivenBack turns the errors of operations in a removed folder into errGivenBack.
-func asGivenBack(err error) error {
+// wrapGivenBack turns the errors of operations in a removed folder into errGivenBack.
+func wrapGivenBack(err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) {
 		return fmt.Errorf("%w: %w", errGivenBack, err)
 	}

@@ -53,7 +53,7 @@ func (o *Overlay) SetPeers(ctx context.Context, job string, peers []Peer) error 
 			delete(o.jobs, job)
 		}
 		// Capsules that left the job are shut out first.
-		err := errors.Join(bad, o.removeStale(), o.reachAll(said, paths), o.removeStale())
+		err := errors.Join(bad, o.removeStale(), o.routePeers(said, paths), o.removeStale())
 		if err != nil {
 			return fmt.Errorf("job %s: %w", job, err)
 		}
@@ -89,8 +89,8 @@ func pathsTo(said map[netip.Addr]netip.Addr) (paths map[netip.Addr]nodePath, bad
 	return paths, bad
 }
 
-// reachAll routes addresses to their nodes.
-func (o *Overlay) reachAll(said map[netip.Addr]netip.Addr, paths map[netip.Addr]nodePath) (err error) {
+// routePeers routes addresses to their nodes.
+func (o *Overlay) routePeers(said map[netip.Addr]netip.Addr, paths map[netip.Addr]nodePath) (err error) {
 	reported := map[string]bool{}
 	fail := func(bad error) {
 		if !reported[bad.Error()] { // once for each interface and each node

@@ -78,7 +78,7 @@ func (o *Overlay) Repair(ctx context.Context) error {
 				errs = errors.Join(errs, fmt.Errorf("capsule %s: %w", l.name, err))
 			}
 		}
-		return errors.Join(errs, o.reachAll(elsewhere, paths))
+		return errors.Join(errs, o.routePeers(elsewhere, paths))
 	})
 }
 

@@ -42,7 +42,7 @@ var entering = []struct {
 	{"folder", (*entrance).changeFolder},
 	{"output files", (*entrance).cleanOutput},
 	{"arguments", (*entrance).rewriteCall},
-	{"input", (*entrance).tellOfInput},
+	{"input", (*entrance).reportNoInput},
 	{"exec", (*entrance).execSrun},
 }
 
@@ -211,7 +211,7 @@ func (e *entrance) rewriteCall() error {
 // text begins with a NUL.
 const noInput = "\x00"
 
-func (e *entrance) tellOfInput() error {
+func (e *entrance) reportNoInput() error {
 	if !e.cmd.NoInput {
 		return nil
 	}

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ofRun tells whether a variable of a batch step describes the run: where it is, which resources it has. In a later run
-// the variable has another value, and a program that has survived the first run still has the old value.
-func ofRun(name string) bool {
+// describesRun tells whether a variable of a batch step describes the run: where it is, which resources it has. In a
+// later run the variable has another value, and a program that has survived the first run still has the old value.
+func describesRun(name string) bool {
 	switch {
 	case strings.HasPrefix(name, "SLURM_SUBMIT_"), strings.HasPrefix(name, "SLURM_SPANK_"):
 		return false // set by the user; the same in each run
@@ -35,7 +35,7 @@ func (w *rewriter) rewriteEnviron(env []string) []string {
 		was, had := w.Was[name]
 		now, has := w.Job[name]
 		switch {
-		case !ofRun(name):
+		case !describesRun(name):
 		case had && was == value && has:
 			value = now
 		case had && was == value:
@@ -60,7 +60,7 @@ func (w *rewriter) rewriteEnviron(env []string) []string {
 			continue
 		}
 		// A variable that this run has and the first run had not is added: the script cannot have unset it.
-		if _, had := w.Was[name]; !had && !seen[name] && ofRun(name) && w.Was != nil {
+		if _, had := w.Was[name]; !had && !seen[name] && describesRun(name) && w.Was != nil {
 			missing = append(missing, name+"="+value)
 		}
 	}

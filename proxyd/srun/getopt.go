@@ -185,15 +185,15 @@ func (t Table) parseShort(words []string) ([]given, int) {
 		case len(words) < 2:
 			return nil, 0
 		default:
-			return keepWritten(append(cluster, given{option: o, value: words[1], hasValue: true}), words[:2]), 2
+			return keepOriginalWords(append(cluster, given{option: o, value: words[1], hasValue: true}), words[:2]), 2
 		}
 		break
 	}
-	return keepWritten(cluster, words[:1]), 1
+	return keepOriginalWords(cluster, words[:1]), 1
 }
 
-// keepWritten keeps words as they were written where a single option is all that is in them.
-func keepWritten(cluster []given, words []string) []given {
+// keepOriginalWords keeps words as they were written where a single option is all that is in them.
+func keepOriginalWords(cluster []given, words []string) []given {
 	if len(cluster) == 1 {
 		cluster[0].raw = words
 	}

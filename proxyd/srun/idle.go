@@ -40,7 +40,7 @@ import (
 // and the readers of srun's output must not be. At the end of ctx Idle returns an error that names the last activity of
 // srun that Idle saw.
 func (r *Runner) Idle(ctx context.Context) error {
-	err := waitUntilIdle(ctx, r.rec.Srun, r.rec.Began, lookAt)
+	err := waitUntilIdle(ctx, r.rec.Srun, r.rec.Began, inspectProcess)
 	tick := time.NewTicker(firstLook)
 	defer tick.Stop()
 	for err == nil {
@@ -61,14 +61,14 @@ func (r *Runner) Idle(ctx context.Context) error {
 // StepdIdle returns when a slurmstepd has sent on all output of its tasks that it has read, or has ended. Its tasks
 // must be frozen and their pipes empty. pid is in the caller's PID namespace. At the end of ctx the error is as Idle's.
 func StepdIdle(ctx context.Context, pid int) error {
-	return processIdle(ctx, "slurmstepd", pid, lookAt)
+	return processIdle(ctx, "slurmstepd", pid, inspectProcess)
 }
 
 // WardenIdle returns when a warden that passes on the standard input of its program waits, or has ended. The warden may
 // wait for room in the program's pipe, or may have been stopped by Slurm while it waited: in both cases it holds no
 // input.
 func WardenIdle(ctx context.Context, pid int) error {
-	return processIdle(ctx, "sing-warden", pid, lookAsleep)
+	return processIdle(ctx, "sing-warden", pid, inspectSleepingProcess)
 }
 
 func processIdle(ctx context.Context, name string, pid int, look func(pid int) (look, error)) error {
@@ -136,8 +136,8 @@ func (l look) String() string {
 	return l.busy
 }
 
-// lookAt looks at the threads first: if a thread runs after that, the switches of the next look show it.
-func lookAt(pid int) (look, error) {
+// inspectProcess looks at the threads first: if a thread runs after that, the switches of the next look show it.
+func inspectProcess(pid int) (look, error) {
 	l, err := lookAtThreads(pid, "S", (*look).lookAtCall)
 	if err == nil && l.busy == "" {
 		err = l.lookAtSockets(pid)
@@ -145,8 +145,8 @@ func lookAt(pid int) (look, error) {
 	return l, err
 }
 
-// lookAsleep looks only whether the threads wait in poll, for input or for output.
-func lookAsleep(pid int) (look, error) {
+// inspectSleepingProcess looks only whether the threads wait in poll, for input or for output.
+func inspectSleepingProcess(pid int) (look, error) {
 	return lookAtThreads(pid, "ST", func(l *look, _ int, dir string) error {
 		call, err := os.ReadFile(filepath.Join(dir, "syscall"))
 		number, _, _ := strings.Cut(string(call), " ")

@@ -184,7 +184,7 @@ func testIdle(t *testing.T, where []string) {
 
 	// No process reads the output: Idle must not return before its context ends, and must name the reason.
 	waitFor(t, 30*time.Second, "srun's output is stuck", func() bool {
-		l, err := lookAt(run.PID())
+		l, err := inspectProcess(run.PID())
 		return err == nil && strings.Contains(l.busy, "descriptor 1 (pipe:")
 	})
 	waitFor(t, time.Minute, "Idle says why", func() bool { // a look at the processes takes as long as the machine is slow

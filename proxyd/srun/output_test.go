@@ -60,7 +60,7 @@ func writeEnds(t *testing.T, kind string) (r, w *os.File) {
 
 // isStuck tells whether an srun waits for a reader of its output.
 func isStuck(r *Runner) bool {
-	l, err := lookAt(r.PID())
+	l, err := inspectProcess(r.PID())
 	return err == nil && strings.Contains(l.busy, "waits to write to descriptor")
 }
 

@@ -140,7 +140,7 @@ func (w *rewriter) rewriteComponent(part component) {
 		part.opts = withoutGPUs(part.opts)
 	}
 	if len(w.Tasks) > 0 {
-		part.opts = w.layOut(part.opts)
+		part.opts = w.replaceLayout(part.opts)
 	}
 	arbitrary := false
 	for _, g := range part.opts {
@@ -179,9 +179,9 @@ func asksForHelp(opts []given) bool {
 	})
 }
 
-// layOut replaces all options about the layout by options for the known layout. The list of nodes is a file: an
+// replaceLayout replaces all options about the layout by options for the known layout. The list of nodes is a file: an
 // argument cannot be longer than 128 KiB.
-func (w *rewriter) layOut(opts []given) []given {
+func (w *rewriter) replaceLayout(opts []given) []given {
 	opts = slices.DeleteFunc(opts, func(g given) bool { return slices.Contains(laidOut, canonicalName(g.option)) })
 	list := w.addFile([]byte(strings.Join(w.Tasks, "\n") + "\n"))
 	ours := []given{

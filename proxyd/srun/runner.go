@@ -81,9 +81,9 @@ func closeInherited() {
 // lastWords bounds the time for which a child that srun has left may keep srun's standard error open.
 const lastWords = 2 * time.Second
 
-// mayTell asks proxyd whether the user may be told of the end of srun. If the order has no socket to ask at, the user
-// is told.
-func (r *runner) mayTell() bool {
+// mayReportEnd asks proxyd whether the user may be told of the end of srun. If the order has no socket to ask at, the
+// user is told.
+func (r *runner) mayReportEnd() bool {
 	r.mu.Lock()
 	quiet := r.quiet
 	r.mu.Unlock()
@@ -128,7 +128,7 @@ func runCall() error {
 	r, rec, err := beginRunner(from)
 	if err != nil {
 		_ = to.Encode(answer{Error: err.Error()})
-		tellOnly(from) // writes the reason, which the order has
+		writeOnlyStatus(from) // writes the reason, which the order has
 		return err
 	}
 	if r == nil {
@@ -158,7 +158,7 @@ func runCall() error {
 			log.Print(err)
 		}
 	}
-	if how != 0 && !r.mayTell() {
+	if how != 0 && !r.mayReportEnd() {
 		r.mu.Lock()
 		r.quiet = true
 		r.mu.Unlock()
@@ -168,8 +168,8 @@ func runCall() error {
 	return r.reportEnd(how)
 }
 
-// tellOnly writes the text of the next order to the status pipe, if an order comes.
-func tellOnly(from *gob.Decoder) {
+// writeOnlyStatus writes the text of the next order to the status pipe, if an order comes.
+func writeOnlyStatus(from *gob.Decoder) {
 	var o order
 	if from.Decode(&o) == nil && o.Tell != "" {
 		if err := o.writeStatus(); err != nil {

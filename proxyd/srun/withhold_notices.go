@@ -63,7 +63,7 @@ func (f *noticeFilter) forwardLines() {
 	for {
 		n, err := f.in.Read(buf)
 		f.mu.Lock()
-		f.takeBytes(buf[:n])
+		f.filterBytes(buf[:n])
 		f.mu.Unlock()
 		if err != nil {
 			return
@@ -71,8 +71,8 @@ func (f *noticeFilter) forwardLines() {
 	}
 }
 
-// takeBytes passes on some bytes. Caller holds f.mu.
-func (f *noticeFilter) takeBytes(b []byte) {
+// filterBytes passes on some bytes. Caller holds f.mu.
+func (f *noticeFilter) filterBytes(b []byte) {
 	f.line = append(f.line, b...)
 	var pass []byte
 	for {
@@ -101,12 +101,13 @@ func (f *noticeFilter) holdNotice(line []byte) {
 	f.launchFailed = f.launchFailed || launchFailure.Match(line)
 	if f.stay != nil && !f.asking && !f.quiet {
 		f.asking = true
-		go f.askAndTell()
+		go f.askAndPassNotices()
 	}
 }
 
-// askAndTell writes the held notices if the job stays. The answer is valid for the notices held before the question.
-func (f *noticeFilter) askAndTell() {
+// askAndPassNotices writes the held notices if the job stays. The answer is valid for the notices held before the
+// question.
+func (f *noticeFilter) askAndPassNotices() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for {

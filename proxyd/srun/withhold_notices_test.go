@@ -82,7 +82,7 @@ func TestNoticeFilterAsks(t *testing.T) {
 	say := func(line string) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.takeBytes([]byte(line))
+		m.filterBytes([]byte(line))
 	}
 	told := func(want string) {
 		t.Helper()

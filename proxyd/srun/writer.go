@@ -145,13 +145,13 @@ func startWriter(user *order) (*writer, error) {
 	p := &writer{conn: conn, to: gob.NewEncoder(conn), ended: make(chan struct{}), written: map[byte]chan struct{}{
 		acknowledgementByte(true): make(chan struct{}, 1), acknowledgementByte(false): make(chan struct{}, 1),
 	}}
-	go p.hearAcknowledgements(pid)
+	go p.readAcknowledgements(pid)
 	return p, p.to.Encode(user)
 }
 
-// hearAcknowledgements notes which words the writer has written, until the writer ends. The writer is the user's: its
+// readAcknowledgements notes which words the writer has written, until the writer ends. The writer is the user's: its
 // bytes are trusted for no more than that.
-func (p *writer) hearAcknowledgements(pid int) {
+func (p *writer) readAcknowledgements(pid int) {
 	b := make([]byte, 1)
 	for {
 		if _, err := p.conn.Read(b); err != nil {
@@ -199,7 +199,7 @@ func (p *writer) sendWords(w words) bool {
 	if p.conn.SetWriteDeadline(time.Now().Add(statusTime)) == nil && p.to.Encode(w) == nil {
 		return true
 	}
-	p.conn.Close() // hearAcknowledgements ends the process
+	p.conn.Close() // readAcknowledgements ends the process
 	return false
 }
 

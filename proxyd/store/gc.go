@@ -97,15 +97,15 @@ func (c *collector) runSteps(ctx context.Context) error {
 	defer release()
 	c.mark = newMarker(c.s)
 	for _, step := range []func(context.Context) error{
-		c.takeOver,        // work that dead collectors began
-		c.deleteExpired,   // checkpoints that are not to be kept
-		c.trashManifests,  // deleted manifests go to the trash
-		c.judgeTrash,      // the trash of this and earlier collections
-		c.sweepUnused,     // unused chunks go out of sight
-		c.trashSwept,      // and into the trash
-		c.judgeTrash,      // again: at once, if no process can have seen them
-		c.removeLeftovers, // past generations, empty folders, files of killed writers
-		c.compactFolders,  // space held by neighbours of deleted chunks
+		c.adoptOtherSweeps, // work that dead collectors began
+		c.deleteExpired,    // checkpoints that are not to be kept
+		c.trashManifests,   // deleted manifests go to the trash
+		c.judgeTrash,       // the trash of this and earlier collections
+		c.sweepUnused,      // unused chunks go out of sight
+		c.trashSwept,       // and into the trash
+		c.judgeTrash,       // again: at once, if no process can have seen them
+		c.removeLeftovers,  // past generations, empty folders, files of killed writers
+		c.compactFolders,   // space held by neighbours of deleted chunks
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -127,7 +127,7 @@ func (c *collector) becomeCollector(ctx context.Context) (release func(), err er
 	l := &lease{st: c.s, what: "gc " + c.id, ended: make(chan struct{}), place: collectorDir}
 	beating, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l.cancel = cancel
-	err = l.beatOnce(ctx, 0)
+	err = l.writeHeartbeat(ctx, 0)
 	if err == nil {
 		var info Info
 		info, err = c.s.be.Stat(ctx, l.beatFile())
@@ -202,7 +202,7 @@ func (c *collector) countUnused(ctx context.Context) error {
 	for _, id := range expired {
 		c.mark.skip[id] = true
 	}
-	if err := c.mark.markListed(ctx, c.mark.listCommitted); err != nil || c.mark.hasDoubt() {
+	if err := c.mark.markListed(ctx, c.mark.listCommitted); err != nil || c.mark.mayMissChunks() {
 		return err
 	}
 	for i := range chunkFolders {

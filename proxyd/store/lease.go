@@ -50,7 +50,7 @@ func (s *Store) acquireLease(ctx context.Context, kind leaseKind, what string, b
 	}
 	beating, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l.cancel = cancel
-	if err := l.beatOnce(ctx, 0); err != nil {
+	if err := l.writeHeartbeat(ctx, 0); err != nil {
 		cancel()
 		close(l.ended)
 		return nil, fmt.Errorf("lease: %w", errors.Join(err, l.releaseLease(ctx)))
@@ -83,7 +83,7 @@ func (l *lease) sendHeartbeats(ctx context.Context, onLost func(error)) {
 			return
 		case <-tick.C:
 		}
-		if err := l.beatOnce(ctx, count); errors.Is(err, fs.ErrNotExist) {
+		if err := l.writeHeartbeat(ctx, count); errors.Is(err, fs.ErrNotExist) {
 			l.mu.Lock()
 			l.lost = ErrFenced
 			l.mu.Unlock()
@@ -93,7 +93,7 @@ func (l *lease) sendHeartbeats(ctx context.Context, onLost func(error)) {
 	}
 }
 
-func (l *lease) beatOnce(ctx context.Context, count uint64) error {
+func (l *lease) writeHeartbeat(ctx context.Context, count uint64) error {
 	l.mu.Lock()
 	b := heartbeat{l.st.opt.Owner, count, l.what, l.bytes}
 	l.mu.Unlock()
@@ -208,7 +208,7 @@ func (s *Store) liveLeases(ctx context.Context) ([]heldLease, error) {
 			return nil, fmt.Errorf("lease %s: fence: %w", name, err)
 		}
 	}
-	s.watch.keepPresent(leasesDir+"/", present)
+	s.watch.forgetAbsent(leasesDir+"/", present)
 	return live, nil
 }
 

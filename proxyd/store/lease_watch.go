@@ -37,8 +37,8 @@ func (w *leaseWatch) isDead(lease, beat string, now time.Time) bool {
 	return now.Sub(last.since) >= w.lapse
 }
 
-// keepPresent forgets the leases below prefix that are not present.
-func (w *leaseWatch) keepPresent(prefix string, present map[string]bool) {
+// forgetAbsent forgets the leases below prefix that are not present.
+func (w *leaseWatch) forgetAbsent(prefix string, present map[string]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for lease := range w.seen {

@@ -126,7 +126,7 @@ func (s *Stream) cutChunk() error {
 		s.waiting = append(s.waiting, slot)
 	}
 	for len(s.waiting) > 0 && s.waiting[0].hasArrived() {
-		if err := s.noteChunk(s.waiting[0]); err != nil {
+		if err := s.appendToRecipe(s.waiting[0]); err != nil {
 			return err
 		}
 		s.waiting = s.waiting[1:]
@@ -143,8 +143,8 @@ func (t *chunkSlot) hasArrived() bool {
 	}
 }
 
-// noteChunk appends a chunk to the recipe, and ends the piece if due.
-func (s *Stream) noteChunk(t *chunkSlot) error {
+// appendToRecipe appends a chunk to the recipe, and ends the piece if due.
+func (s *Stream) appendToRecipe(t *chunkSlot) error {
 	s.recipe = appendChunk(s.recipe, t.hash, t.runs)
 	if pieceEnds(len(s.recipe), t.hash) {
 		return s.endPiece()
@@ -196,7 +196,7 @@ func (s *Stream) finishStream() error {
 		if err := s.awaitChunk(t); err != nil {
 			return err
 		}
-		if err := s.noteChunk(t); err != nil {
+		if err := s.appendToRecipe(t); err != nil {
 			return err
 		}
 	}
@@ -226,7 +226,7 @@ func (s *Stream) lastChunk() error {
 // lastPiece returns the finished stream with its recipe. A short recipe goes into the manifest.
 func (s *Stream) lastPiece() (StreamInfo, error) {
 	info := StreamInfo{StreamID: s.id, Size: s.size, Data: s.data}
-	if len(s.pieces) == 0 && len(s.recipe) <= 2*maxInline && s.w.takeInline(len(s.recipe)) {
+	if len(s.pieces) == 0 && len(s.recipe) <= 2*maxInline && s.w.reserveInline(len(s.recipe)) {
 		info.Recipe = s.recipe
 		return info, nil
 	}

@@ -18,10 +18,10 @@ const collectMoves = 16
 
 func (c *collector) folderPath() string { return sweepDir + "/" + c.id }
 
-// takeOver creates this collector's sweep folder and moves the contents of other collectors'
+// adoptOtherSweeps creates this collector's sweep folder and moves the contents of other collectors'
 // sweep folders into it. The other folders are then removed: if an owner is alive after all, its
 // next move fails.
-func (c *collector) takeOver(ctx context.Context) error {
+func (c *collector) adoptOtherSweeps(ctx context.Context) error {
 	if err := c.s.be.Mkdir(ctx, c.folderPath()); err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (c *collector) takeOver(ctx context.Context) error {
 // removed.
 func (c *collector) moveFolder(ctx context.Context, dir string) error {
 	for {
-		if err := c.moveAll(ctx, dir, c.folderPath()); err != nil {
+		if err := c.moveChunks(ctx, dir, c.folderPath()); err != nil {
 			return err
 		}
 		err := c.s.be.Remove(ctx, dir)
@@ -57,8 +57,8 @@ func (c *collector) moveFolder(ctx context.Context, dir string) error {
 	}
 }
 
-// moveAll moves the chunks of a folder to another.
-func (c *collector) moveAll(ctx context.Context, from, to string) error {
+// moveChunks moves the chunks of a folder to another.
+func (c *collector) moveChunks(ctx context.Context, from, to string) error {
 	names, err := c.s.listNames(ctx, from)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (c *collector) unlessGone(ctx context.Context, from string, err error) erro
 
 // sweepUnused takes unused chunks out of sight.
 func (c *collector) sweepUnused(ctx context.Context) error {
-	if c.mark.hasDoubt() {
+	if c.mark.mayMissChunks() {
 		return nil
 	}
 	for i := range chunkFolders {
@@ -206,7 +206,7 @@ func (c *collector) moveToTrash(ctx context.Context, from string) error {
 	if err := c.s.be.Mkdir(ctx, grave); err != nil {
 		return err
 	}
-	if err := c.moveAll(ctx, from, grave); err != nil {
+	if err := c.moveChunks(ctx, from, grave); err != nil {
 		return err
 	}
 	if err := c.s.be.Sync(ctx, from, grave); err != nil {

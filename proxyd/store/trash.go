@@ -114,7 +114,7 @@ func (c *collector) judgeManifests(ctx context.Context, things []trashedObject, 
 func (c *collector) judgeChunks(ctx context.Context, things []trashedObject, live []generationNumber) error {
 	chunks := make(map[string]trashedObject)
 	var names []string
-	doubt := c.mark.hasDoubt()
+	doubt := c.mark.mayMissChunks()
 	c.mark.used.hasHash(Hash{}) // merge once, before concurrent reads
 	for _, t := range things {
 		if t.kind == trashedChunk {

@@ -77,7 +77,7 @@ func (k *manifestMarker) markManifests(ctx context.Context) error {
 	if err := k.markListed(ctx, k.listCommitted); err != nil {
 		return err
 	}
-	if err := k.markListed(ctx, k.deletedIn(deletedDir)); err != nil {
+	if err := k.markListed(ctx, k.eachDeleted(deletedDir)); err != nil {
 		return err
 	}
 	trash, err := k.s.listNames(ctx, trashDir)
@@ -85,7 +85,7 @@ func (k *manifestMarker) markManifests(ctx context.Context) error {
 		return err
 	}
 	for _, g := range trash {
-		if err := k.markListed(ctx, k.deletedIn(trashDir+"/"+g)); err != nil {
+		if err := k.markListed(ctx, k.eachDeleted(trashDir+"/"+g)); err != nil {
 			return err
 		}
 	}
@@ -118,7 +118,7 @@ func (k *manifestMarker) listCommitted(ctx context.Context, f func(string, ID, b
 	})
 }
 
-func (k *manifestMarker) deletedIn(folder string) eachManifest {
+func (k *manifestMarker) eachDeleted(folder string) eachManifest {
 	return func(ctx context.Context, f func(string, ID, bool)) error {
 		names, err := k.s.listNames(ctx, folder)
 		for _, n := range names {
@@ -151,9 +151,9 @@ func (k *manifestMarker) markManifest(ctx context.Context, name string, id ID, c
 	return nil
 }
 
-// hasDoubt tells whether unknown chunks may be needed. With a wrong key on a node every manifest is unreadable there,
-// and a collection would delete all chunks.
-func (k *manifestMarker) hasDoubt() bool {
+// mayMissChunks tells whether unknown chunks may be needed. With a wrong key on a node every manifest is unreadable
+// there, and a collection would delete all chunks.
+func (k *manifestMarker) mayMissChunks() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.damaged) > 0
@@ -186,7 +186,7 @@ func (k *manifestMarker) readManifest(ctx context.Context, name string, id ID) e
 			return fmt.Errorf("stream %s: %w", m.Streams[i].StreamID, err)
 		}
 	}
-	k.noteMarked(k.seen, h)
+	k.addHashes(k.seen, h)
 	return nil
 }
 
@@ -210,12 +210,12 @@ func (k *manifestMarker) markStream(ctx context.Context, info *StreamInfo) error
 	})
 	k.used.addHashes(hs)
 	if err == nil {
-		k.noteMarked(k.pieces, pieces...)
+		k.addHashes(k.pieces, pieces...)
 	}
 	return err
 }
 
-// areMarked tells whether noteMarked was called for all of hs, which happens after their chunks were marked.
+// areMarked tells whether addHashes was called for all of hs, which happens after their chunks were marked.
 func (k *manifestMarker) areMarked(set map[Hash]bool, hs ...Hash) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -227,7 +227,7 @@ func (k *manifestMarker) areMarked(set map[Hash]bool, hs ...Hash) bool {
 	return true
 }
 
-func (k *manifestMarker) noteMarked(set map[Hash]bool, hs ...Hash) {
+func (k *manifestMarker) addHashes(set map[Hash]bool, hs ...Hash) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, h := range hs {

@@ -95,7 +95,7 @@ func (v *verifier) verifyCheckpoint(ctx context.Context, id ID) error {
 		return nil
 	}
 	if err != nil {
-		return v.keepProblem(err)
+		return v.collectProblem(err)
 	}
 	defer r.Close()
 	for i := range r.m.Streams {
@@ -110,8 +110,8 @@ func (v *verifier) verifyCheckpoint(ctx context.Context, id ID) error {
 	return nil
 }
 
-// keepProblem keeps problems of the store and returns other errors.
-func (v *verifier) keepProblem(err error) error {
+// collectProblem keeps problems of the store and returns other errors.
+func (v *verifier) collectProblem(err error) error {
 	if errors.Is(err, ErrDamaged) || errors.Is(err, ErrRefused) || errors.Is(err, ErrForeign) || isMissing(err) {
 		v.addProblem(err)
 		return nil
@@ -129,7 +129,7 @@ func (v *verifier) verifyStream(ctx context.Context, info *StreamInfo, wrap func
 		h, n := seg.hash, seg.data
 		g.Go(func() error {
 			if err := v.verifyChunk(gctx, h, n); err != nil {
-				return v.keepProblem(wrap(err))
+				return v.collectProblem(wrap(err))
 			}
 			return nil
 		})
@@ -139,7 +139,7 @@ func (v *verifier) verifyStream(ctx context.Context, info *StreamInfo, wrap func
 		return failed
 	}
 	if err != nil {
-		return v.keepProblem(wrap(err))
+		return v.collectProblem(wrap(err))
 	}
 	return nil
 }

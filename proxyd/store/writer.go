@@ -219,8 +219,8 @@ func (w *Writer) beginStream(rank int, name string, block int64) (*Stream, error
 	return st, nil
 }
 
-// takeInline takes n bytes of the manifest, if there is space.
-func (w *Writer) takeInline(n int) bool {
+// reserveInline takes n bytes of the manifest, if there is space.
+func (w *Writer) reserveInline(n int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.inlined+n > inlineBudget {
