@@ -60,13 +60,13 @@ func (c *controller) openPage(ctx context.Context) (func(), error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
-	all.Go(func() { c.keepPage(ctx, cfg.Web.Address, certificate) })
+	all.Go(func() { c.servePageRetrying(ctx, cfg.Web.Address, certificate) })
 	return func() { cancel(); all.Wait() }, nil
 }
 
-// keepPage serves the page until ctx ends. An obstacle is logged once: a standby has the same
+// servePageRetrying serves the page until ctx ends. An obstacle is logged once: a standby has the same
 // port as the working preemptd, and waits for that too.
-func (c *controller) keepPage(ctx context.Context, address string, certificate *web.Certificate) {
+func (c *controller) servePageRetrying(ctx context.Context, address string, certificate *web.Certificate) {
 	said := ""
 	for {
 		err := c.servePage(ctx, address, certificate)

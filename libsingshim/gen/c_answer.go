@@ -50,7 +50,7 @@ func (s *sender) writeAnswer(in, out, answers bool) {
 	}
 	for _, a := range s.c.Args {
 		switch {
-		case madeUp(a):
+		case isShimHandle(a):
 			s.line("\tif (%s)", successCondition(s.c, "r_"))
 			s.line("\t\t*%s = (%s)(uintptr_t)%s_;", a.Name, a.Type.C, a.Name)
 			s.line("\telse")

@@ -115,17 +115,17 @@ type sender struct {
 
 // How an argument travels.
 
-func comesBack(a api.Arg) bool { return a.Dir == api.Out || a.Dir == api.InOut }
+func isOutput(a api.Arg) bool { return a.Dir == api.Out || a.Dir == api.InOut }
 
-// madeUp is a handle that the shim makes: handed out to the program, handed in to the server.
-func madeUp(a api.Arg) bool {
+// isShimHandle is a handle that the shim makes: handed out to the program, handed in to the server.
+func isShimHandle(a api.Arg) bool {
 	return a.Verb == api.Make && a.Dir == api.Out && a.Type.Maker == api.ByClient
 }
 
-func isAnswered(a api.Arg) bool { return comesBack(a) && !madeUp(a) }
+func isAnswered(a api.Arg) bool { return isOutput(a) && !isShimHandle(a) }
 
 func isPointer(a api.Arg) bool {
-	return comesBack(a) || a.Count.IsArray() || a.Type.Struct && a.Dir == api.In || a.Type.Word == "string"
+	return isOutput(a) || a.Count.IsArray() || a.Type.Struct && a.Dir == api.In || a.Type.Word == "string"
 }
 
 // countInC is the expression of a Count in C.
@@ -193,7 +193,7 @@ func (s *sender) smallSize() string {
 func (s *sender) lengthIn() (n int, variable bool) {
 	for _, a := range s.c.Args {
 		switch {
-		case madeUp(a):
+		case isShimHandle(a):
 			n += a.Type.WireSize()
 		case a.Dir == api.Out:
 			if a.Opt {
@@ -297,7 +297,7 @@ func (s *sender) addLength(to, more, longest string) {
 func (s *sender) packArgument(a api.Arg) {
 	n := a.Name
 	switch {
-	case madeUp(a):
+	case isShimHandle(a):
 		s.line("\tconst uint64_t %s_ = sing_handle_new(%s);", n, classOf(a.Type))
 		s.line("\tp_ = sing_put(p_, &%s_, 8);", n)
 	case a.Dir == api.Out:

@@ -103,7 +103,7 @@ func writeAttempt(w *text, c *api.Call, function, first, mark string) string {
 	w.line("")
 	w.line("\tsay_begin(%q, %t);", arrivingSymbol(c), mark != "")
 	for _, a := range c.Args {
-		sayIn(w, a, mark)
+		printInput(w, a, mark)
 	}
 	w.line("\tr_ = %s(%s);", function, strings.Join(passed, ", "))
 	w.line("\tsay_result(r_);")
@@ -113,7 +113,7 @@ func writeAttempt(w *text, c *api.Call, function, first, mark string) string {
 		w.line("\t{")
 	}
 	for _, a := range c.Args {
-		sayOut(w, a)
+		printOutput(w, a)
 	}
 	w.line("\t}")
 	w.line("\tsay_end();")
@@ -203,9 +203,9 @@ func lengthOf(a api.Arg) string {
 	return a.Count.Arg
 }
 
-func sayIn(w *text, a api.Arg, mark string) {
+func printInput(w *text, a api.Arg, mark string) {
 	switch {
-	case madeUp(a):
+	case isShimHandle(a):
 	case a.Dir == api.Out:
 		if a.Opt {
 			w.line("\tsay_wanted(%q, %s_);", a.Name, a.Name)
@@ -229,8 +229,8 @@ func sayIn(w *text, a api.Arg, mark string) {
 	}
 }
 
-func sayOut(w *text, a api.Arg) {
-	if !comesBack(a) {
+func printOutput(w *text, a api.Arg) {
+	if !isOutput(a) {
 		return
 	}
 	indent := "\t\t"

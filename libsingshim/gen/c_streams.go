@@ -81,7 +81,7 @@ func streamOf(c *api.Call) (onStream, bool, error) {
 func widthsOf(args []api.Arg) (n int, fixed bool) {
 	for _, a := range args {
 		switch {
-		case a.Dir == api.Out && !madeUp(a):
+		case a.Dir == api.Out && !isShimHandle(a):
 			if a.Opt {
 				n++
 			}

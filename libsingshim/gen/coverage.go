@@ -129,12 +129,12 @@ func writeArea(w *text, t *api.Table, a *api.Area) {
 		if c.Kind == api.Refused || c.Kind == api.Planned {
 			kind = ""
 		}
-		w.line("| %s | %s | %s | %s | %s | %s |", c.Symbol, from, thread, kind, stateOf(t, c), remarkOn(c))
+		w.line("| %s | %s | %s | %s | %s | %s |", c.Symbol, from, thread, kind, stateOf(t, c), remarkOf(c))
 	}
 	w.line("")
 }
 
-func remarkOn(c *api.Call) string {
+func remarkOf(c *api.Call) string {
 	var all []string
 	if c.Reason != "" {
 		all = append(all, c.Reason)

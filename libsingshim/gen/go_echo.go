@@ -30,7 +30,7 @@ func writeEcho(w *text, c *api.Call) {
 	w.line("\tx.begin(%q, c)", c.Symbol)
 	for _, a := range c.Args {
 		switch {
-		case madeUp(a):
+		case isShimHandle(a):
 		case a.Dir == api.Out:
 			if a.Opt {
 				w.line("\tx.wanted(%q, %s)", a.Name, wantParameter(a))
@@ -51,7 +51,7 @@ func writeEcho(w *text, c *api.Call) {
 		w.line("\t{")
 	}
 	for _, a := range c.Args {
-		if !comesBack(a) {
+		if !isOutput(a) {
 			continue
 		}
 		name := goName(a.Name)

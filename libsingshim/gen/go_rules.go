@@ -62,9 +62,9 @@ func ruleArg(w *text, a api.Arg) {
 			fields = append(fields, fmt.Sprintf(form, args...))
 		}
 	}
-	add(madeUp(a) || a.Dir != api.Out, "In: true")
+	add(isShimHandle(a) || a.Dir != api.Out, "In: true")
 	add(isAnswered(a), "Out: true")
-	add(a.Opt && !madeUp(a), "Opt: true")
+	add(a.Opt && !isShimHandle(a), "Opt: true")
 	add(a.Count.IsArray() || a.Type.Word == "string", "Array: true")
 	add(a.Type.Word == "enum" && a.Dir == api.In && !a.Count.IsArray(), "Enum: true")
 	if a.Type.Handle {

@@ -39,7 +39,7 @@ func writeServe(w *text, c *api.Call) {
 	for _, a := range c.Args {
 		name := goName(a.Name)
 		switch {
-		case a.Dir == api.Out && !madeUp(a):
+		case a.Dir == api.Out && !isShimHandle(a):
 			results = append(results, name)
 			if a.Opt {
 				w.line("\t%s := d.readPresence()", wantParameter(a))

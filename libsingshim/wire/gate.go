@@ -81,7 +81,7 @@ func (r *Ring) changeOrder(do func(word *uint64) error) error {
 	if !r.enterMapping() {
 		return ErrClosed
 	}
-	defer r.leaveMapping()
+	defer r.releaseMapping()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// The current value is compared before it is compared with the new value.
@@ -99,7 +99,7 @@ func (r *Ring) Counts() (map[uint64]uint64, error) {
 	if !r.enterMapping() {
 		return nil, ErrClosed
 	}
-	defer r.leaveMapping()
+	defer r.releaseMapping()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.takeOrder(); err != nil {
@@ -121,7 +121,7 @@ func (r *Ring) Tally() (Tally, error) {
 	err := ErrClosed
 	open := r.enterMapping()
 	if open {
-		defer r.leaveMapping()
+		defer r.releaseMapping()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +162,7 @@ func (r *Ring) Busy() (Busy, error) {
 	if !r.enterMapping() {
 		return Busy{}, ErrClosed
 	}
-	defer r.leaveMapping()
+	defer r.releaseMapping()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.takeOrder(); err != nil {

@@ -185,7 +185,7 @@ func countWaiting(r *Ring) int {
 	if !r.enterMapping() {
 		return -1
 	}
-	defer r.leaveMapping()
+	defer r.releaseMapping()
 	n := 0
 	for i := range r.lanes {
 		n += int(atomic.LoadUint32(&r.mem.laneAt(i).head) & waitsBit)

@@ -76,7 +76,7 @@ func (c *Call) Answer(status int32, parts ...[]byte) error {
 	if !c.r.enterMapping() {
 		return ErrClosed
 	}
-	defer c.r.leaveMapping()
+	defer c.r.releaseMapping()
 	if c.done.Swap(true) {
 		return ErrAnswered
 	}

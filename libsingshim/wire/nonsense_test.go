@@ -145,7 +145,7 @@ func TestNonsense(t *testing.T) {
 			r, err := Create(Options{Spin: -1})
 			failOn(t, err)
 			r.enterMapping() // so that the memory outlives the ring
-			defer r.leaveMapping()
+			defer r.releaseMapping()
 			f := &forger{mem: r.mem}
 			handled := 0
 			handle := func(*Message) { handled++ }
@@ -313,7 +313,7 @@ func TestFinish(t *testing.T) {
 		f.postMessage(1, record{op: 1})
 		r.Finish()
 		failOn(t, <-served)
-		r.leaveMapping()
+		r.releaseMapping()
 		if n := handled.Load(); n != 2 {
 			t.Fatalf("%d messages were handled, want 2", n)
 		}
@@ -344,7 +344,7 @@ func TestExits(t *testing.T) {
 		}
 	})
 	failOn(t, err)
-	r.leaveMapping()
+	r.releaseMapping()
 	if r.Exits() {
 		t.Error("Exits of a closed ring is true")
 	}

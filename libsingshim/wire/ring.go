@@ -109,7 +109,7 @@ func Adopt(f *os.File, o Options) (*Ring, error) {
 		return nil, err
 	}
 	if err := r.adoptMemory(); err != nil {
-		r.leaveMapping()
+		r.releaseMapping()
 		return nil, err
 	}
 	return r, nil
@@ -163,7 +163,7 @@ func openRing(f *os.File, o Options) (*Ring, error) {
 // is closed, and must not be closed by the caller.
 func (r *Ring) File() *os.File { return r.file }
 
-// enterMapping keeps the mapping until leaveMapping. False: the mapping is gone, or about to go.
+// enterMapping keeps the mapping until releaseMapping. False: the mapping is gone, or about to go.
 func (r *Ring) enterMapping() bool {
 	for {
 		n := r.users.Load()
@@ -176,7 +176,7 @@ func (r *Ring) enterMapping() bool {
 	}
 }
 
-func (r *Ring) leaveMapping() {
+func (r *Ring) releaseMapping() {
 	if r.users.Add(-1) == 0 {
 		// No data is lost.
 		_ = r.mem.unmap()
@@ -191,13 +191,13 @@ func (r *Ring) Close() {
 	if !r.enterMapping() {
 		return
 	}
-	defer r.leaveMapping()
+	defer r.releaseMapping()
 	if r.closed.Swap(true) {
 		return
 	}
 	atomic.OrUint64(&r.mem.headOf().order, closedBit)
 	r.wakeAll()
-	r.leaveMapping()
+	r.releaseMapping()
 }
 
 // Detach ends this end alone, and leaves the ring to Adopt, when Serve has returned. The caller has shut the gate for
@@ -206,12 +206,12 @@ func (r *Ring) Detach() {
 	if !r.enterMapping() {
 		return
 	}
-	defer r.leaveMapping()
+	defer r.releaseMapping()
 	if r.closed.Swap(true) {
 		return
 	}
 	r.wakeReader()
-	r.leaveMapping()
+	r.releaseMapping()
 }
 
 // Finish makes Serve return, and close the ring, when Serve has handled the messages that are there: the process has
@@ -220,7 +220,7 @@ func (r *Ring) Finish() {
 	if !r.enterMapping() {
 		return
 	}
-	defer r.leaveMapping()
+	defer r.releaseMapping()
 	r.finish.Store(true)
 	r.wakeReader()
 }
@@ -231,7 +231,7 @@ func (r *Ring) Exits() bool {
 	if !r.enterMapping() {
 		return false
 	}
-	defer r.leaveMapping()
+	defer r.releaseMapping()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.takeOrder() != nil {
@@ -273,7 +273,7 @@ func (r *Ring) AsksAgain() bool {
 	if !r.enterMapping() {
 		return false
 	}
-	defer r.leaveMapping()
+	defer r.releaseMapping()
 	return atomic.LoadUint32(&r.mem.headOf().can)&asksAgain != 0
 }
 
@@ -282,7 +282,7 @@ func (r *Ring) AsksAgain() bool {
 func (r *Ring) SetPipe(inode uint64) {
 	if r.enterMapping() {
 		atomic.StoreUint64(&r.mem.headOf().pipe, inode)
-		r.leaveMapping()
+		r.releaseMapping()
 	}
 }
 
@@ -290,6 +290,6 @@ func (r *Ring) SetPipe(inode uint64) {
 func (r *Ring) SetFault(code uint32) {
 	if r.enterMapping() {
 		atomic.StoreUint32(&r.mem.headOf().fault, code)
-		r.leaveMapping()
+		r.releaseMapping()
 	}
 }

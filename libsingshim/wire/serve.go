@@ -34,7 +34,7 @@ func (r *Ring) Serve(handle func(*Message)) error {
 	if !r.enterMapping() {
 		return ErrClosed
 	}
-	defer r.leaveMapping()
+	defer r.releaseMapping()
 	for !r.closed.Load() {
 		finish := r.finish.Load() // first, so that messages posted before Finish are seen
 		n, err := r.handleSome(handle)
@@ -56,7 +56,7 @@ func (r *Ring) Serve(handle func(*Message)) error {
 
 // handleSome takes the messages that are in the order and handles a part. It returns the number of messages handled.
 func (r *Ring) handleSome(handle func(*Message)) (int, error) {
-	n, err := r.handBacklog()
+	n, err := r.readBacklog()
 	if err != nil {
 		return 0, err
 	}
@@ -94,8 +94,8 @@ func (r *Ring) handleSome(handle func(*Message)) (int, error) {
 	return n, nil
 }
 
-// handBacklog copies the next messages of the backlog to the reader.
-func (r *Ring) handBacklog() (int, error) {
+// readBacklog copies the next messages of the backlog to the reader.
+func (r *Ring) readBacklog() (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.next == len(r.backlog) {

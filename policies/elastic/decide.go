@@ -23,7 +23,7 @@ func decideOn(s *sdk.Snapshot, set Settings) []sdk.Intent {
 			continue
 		}
 		waiting = true
-		if intents := takeBack(s, room, set, j); intents != nil {
+		if intents := shrinkGrownJobs(s, room, set, j); intents != nil {
 			return intents
 		}
 	}
@@ -77,11 +77,11 @@ func lossOf(j *sdk.Job, set Settings) float64 {
 	return lost / float64(j.GPUs-j.Request)
 }
 
-// takeBack shrinks jobs that have more GPUs than they asked for, until the waiting job has room; it returns nil if
-// that is not enough. Jobs of the lowest tier are first, and of a tier the jobs that lose least work for each GPU
-// that they give. The size that a user asked for is given back in any case, but last of all by jobs that will swap
-// their ranks there.
-func takeBack(s *sdk.Snapshot, room *sdk.Room, set Settings, waits *sdk.Job) []sdk.Intent {
+// shrinkGrownJobs shrinks jobs that have more GPUs than they asked for, until the waiting job has room; it returns
+// nil if that is not enough. Jobs of the lowest tier are first, and of a tier the jobs that lose least work for each
+// GPU that they give. The size that a user asked for is given back in any case, but last of all by jobs that will
+// swap their ranks there.
+func shrinkGrownJobs(s *sdk.Snapshot, room *sdk.Room, set Settings, waits *sdk.Job) []sdk.Intent {
 	var lent []*sdk.Job
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; canResize(s, j) && j.GPUs > j.Request && j.MinGPUs <= j.Request && j.Budget(s.Rules) >= pauseOf(j) {

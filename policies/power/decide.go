@@ -157,7 +157,7 @@ func (d *decision) chooseFor(j *sdk.Job, c limit, park bool, over float64) float
 			return 0
 		}
 	}
-	d.noteChoice(&choice{j, keep, c.Name, over})
+	d.addChoice(&choice{j, keep, c.Name, over})
 	return d.wattsSaved(j, c, keep) - was
 }
 
@@ -187,8 +187,8 @@ func (d *decision) spotsOf(j *sdk.Job, each int) []sdk.Spot {
 	return spots
 }
 
-// noteChoice counts a choice, in the place of an older choice for the same job.
-func (d *decision) noteChoice(c *choice) {
+// addChoice counts a choice, in the place of an older choice for the same job.
+func (d *decision) addChoice(c *choice) {
 	keeps := c.job.GPUs
 	if old := d.of[c.job.ID]; old != nil {
 		keeps = old.keep

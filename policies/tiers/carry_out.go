@@ -18,9 +18,9 @@ func (d *decision) mayStopFor(v *victim, j *sdk.Job) bool {
 	return !v.gone && v.tier < j.Tier && (v.keepsPromise || j.Budget(d.snapshot.Rules) < 0)
 }
 
-// carryOut makes intents of the chosen sacrifices. It reports false, and leaves the decision unchanged, if the job
-// has no room then.
-func (d *decision) carryOut(j *sdk.Job, nodes []int32, chosen map[*victim]int) bool {
+// startAfterSacrifices makes intents of the chosen sacrifices. It reports false, and leaves the decision unchanged,
+// if the job has no room then.
+func (d *decision) startAfterSacrifices(j *sdk.Job, nodes []int32, chosen map[*victim]int) bool {
 	shares := d.stopFor(j, nodes, chosen)
 	if shares == nil {
 		return false

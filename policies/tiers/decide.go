@@ -38,7 +38,7 @@ func decideOn(s *sdk.Snapshot, set Settings) []sdk.Intent {
 	d := &decision{snapshot: s, settings: set, room: sdk.NewRoom(s), kept: map[int32]kept{}, named: map[sdk.JobID]bool{}}
 	unserved := d.serveDemands(d.servedJobs())
 	if !unserved && !s.Placing() {
-		d.giveBack()
+		d.growShrunkJobs()
 	}
 	return d.intents
 }

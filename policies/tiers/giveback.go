@@ -15,13 +15,14 @@ import (
 // queue is how many waiting jobs are left their room before a job grows into it.
 const queue = 200
 
-// giveBack lets jobs that were shrunk grow to their requested size, on their nodes, into room that no job waits for.
-func (d *decision) giveBack() {
+// growShrunkJobs lets jobs that were shrunk grow to their requested size, on their nodes, into room that no job waits
+// for.
+func (d *decision) growShrunkJobs() {
 	shrunk := d.shrunkJobs()
 	if len(shrunk) == 0 {
 		return
 	}
-	d.leaveRoom()
+	d.reserveQueueHead()
 	for _, j := range shrunk {
 		d.growJob(j)
 	}
@@ -47,8 +48,8 @@ func (d *decision) isSettled(j *sdk.Job) bool {
 	return s.Time.Sub(j.Started) >= s.Rules.MinRun && (j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown)
 }
 
-// leaveRoom takes the room that Slurm will give to the first of its queue.
-func (d *decision) leaveRoom() {
+// reserveQueueHead takes the room that Slurm will give to the first of its queue.
+func (d *decision) reserveQueueHead() {
 	var waiting []*sdk.Job
 	for i := range d.snapshot.Jobs {
 		if j := &d.snapshot.Jobs[i]; j.State == sdk.Waiting && j.Tier == sdk.Basic && j.Action == "" {

@@ -133,9 +133,9 @@ func (d *decision) carryOutMoves(j *sdk.Job, clearings []clearing) bool {
 			d.restoreState(before)
 			return false
 		}
-		noteSacrifices(chosen, o)
+		addSacrifices(chosen, o)
 	}
-	if !d.carryOut(j, nodes, chosen) {
+	if !d.startAfterSacrifices(j, nodes, chosen) {
 		d.restoreState(before)
 		return false
 	}
@@ -154,7 +154,7 @@ func (d *decision) moveJob(m, waiting *sdk.Job) bool {
 			return false
 		}
 		chosen := map[*victim]int{}
-		noteSacrifices(chosen, offers[0])
+		addSacrifices(chosen, offers[0])
 		if shares = d.stopFor(&like, []int32{offers[0].node}, chosen); shares == nil {
 			return false
 		}

@@ -62,14 +62,14 @@ func (d *decision) makeRoom(j *sdk.Job) bool {
 	nodes := make([]int32, 0, j.Capsules)
 	for _, o := range chooseOffers(j, offers) {
 		nodes = append(nodes, o.node)
-		noteSacrifices(chosen, o)
+		addSacrifices(chosen, o)
 	}
-	return d.carryOut(j, nodes, chosen)
+	return d.startAfterSacrifices(j, nodes, chosen)
 }
 
-// noteSacrifices adds the sacrifices of an offer to those chosen. A victim on several nodes makes its largest
+// addSacrifices adds the sacrifices of an offer to those chosen. A victim on several nodes makes its largest
 // sacrifice.
-func noteSacrifices(chosen map[*victim]int, o offer) {
+func addSacrifices(chosen map[*victim]int, o offer) {
 	for _, s := range o.sacrifices {
 		if keep, ok := chosen[s.victim]; !ok || s.keep < keep {
 			chosen[s.victim] = s.keep

@@ -89,7 +89,7 @@ func (w *actionRun) advance(ctx context.Context) error {
 	case done:
 		return w.nextStep(ctx, v.why)
 	case takenOver:
-		return w.leaveToOthers(ctx, v.why)
+		return w.endTakenOver(ctx, v.why)
 	case lostBySlurm:
 		return w.repeatEdit(ctx, v.why)
 	case impossible:
@@ -177,12 +177,12 @@ func (w *actionRun) retryLater(ctx context.Context, s step, err error) error {
 		return w.giveUpStep(ctx, s, err)
 	}
 	w.a.Attempt++
-	w.a.NotBefore = w.r.currentTime().Add(backOff(w.a.Attempt))
+	w.a.NotBefore = w.r.currentTime().Add(retryDelay(w.a.Attempt))
 	return w.saveStep(ctx, err.Error())
 }
 
-// backOff is 1, 2, 4 … 30 seconds.
-func backOff(attempt int) time.Duration {
+// retryDelay is 1, 2, 4 … 30 seconds.
+func retryDelay(attempt int) time.Duration {
 	return min(time.Second<<min(attempt-1, 10), 30*time.Second)
 }
 
@@ -201,8 +201,8 @@ func (w *actionRun) giveUpStep(ctx context.Context, s step, err error) error {
 	return w.startUndoing(ctx, journal.Undone)
 }
 
-// leaveToOthers leaves the job to the user or program that did something to the job.
-func (w *actionRun) leaveToOthers(ctx context.Context, why string) error {
+// endTakenOver leaves the job to the user or program that did something to the job.
+func (w *actionRun) endTakenOver(ctx context.Context, why string) error {
 	if w.a.State == journal.Undoing { // the changes of the steps before have been undone already
 		return w.nextStep(ctx, why)
 	}

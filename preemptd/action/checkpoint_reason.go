@@ -18,7 +18,7 @@ const maxReason = 200
 // why. The mark at its end identifies the action's checkpoint.
 func (w *actionRun) checkpointReason() string {
 	mark := w.checkpointMark()
-	return clipText(w.a.Kind+" by "+w.whoAndWhy(), maxReason-len(mark)) + mark
+	return clipText(w.a.Kind+" by "+w.requesterAndReason(), maxReason-len(mark)) + mark
 }
 
 // checkpointMark has the number by which people know the action, as in comments.

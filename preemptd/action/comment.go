@@ -77,11 +77,11 @@ func writeComment(text func(*actionRun) string) func(context.Context, *actionRun
 
 // requestedBy names the requester and the reason, and where to read more.
 func (w *actionRun) requestedBy() string {
-	return "by " + w.whoAndWhy() + fmt.Sprintf(" (action %d)", w.a.ID)
+	return "by " + w.requesterAndReason() + fmt.Sprintf(" (action %d)", w.a.ID)
 }
 
-// whoAndWhy names the requester of the action, with the reason if the requester gave one.
-func (w *actionRun) whoAndWhy() string {
+// requesterAndReason names the requester of the action, with the reason if the requester gave one.
+func (w *actionRun) requesterAndReason() string {
 	if w.a.Why == journal.NoReason {
 		return w.a.Who
 	}

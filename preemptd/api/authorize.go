@@ -39,9 +39,9 @@ func (s *Server) callerOf(ctx context.Context) (caller, error) {
 	return caller{uid: c.UID, name: p.name, operator: p.operator}, err
 }
 
-// maySee reports whether the caller may know of an action, by the owners of jobs as of the last
+// canSeeAction reports whether the caller may know of an action, by the owners of jobs as of the last
 // tick.
-func (s *Server) maySee(who caller, a *journal.Action) bool {
+func (s *Server) canSeeAction(who caller, a *journal.Action) bool {
 	return who.operator || a.Who == who.name || s.ownsJob(who, a.Job)
 }
 
@@ -60,7 +60,7 @@ func (s *Server) visibleAction(ctx context.Context, what string, id int64) (jour
 	switch {
 	case errors.Is(err, journal.ErrNoAction):
 		return a, rpc.Errorf(rpc.ErrNoAction, "action %d: there is none of that number", id)
-	case err == nil && !s.maySee(who, &a):
+	case err == nil && !s.canSeeAction(who, &a):
 		err = s.denyRequest(who, what, fmt.Sprintf("action %d is on a job of another user", id))
 	}
 	return a, err
@@ -90,7 +90,7 @@ func (s *Server) checkLimits(ctx context.Context, who caller, what string, job *
 		}
 	}
 	if args.QOS != "" {
-		if err := s.mayHave(ctx, who, what, job, args.QOS); err != nil {
+		if err := s.checkQOSAllowed(ctx, who, what, job, args.QOS); err != nil {
 			return err
 		}
 	}
@@ -186,8 +186,8 @@ func (s *Server) foreignHold(who caller, what string, job *slurmrest.Job) error 
 	return s.denyRequest(who, what, fmt.Sprintf("job %s is held by an administrator (%s)", job.Label(), job.Reason))
 }
 
-// mayHave refuses a QOS that the job's account does not give its owner.
-func (s *Server) mayHave(ctx context.Context, who caller, what string, job *slurmrest.Job, qos string) error {
+// checkQOSAllowed refuses a QOS that the job's account does not give its owner.
+func (s *Server) checkQOSAllowed(ctx context.Context, who caller, what string, job *slurmrest.Job, qos string) error {
 	own, err := s.people.qosOf(ctx, who.name, job.Account)
 	if err != nil {
 		return &rpc.Error{Kind: rpc.ErrSlurm, Text: fmt.Sprintf("which QOS %s may use cannot be found out: %s", who.name, err), Hint: "nothing was done; try again when slurmdbd answers"}

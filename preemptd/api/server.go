@@ -196,7 +196,7 @@ func (s *Server) History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.His
 			}
 		}
 		for i := range all {
-			if len(reply.Actions) < limit && (everything || s.maySee(who, &all[i])) {
+			if len(reply.Actions) < limit && (everything || s.canSeeAction(who, &all[i])) {
 				reply.Actions = append(reply.Actions, actionMessage(&all[i]))
 			}
 		}
@@ -252,7 +252,7 @@ func (s *Server) Status(ctx context.Context, _ *rpc.StatusRequest) (*rpc.StatusR
 			}
 		}
 		for i := range open {
-			if s.maySee(who, &open[i]) {
+			if s.canSeeAction(who, &open[i]) {
 				reply.Actions = append(reply.Actions, actionMessage(&open[i]))
 			}
 		}

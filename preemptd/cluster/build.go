@@ -147,7 +147,7 @@ func (b *builder) addJobs() {
 			for _, lease := range leases[j.ID] {
 				exact = b.addLease(lease, &made) && exact
 			}
-			b.keepSizeInPlace(j, &made)
+			b.pinChosenSize(j, &made)
 			if !exact {
 				vague = append(vague, len(b.Jobs))
 			}

@@ -84,8 +84,8 @@ func (b *builder) addLease(lease *slurmrest.Job, made *sdk.Job) bool {
 	return exact
 }
 
-// keepSizeInPlace has policies leave the size alone that a person gave a running job by leases, or by their end.
-func (b *builder) keepSizeInPlace(j *slurmrest.Job, made *sdk.Job) {
+// pinChosenSize has policies leave the size alone that a person gave a running job by leases, or by their end.
+func (b *builder) pinChosenSize(j *slurmrest.Job, made *sdk.Job) {
 	e := b.known.Edited[j.ID]
 	chosen := int(e.SizedBy.InPlace * max(j.NodeCount.Or(1), 1))
 	if e.SizedByPerson && chosen > 0 && made.GPUs == chosen && j.Restarts == e.SizedBy.Restarts {

@@ -95,7 +95,7 @@ func (w *Watch) Look(ctx context.Context) (Seen, error) {
 		now = w.Now
 	}
 	at := now()
-	if err := w.lookAtJobs(ctx); err != nil {
+	if err := w.refreshJobs(ctx); err != nil {
 		return Seen{}, err
 	}
 	rarely := w.Rarely
@@ -104,13 +104,13 @@ func (w *Watch) Look(ctx context.Context) (Seen, error) {
 	}
 	var away error
 	if w.rare.IsZero() || at.Sub(w.rare) >= rarely {
-		if err := w.lookAtNodes(ctx); err != nil {
+		if err := w.refreshNodes(ctx); err != nil {
 			return Seen{}, err
 		}
-		away = w.lookAtCheckpoints(ctx)
+		away = w.refreshCheckpoints(ctx)
 		w.rare = at
 	}
-	if err := w.lookAtProtections(ctx, at); err != nil {
+	if err := w.refreshProtections(ctx, at); err != nil {
 		away = err
 	}
 	if ctx.Err() != nil {
@@ -123,8 +123,8 @@ func (w *Watch) Look(ctx context.Context) (Seen, error) {
 	return w.seen, nil
 }
 
-// lookAtJobs asks for jobs and nodes, which change all the time. Slices are made anew, never changed.
-func (w *Watch) lookAtJobs(ctx context.Context) error {
+// refreshJobs asks for jobs and nodes, which change all the time. Slices are made anew, never changed.
+func (w *Watch) refreshJobs(ctx context.Context) error {
 	var jobs []slurmrest.Job
 	info, err := w.Slurm.EachJob(ctx, w.since, func(j *slurmrest.Job) error {
 		jobs = append(jobs, *j)
@@ -143,7 +143,7 @@ func (w *Watch) lookAtJobs(ctx context.Context) error {
 	return nil
 }
 
-func (w *Watch) lookAtNodes(ctx context.Context) error {
+func (w *Watch) refreshNodes(ctx context.Context) error {
 	info, err := w.Slurm.Cluster(ctx)
 	if err != nil {
 		return fmt.Errorf("cluster: %w", err)
@@ -166,7 +166,7 @@ func (w *Watch) lookAtNodes(ctx context.Context) error {
 	return nil
 }
 
-func (w *Watch) lookAtCheckpoints(ctx context.Context) error {
+func (w *Watch) refreshCheckpoints(ctx context.Context) error {
 	all, err := w.Proxyd.All(ctx, w.seen.Nodes)
 	if err != nil {
 		return err
@@ -179,10 +179,10 @@ func (w *Watch) lookAtCheckpoints(ctx context.Context) error {
 	return nil
 }
 
-// lookAtProtections asks about the runs that have begun since the last look, and then again about
+// refreshProtections asks about the runs that have begun since the last look, and then again about
 // runs that had no capsule when they had just begun: Slurm calls a job running before its nodes
 // have made a capsule.
-func (w *Watch) lookAtProtections(ctx context.Context, at time.Time) error {
+func (w *Watch) refreshProtections(ctx context.Context, at time.Time) error {
 	known := make(map[int64]Protection, len(w.seen.Protected))
 	var led map[int64]Led
 	if w.Led != nil {

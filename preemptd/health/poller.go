@@ -32,8 +32,8 @@ func (p *Poller) Run(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		for _, q := range p.takeDue() {
-			all.Go(func() { p.askNode(ctx, q) })
+		for _, q := range p.dueQuestions() {
+			all.Go(func() { p.pollNode(ctx, q) })
 		}
 		select {
 		case <-ctx.Done():
@@ -43,15 +43,15 @@ func (p *Poller) Run(ctx context.Context) {
 	}
 }
 
-func (p *Poller) takeDue() []question {
+func (p *Poller) dueQuestions() []question {
 	nodes, now := p.Nodes(), time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.schedule.setNodes(nodes, now)
-	return p.schedule.takeDue(now)
+	return p.schedule.dueQuestions(now)
 }
 
-func (p *Poller) askNode(ctx context.Context, q question) {
+func (p *Poller) pollNode(ctx context.Context, q question) {
 	asking, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	reply, err := p.Ask(asking, q.Node)

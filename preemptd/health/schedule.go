@@ -74,9 +74,9 @@ type question struct {
 	silent bool // the node gave no answer the last time
 }
 
-// takeDue returns the questions that are to be asked now, first to the nodes that have waited longest. The caller calls
-// takeDue once a second, and noteResult once for each question.
-func (s *schedule) takeDue(now time.Time) []question {
+// dueQuestions returns the questions that are to be asked now, first to the nodes that have waited longest. The
+// caller calls dueQuestions once a second, and noteResult once for each question.
+func (s *schedule) dueQuestions(now time.Time) []question {
 	var due []*entry
 	for _, e := range s.nodes {
 		if !e.asking && !e.due.After(now) && e.Address != "" {

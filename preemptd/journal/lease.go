@@ -130,7 +130,7 @@ func (j *Journal) Keep(ctx context.Context, failed func(error)) error {
 			return nil
 		case <-tick.C:
 		}
-		switch err := errors.Join(j.keepFile(ctx), j.Renew(ctx)); {
+		switch err := errors.Join(j.rewriteIfRemoved(ctx), j.Renew(ctx)); {
 		case err == nil || ctx.Err() != nil:
 		case errors.Is(err, ErrLost), errors.Is(err, ErrReplaced):
 			return err
@@ -140,9 +140,9 @@ func (j *Journal) Keep(ctx context.Context, failed func(error)) error {
 	}
 }
 
-// keepFile writes the journal's file again if the file was removed, and returns errRemoved then.
+// rewriteIfRemoved writes the journal's file again if the file was removed, and returns errRemoved then.
 // It returns ErrReplaced if another file is there.
-func (j *Journal) keepFile(ctx context.Context) error {
+func (j *Journal) rewriteIfRemoved(ctx context.Context) error {
 	err := j.checkFile()
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -139,7 +139,7 @@ func (l *Lease) applyMove(ctx context.Context, v view, at time.Duration) (bool, 
 		l.memory.asked = l.clock() // before the request the question was not there
 		return false, err
 	case seize:
-		return l.takeOver(ctx, v)
+		return l.replaceSilentHolders(ctx, v)
 	case take:
 		return l.makeLease(ctx)
 	case work:
@@ -155,9 +155,9 @@ func (l *Lease) applyMove(ctx context.Context, v view, at time.Duration) (bool, 
 	return false, nil
 }
 
-// takeOver takes the leases of preemptds that do not answer, if they are still silent then. Ours
+// replaceSilentHolders takes the leases of preemptds that do not answer, if they are still silent then. Ours
 // is there before theirs are gone: a preemptd that starts meanwhile is to see a lease.
-func (l *Lease) takeOver(ctx context.Context, v view) (bool, error) {
+func (l *Lease) replaceSilentHolders(ctx context.Context, v view) (bool, error) {
 	if err := l.createReservation(ctx, "works"); err != nil {
 		return false, err
 	}

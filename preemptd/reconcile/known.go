@@ -33,7 +33,7 @@ func (l *Loop) collectKnown(ctx context.Context, settings Settings, seen cluster
 	if err != nil {
 		return k, err
 	}
-	if err := underWay(open, k.Action); err != nil {
+	if err := jobsWithActions(open, k.Action); err != nil {
 		return k, err
 	}
 	latest, err := l.Journal.Latest(ctx)
@@ -94,9 +94,9 @@ func (l *Loop) holderOf(ctx context.Context, last *journal.Action) (*journal.Act
 	return action.LastHolder(all)
 }
 
-// underWay fills in the actions under way on jobs. A job for which room is being made is being placed: else more room
-// would be made for the job with each tick, until the first victim has left.
-func underWay(open []journal.Action, doing map[int64]string) error {
+// jobsWithActions fills in the actions under way on jobs. A job for which room is being made is being placed: else
+// more room would be made for the job with each tick, until the first victim has left.
+func jobsWithActions(open []journal.Action, doing map[int64]string) error {
 	for i := range open {
 		doing[open[i].Job] = open[i].Kind
 	}

@@ -68,7 +68,7 @@ func (k *Keeper) Kept() map[int64][]string {
 // Keep makes Slurm's reservations as they are to be. A change that fails is logged, and tried again at the next call:
 // room that is not kept goes to any job to which Slurm gives it.
 func (k *Keeper) Keep(ctx context.Context, m Moment) {
-	if k.looked && len(k.rooms) == 0 && len(m.Making) == 0 && !anyInside(m.Jobs) {
+	if k.looked && len(k.rooms) == 0 && len(m.Making) == 0 && !anyJobInRoom(m.Jobs) {
 		clear(k.failed)
 		return
 	}
@@ -91,7 +91,7 @@ func (k *Keeper) Keep(ctx context.Context, m Moment) {
 		if c.verb == attach && refused[c.job] {
 			continue
 		}
-		if err := k.carryOut(ctx, m.Time, c, overlaps); err != nil {
+		if err := k.applyChange(ctx, m.Time, c, overlaps); err != nil {
 			refused[c.job] = true
 			k.logFailure(ctx, c.job, err)
 			continue
@@ -102,7 +102,7 @@ func (k *Keeper) Keep(ctx context.Context, m Moment) {
 	}
 }
 
-func anyInside(jobs []slurmrest.Job) bool {
+func anyJobInRoom(jobs []slurmrest.Job) bool {
 	return slices.ContainsFunc(jobs, func(j slurmrest.Job) bool { _, ours := JobOf(j.Reservation); return ours && !j.State.Finished() })
 }
 
@@ -149,8 +149,8 @@ func (k *Keeper) wantedRooms(m Moment, all []slurmrest.Reservation) Wanted {
 	return wanted
 }
 
-// carryOut has Slurm make a change.
-func (k *Keeper) carryOut(ctx context.Context, now time.Time, c change, overlaps bool) error {
+// applyChange has Slurm make a change.
+func (k *Keeper) applyChange(ctx context.Context, now time.Time, c change, overlaps bool) error {
 	var err error
 	name := NameFor(c.job)
 	switch c.verb {

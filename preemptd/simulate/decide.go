@@ -87,7 +87,7 @@ func (r *run) beginStep(after *sdk.Snapshot, i sdk.Intent, id sdk.JobID) error {
 			r.enqueueJob(j)
 		}
 		if len(then.Shares) > 0 {
-			r.layClaim(newClaim(j, then.Shares))
+			r.addClaim(newClaim(j, then.Shares))
 		}
 	case sdk.Hold:
 		r.dequeueJob(j)
@@ -109,7 +109,7 @@ func (r *run) moveJob(j *job, then *sdk.Job, verb sdk.Verb) {
 		j.gpus = then.GPUs
 		c := newClaim(j, then.Shares)
 		c.leaving = true
-		r.layClaim(c)
+		r.addClaim(c)
 		r.stopJob(j, verb)
 	}
 }
@@ -147,9 +147,9 @@ func newClaim(j *job, shares []sdk.Share) *claim {
 	return c
 }
 
-// layClaim lays claim to a place: the free part of the place is kept from now on, and the job starts there when it
+// addClaim lays claim to a place: the free part of the place is kept from now on, and the job starts there when it
 // has all of the place.
-func (r *run) layClaim(c *claim) {
+func (r *run) addClaim(c *claim) {
 	c.job.claim = c
 	if !r.fillClaim(c) {
 		r.claims = append(r.claims, c)
@@ -161,7 +161,7 @@ func (r *run) fillClaim(c *claim) bool {
 	missing := 0
 	for i := range c.got {
 		share := &c.got[i]
-		set := r.pool.takeFrom(share.Node, c.wants[share.Node])
+		set := r.pool.allocateGPUs(share.Node, c.wants[share.Node])
 		share.GPUs |= set
 		c.wants[share.Node] -= set.Count()
 		missing += c.wants[share.Node]
@@ -204,12 +204,12 @@ func (r *run) takeSnapshot() *sdk.Snapshot {
 // describeJobs fills to with the jobs as preemptd would show them, and makes no other change.
 func (r *run) describeJobs(present []*job, to []sdk.Job) {
 	for i, j := range present {
-		r.describeOne(j, &to[i])
+		r.fillSnapshotJob(j, &to[i])
 	}
 }
 
-// describeOne makes d a job as preemptd would show it.
-func (r *run) describeOne(j *job, d *sdk.Job) {
+// fillSnapshotJob makes d a job as preemptd would show it.
+func (r *run) fillSnapshotJob(j *job, d *sdk.Job) {
 	count := r.ledger.Job(j.ID, r.timeAt(r.now))
 	*d = sdk.Job{
 		ID: j.ID, Label: j.label, User: j.User, Account: j.Account, QOS: j.qos, Priority: int64(j.tier),

@@ -100,10 +100,10 @@ func (r *run) makeView() *view {
 		v.beside[t], v.besideOwn[t], v.steady[t] = r.freeNodes(), r.freeNodes(), r.freeNodes()
 	}
 	for _, j := range r.running {
-		v.takeShares(j.born, j.shares, r.mayDisturb(j))
+		v.subtractShares(j.born, j.shares, r.mayDisturb(j))
 	}
 	for _, c := range r.claims {
-		v.takeShares(c.job.born, c.got, false)
+		v.subtractShares(c.job.born, c.got, false)
 	}
 	return v
 }
@@ -117,8 +117,8 @@ func (r *run) mayDisturb(j *job) bool {
 	return !j.Rigid && j.action == "" && since(j.started) >= r.config.Rules.MinRun && (j.acted < 0 || since(j.acted) >= r.config.Rules.CoolDown)
 }
 
-// takeShares takes the shares of a tier's job from the GPUs that would be free.
-func (v *view) takeShares(of sdk.Tier, shares []sdk.Share, disturbable bool) {
+// subtractShares takes the shares of a tier's job from the GPUs that would be free.
+func (v *view) subtractShares(of sdk.Tier, shares []sdk.Share, disturbable bool) {
 	for _, s := range shares {
 		n := s.GPUs.Count()
 		v.free[s.Node] -= n

@@ -47,9 +47,9 @@ func (p *pool) setFree(node int32, free sdk.GPUSet) {
 	p.byFree[is] = append(p.byFree[is], node)
 }
 
-// takeNodes gives out a place of so many GPUs on each of some nodes, the fullest that will do; nil if there is no
+// allocateNodes gives out a place of so many GPUs on each of some nodes, the fullest that will do; nil if there is no
 // such place.
-func (p *pool) takeNodes(nodes, each int) []sdk.Share {
+func (p *pool) allocateNodes(nodes, each int) []sdk.Share {
 	if each > p.per || nodes*each > p.total {
 		return nil
 	}
@@ -67,20 +67,20 @@ func (p *pool) takeNodes(nodes, each int) []sdk.Share {
 	shares := make([]sdk.Share, nodes)
 	for i, n := range chosen {
 		shares[i] = sdk.Share{Node: n, Capsules: 1}
-		shares[i].GPUs = p.takeFrom(n, each)
+		shares[i].GPUs = p.allocateGPUs(n, each)
 	}
 	return shares
 }
 
-// takeFrom takes GPUs of a node: as many as asked for, or all that are free.
-func (p *pool) takeFrom(node int32, gpus int) sdk.GPUSet {
+// allocateGPUs takes GPUs of a node: as many as asked for, or all that are free.
+func (p *pool) allocateGPUs(node int32, gpus int) sdk.GPUSet {
 	set := p.free[node].First(gpus)
 	p.setFree(node, p.free[node]&^set)
 	return set
 }
 
-// giveBack takes a place back.
-func (p *pool) giveBack(shares []sdk.Share) {
+// releaseShares takes a place back.
+func (p *pool) releaseShares(shares []sdk.Share) {
 	for _, s := range shares {
 		p.setFree(s.Node, p.free[s.Node]|s.GPUs)
 	}

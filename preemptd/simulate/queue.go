@@ -77,7 +77,7 @@ func (r *run) scheduleJobs() {
 			i++
 			continue
 		}
-		if shares := r.pool.takeNodes(j.Nodes, j.gpus/j.Nodes); shares != nil {
+		if shares := r.pool.allocateNodes(j.Nodes, j.gpus/j.Nodes); shares != nil {
 			r.dequeueJob(j)
 			r.startJob(j, shares)
 			continue
@@ -137,7 +137,7 @@ func (r *run) backfillJobs(first *job, rest []*job) {
 		if !soon && j.gpus > spare {
 			continue
 		}
-		if shares := r.pool.takeNodes(j.Nodes, j.gpus/j.Nodes); shares != nil {
+		if shares := r.pool.allocateNodes(j.Nodes, j.gpus/j.Nodes); shares != nil {
 			if !soon {
 				spare -= j.gpus
 			}

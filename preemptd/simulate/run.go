@@ -332,7 +332,7 @@ func (r *run) leaveNodes(j *job) {
 func (r *run) releaseNodes(j *job) {
 	delete(r.running, j.ID)
 	r.holdings = append(r.holdings, holding{r.now, j.born, -j.holding})
-	r.pool.giveBack(j.shares)
+	r.pool.releaseShares(j.shares)
 	j.shares, j.holding, j.computes = nil, 0, false
 	r.claims = slices.DeleteFunc(r.claims, r.fillClaim)
 }

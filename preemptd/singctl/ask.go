@@ -19,50 +19,50 @@ import (
 // connectTimeout is how long a node may take to accept a connection when any other would do.
 const connectTimeout = 2 * time.Second
 
-// askJob calls f with the daemon that leads the job, and the job's name; while the job
+// callLeader calls f with the daemon that leads the job, and the job's name; while the job
 // runs nowhere, any daemon will do, for all see the shared folder.
-func (a *app) askJob(ctx context.Context, typed string, f func(*rpc.Client, string) error) error {
+func (a *app) callLeader(ctx context.Context, typed string, f func(*rpc.Client, string) error) error {
 	j, err := a.slurm.findJob(ctx, typed)
 	if err != nil {
 		return err
 	}
 	if len(a.nodes) > 0 || j.node == "" {
-		return a.askAny(ctx, func(c *rpc.Client) error { return f(c, j.name) })
+		return a.callAnyDaemon(ctx, func(c *rpc.Client) error { return f(c, j.name) })
 	}
 	leader, err := a.slurm.nodeAddress(ctx, j.node)
 	if err != nil {
 		return err
 	}
-	err = a.askNode(leader, func(c *rpc.Client) error { return f(c, j.name) })
+	err = a.callNode(leader, func(c *rpc.Client) error { return f(c, j.name) })
 	var e *rpc.Error
 	if errors.As(err, &e) && errors.Is(err, rpc.ErrNotLeader) && e.Node != "" && e.Node != leader.name {
 		// The job was moved between the two questions.
 		if leader, err = a.slurm.nodeAddress(ctx, e.Node); err != nil {
 			return err
 		}
-		err = a.askNode(leader, func(c *rpc.Client) error { return f(c, j.name) })
+		err = a.callNode(leader, func(c *rpc.Client) error { return f(c, j.name) })
 	}
 	return err
 }
 
-// askLeaderOrAny is askJob, but where the node that leads the job does not answer, the daemon of any other node is
+// askLeaderOrAny is callLeader, but where the node that leads the job does not answer, the daemon of any other node is
 // asked: the leader may be dead, and every node knows the job's past.
 func (a *app) askLeaderOrAny(ctx context.Context, typed string, f func(*rpc.Client, string) error) error {
-	err := a.askJob(ctx, typed, f)
+	err := a.callLeader(ctx, typed, f)
 	var silent *rpc.Error
 	if !errors.As(err, &silent) || !errors.Is(err, rpc.ErrUnreachable) || silent.Node == "" || len(a.nodes) > 0 {
 		return err
 	}
-	if a.askAny(ctx, func(c *rpc.Client) error { return f(c, typed) }) != nil {
+	if a.callAnyDaemon(ctx, func(c *rpc.Client) error { return f(c, typed) }) != nil {
 		return err
 	}
 	fmt.Fprintf(a.stderr, "node %s does not answer: this is what the other nodes know\n", safeLine(silent.Node))
 	return nil
 }
 
-// askAny calls f with the daemon of the node that the user named, else of this node, else
+// callAnyDaemon calls f with the daemon of the node that the user named, else of this node, else
 // of the first that accepts a connection.
-func (a *app) askAny(ctx context.Context, f func(*rpc.Client) error) error {
+func (a *app) callAnyDaemon(ctx context.Context, f func(*rpc.Client) error) error {
 	if len(a.nodes) > 1 {
 		return rpc.Errorf(rpc.ErrInvalid, "--node: want one node, got %s", strings.Join(a.nodes, ", "))
 	}
@@ -71,7 +71,7 @@ func (a *app) askAny(ctx context.Context, f func(*rpc.Client) error) error {
 		if err != nil {
 			return err
 		}
-		return a.askNode(n, f)
+		return a.callNode(n, f)
 	}
 	names, err := a.slurm.nodeNames(ctx, true)
 	if err != nil {
@@ -93,7 +93,7 @@ func (a *app) askAny(ctx context.Context, f func(*rpc.Client) error) error {
 			return err
 		}
 		if acceptsConnections(ctx, address) {
-			return a.askNode(n, f)
+			return a.callNode(n, f)
 		}
 	}
 	if ctx.Err() != nil {
@@ -110,8 +110,8 @@ func (a *app) addressOf(n node) (string, error) {
 	return net.JoinHostPort(n.address, a.port), nil
 }
 
-// askNode calls f with a node's daemon.
-func (a *app) askNode(n node, f func(*rpc.Client) error) error {
+// callNode calls f with a node's daemon.
+func (a *app) callNode(n node, f func(*rpc.Client) error) error {
 	address, err := a.addressOf(n)
 	if err != nil {
 		return err

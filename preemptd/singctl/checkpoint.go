@@ -40,7 +40,7 @@ not answer is waited for.`,
 					fmt.Fprintln(a.stderr, "slurmctld does not answer; waiting for it")
 				}
 			})
-			return a.askJob(cmd.Context(), args[0], func(c *rpc.Client, name string) error {
+			return a.callLeader(cmd.Context(), args[0], func(c *rpc.Client, name string) error {
 				began := a.now()
 				p := a.newProgress()
 				defer p.endLine()

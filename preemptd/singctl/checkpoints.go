@@ -29,7 +29,7 @@ the job knows that.`,
 		Args: argumentCount(0, 1, "at most one job"), ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return a.askAny(cmd.Context(), func(c *rpc.Client) error { return a.printList(cmd.Context(), c, "") })
+				return a.callAnyDaemon(cmd.Context(), func(c *rpc.Client) error { return a.printList(cmd.Context(), c, "") })
 			}
 			return a.askLeaderOrAny(cmd.Context(), args[0], func(c *rpc.Client, name string) error { return a.printList(cmd.Context(), c, name) })
 		},

@@ -55,7 +55,7 @@ func completeSession(_ *cobra.Command, args []string, _ string) ([]string, cobra
 // already.
 func (a *app) completeCheckpoints(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var names []string
-	err := a.askAny(cmd.Context(), func(c *rpc.Client) error {
+	err := a.callAnyDaemon(cmd.Context(), func(c *rpc.Client) error {
 		all, err := c.Checkpoints(cmd.Context(), "")
 		for _, one := range all {
 			if !slices.Contains(args, one.GetId()) {

@@ -30,7 +30,7 @@ wrong key finds all damaged.`,
 					return err
 				}
 			}
-			return a.askAny(cmd.Context(), func(c *rpc.Client) error {
+			return a.callAnyDaemon(cmd.Context(), func(c *rpc.Client) error {
 				deleted, err := c.Delete(cmd.Context(), args)
 				if err != nil {
 					return err

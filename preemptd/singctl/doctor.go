@@ -103,7 +103,7 @@ func (a doctorCommand) examineNodes(ctx context.Context, names []string, whole b
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			answers[i] = a.examineOne(ctx, name)
+			answers[i] = a.examineNode(ctx, name)
 		})
 	}
 	wg.Wait()
@@ -115,13 +115,13 @@ func (a doctorCommand) examineNodes(ctx context.Context, names []string, whole b
 	return a.printDoctor(names, answers, whole)
 }
 
-func (a doctorCommand) examineOne(ctx context.Context, name string) examination {
+func (a doctorCommand) examineNode(ctx context.Context, name string) examination {
 	n, err := a.slurm.nodeAddress(ctx, name)
 	if err != nil {
 		return examination{err: err}
 	}
 	var e examination
-	e.err = a.askNode(n, func(c *rpc.Client) error {
+	e.err = a.callNode(n, func(c *rpc.Client) error {
 		e.reply, err = c.Doctor(ctx)
 		return err
 	})

@@ -104,7 +104,7 @@ func (a drainCommand) waitForUploads(ctx context.Context, nodes string) error {
 	defer tick.Stop()
 	for {
 		var list []*rpc.Checkpoint
-		err := a.askAny(ctx, func(c *rpc.Client) (err error) {
+		err := a.callAnyDaemon(ctx, func(c *rpc.Client) (err error) {
 			list, err = c.Checkpoints(ctx, "")
 			return err
 		})

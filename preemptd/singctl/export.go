@@ -36,7 +36,7 @@ appears when all is there. The files hold the memory of the job's programs: they
 			} else if !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			return a.askAny(cmd.Context(), func(c *rpc.Client) error {
+			return a.callAnyDaemon(cmd.Context(), func(c *rpc.Client) error {
 				files, size, err := a.writeExport(cmd.Context(), c, name, dir)
 				if err != nil {
 					return err
@@ -77,7 +77,7 @@ func (a exportCommand) writeExport(ctx context.Context, c *rpc.Client, name, dir
 		if piece.GetTotal() > 0 {
 			total = piece.GetTotal()
 		}
-		err := w.putPiece(piece)
+		err := w.writePiece(piece)
 		p.showProgress(&rpc.Progress{Phase: "export", Done: w.size, Total: total, Unit: "bytes"})
 		return err
 	})
@@ -98,7 +98,7 @@ type exportWriter struct {
 	limit int64 // size of this file
 }
 
-func (w *exportWriter) putPiece(piece *rpc.ExportPiece) error {
+func (w *exportWriter) writePiece(piece *rpc.ExportPiece) error {
 	if piece.GetFile() != "" {
 		if err := w.beginFile(piece.GetFile(), piece.GetSize()); err != nil {
 			return err

@@ -52,7 +52,7 @@ no chunk is deleted until it was: see singctl delete.`,
 				k := uint32(n)
 				req.Keep = &k
 			}
-			return a.askAny(cmd.Context(), func(c *rpc.Client) error {
+			return a.callAnyDaemon(cmd.Context(), func(c *rpc.Client) error {
 				p := a.newProgress()
 				defer p.endLine()
 				r, err := c.GC(cmd.Context(), req, p.showProgress)

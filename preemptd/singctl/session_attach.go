@@ -40,8 +40,8 @@ func (e *sessionEndError) Error() string {
 	return fmt.Sprintf("session %s has ended: %s, exit status %d", e.job, e.state, e.code)
 }
 
-// tellSessionEnd returns the exit status of a session as that of singctl.
-func (a *app) tellSessionEnd(e *sessionEndError) int {
+// reportSessionEnd returns the exit status of a session as that of singctl.
+func (a *app) reportSessionEnd(e *sessionEndError) int {
 	if !a.quiet {
 		fmt.Fprintln(a.stderr, safeText(e.Error()))
 	}
@@ -95,13 +95,13 @@ func (at *attachment) awaitNextLook(ctx context.Context) (detached bool, err err
 	case err != nil:
 		return false, fmt.Errorf("terminal: %w", err)
 	case detached:
-		at.sayDetached()
+		at.printDetached()
 		return true, nil
 	}
 	return false, ctx.Err()
 }
 
-func (at *attachment) sayDetached() {
+func (at *attachment) printDetached() {
 	at.wait.endLine()
 	fmt.Fprintf(at.stderr, "detached; singctl session attach %s attaches again\n", at.job)
 }
@@ -114,13 +114,13 @@ func (at *attachment) followJob(ctx context.Context, shown string) (over bool, e
 		at.wait.endLine()
 		code := exitStatusOf(state, fieldOf(shown, "ExitCode"))
 		if err := session.Remove(at.job); err != nil {
-			at.sayLine("singctl: %s", safeLine(err.Error())) // session list tries again
+			at.printLine("singctl: %s", safeLine(err.Error())) // session list tries again
 		}
 		if code != 0 {
-			at.sayWhy()
+			at.printLogEnd()
 			return true, &sessionEndError{at.job, state, code}
 		}
-		at.sayLine("session %s has ended: %s", at.job, state)
+		at.printLine("session %s has ended: %s", at.job, state)
 		return true, nil
 	}
 	_, err = session.Load(at.job)
@@ -167,16 +167,16 @@ func exitStatusOf(state, exitCode string) int {
 	return code
 }
 
-// sayWhy shows the end of the log of a job that has failed. The session's command prints on its terminal; the log
+// printLogEnd shows the end of the log of a job that has failed. The session's command prints on its terminal; the log
 // says why there was no terminal.
-func (at *attachment) sayWhy() {
+func (at *attachment) printLogEnd() {
 	for _, line := range session.LogEnd(at.job, 3) {
-		at.sayLine("%s", safeLine(line))
+		at.printLine("%s", safeLine(line))
 	}
 }
 
-// sayLine tells the person something, unless the person wants silence.
-func (at *attachment) sayLine(format string, args ...any) {
+// printLine tells the person something, unless the person wants silence.
+func (at *attachment) printLine(format string, args ...any) {
 	at.wait.endLine()
 	if !at.quiet {
 		fmt.Fprintf(at.stderr, format+"\n", args...)
@@ -192,7 +192,7 @@ func (at *attachment) connectTerminal(ctx context.Context, node, restarts string
 		return false, err
 	}
 	if code == 0 {
-		at.sayDetached()
+		at.printDetached()
 		return true, nil
 	}
 	shown, err := at.showSession(ctx, at.job)
@@ -205,7 +205,7 @@ func (at *attachment) connectTerminal(ctx context.Context, node, restarts string
 	case lost != nil || isOver(state): // the command has ended, and its job does so
 	case state == "COMPLETING" && fieldOf(shown, "Restarts") == restarts: // as after a cancel: Slurm counts a requeue first
 	case state != "RUNNING" || fieldOf(shown, "BatchHost") != node:
-		at.sayLine("session %s is being moved, and goes on where its job starts again", at.job)
+		at.printLine("session %s is being moved, and goes on where its job starts again", at.job)
 	case code == joinNotThere:
 		at.wait.showProgress(&rpc.Progress{Phase: "session " + at.job + ": its job runs on " + node + ", and the session is being restored; waiting"})
 	case code != joinOver && said != at.said:

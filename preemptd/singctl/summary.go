@@ -83,7 +83,7 @@ func (a summaryCommand) collectSummary(ctx context.Context, typed string) (*jobS
 
 // addTimeline adds the nodes' time line of a job.
 func (a summaryCommand) addTimeline(ctx context.Context, s *jobSummary, typed string) error {
-	err := a.askJob(ctx, typed, func(c *rpc.Client, name string) error {
+	err := a.callLeader(ctx, typed, func(c *rpc.Client, name string) error {
 		j, err := c.Show(ctx, name)
 		if err != nil {
 			return err

@@ -26,7 +26,7 @@ a restore would. The exit code is 8 if something is wrong.`,
 					return err
 				}
 			}
-			return a.askAny(cmd.Context(), func(c *rpc.Client) error {
+			return a.callAnyDaemon(cmd.Context(), func(c *rpc.Client) error {
 				p := a.newProgress()
 				defer p.endLine()
 				r, err := c.Verify(cmd.Context(), args, p.showProgress)

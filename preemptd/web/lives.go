@@ -42,8 +42,8 @@ const (
 	maxParts = 500 // of a job
 )
 
-// noteJobs notes the present states of all jobs.
-func (l *lives) noteJobs(s *sdk.Snapshot) {
+// recordStates notes the present states of all jobs.
+func (l *lives) recordStates(s *sdk.Snapshot) {
 	if l.jobs == nil {
 		l.jobs = make(map[sdk.JobID]*life, len(s.Jobs))
 	}
@@ -59,7 +59,7 @@ func (l *lives) noteJobs(s *sdk.Snapshot) {
 		}
 		one.label, one.name, one.user, one.tier = j.Label, j.Name, j.User, j.Tier
 		one.ended, one.seen = time.Time{}, s.Time
-		one.noteState(j, s.Time)
+		one.recordState(j, s.Time)
 	}
 	for id, one := range l.jobs {
 		if one.ended.IsZero() && !one.seen.Equal(s.Time) {
@@ -72,8 +72,8 @@ func (l *lives) noteJobs(s *sdk.Snapshot) {
 	}
 }
 
-// noteState begins a new part if the job's state has changed: at the time that Slurm names, else now.
-func (l *life) noteState(j *sdk.Job, now time.Time) {
+// recordState begins a new part if the job's state has changed: at the time that Slurm names, else now.
+func (l *life) recordState(j *sdk.Job, now time.Time) {
 	next := part{from: now, state: j.State}
 	if j.Holds() {
 		next.gpus = j.GPUs

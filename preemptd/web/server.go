@@ -122,7 +122,7 @@ func (s *Server) Tell(t Tick) {
 	defer s.mu.Unlock()
 	s.last = t.Snapshot
 	s.decisions.addTick(t.Snapshot.Number, t.Snapshot.Time, t.Decisions)
-	s.lives.noteJobs(t.Snapshot)
+	s.lives.recordStates(t.Snapshot)
 }
 
 // Forget makes the page show no snapshot before the next tick: another preemptd works, and the last snapshot of this

@@ -208,7 +208,7 @@ func (s *server) serveClient(c net.Conn) {
 		return
 	}
 	attached := s.attachClient(c)
-	defer s.letGo(attached)
+	defer s.removeClient(attached)
 	var buf [maxFrame]byte
 	for {
 		kind, b, err := readFrame(in, &buf)
@@ -245,8 +245,8 @@ func (s *server) attachClient(c net.Conn) *client {
 	return added
 }
 
-// letGo removes a client. A client may be let go twice.
-func (s *server) letGo(c *client) {
+// removeClient removes a client. A client may be let go twice.
+func (s *server) removeClient(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.clients[c] {

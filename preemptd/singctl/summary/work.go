@@ -109,7 +109,7 @@ func (c *workCounter) countEvent(e Event) {
 	case eventStarted:
 		c.startRun(e)
 	case eventCheckpoint:
-		c.keepProgress(e)
+		c.countCheckpoint(e)
 	case eventFailed:
 		c.work.Failed++
 	case eventRestored:
@@ -160,8 +160,8 @@ func (c *workCounter) addWork(until time.Time) {
 	c.work.Worked += worked
 }
 
-// keepProgress counts a checkpoint.
-func (c *workCounter) keepProgress(e Event) {
+// countCheckpoint counts a checkpoint.
+func (c *workCounter) countCheckpoint(e Event) {
 	c.work.Made++
 	c.work.Capturing += e.Took
 	c.work.Longest = max(c.work.Longest, e.Took)
