@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,8 @@ func (e *notDoneError) Error() string {
 	return fmt.Sprintf("action %d: %s job %d: %s: %s", m.GetId(), m.GetKind(), m.GetJob(), stateWords(m.GetState()), orDefault(m.GetProblem(), "no reason was given"))
 }
 
-// actionCommand makes the flags that all actions have, and runs an action.
+// actionCommand makes the flags that all actions have, and runs an action: the request's kind, or else the command's
+// name.
 func (a *app) actionCommand(c *cobra.Command, request func() (*control.ActRequest, error)) *cobra.Command {
 	var reason string
 	var wait, noWait bool
@@ -57,7 +59,7 @@ func (a *app) actionCommand(c *cobra.Command, request func() (*control.ActReques
 		if err != nil {
 			return err
 		}
-		req.Kind, req.Job, req.Reason = cmd.Name(), j.name, reason
+		req.Kind, req.Job, req.Reason = cmp.Or(req.Kind, cmd.Name()), j.name, reason
 		return a.askController(cmd.Context(), func(c *control.Client) error {
 			begun, err := c.Act(cmd.Context(), req)
 			if err != nil {

@@ -32,7 +32,7 @@ var examples = map[string][]string{
 	},
 	"singctl policy test": {"singctl policy test"},
 	"singctl preempt":     {"singctl preempt 812"},
-	"singctl requeue":     {"singctl requeue 812 --qos basic"},
+	"singctl qos":         {"singctl qos 812 basic"},
 	"singctl resize":      {"singctl resize 812 --gpus 4"},
 	"singctl resume":      {"singctl resume 812"},
 	"singctl show":        {"singctl show 812", "singctl show 812_3"},

@@ -45,7 +45,7 @@ func (a *app) runCommand(ctx context.Context, args []string) int {
 	root.SetErr(a.stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	if ended := (*sessionEndError)(nil); errors.As(err, &ended) {
-		return a.tellSessionEnd(ended)
+		return a.reportSessionEnd(ended)
 	}
 	return a.exitCode(ctx, cmd, err)
 }
@@ -101,7 +101,7 @@ func (a *app) rootCommand() *cobra.Command {
 		checkpointsCommand{a}.buildCobra(), verifyCommand{a}.buildCobra(), gcCommand{a}.buildCobra(),
 		deleteCommand{a}.buildCobra(), exportCommand{a}.buildCobra(), preemptCommand{a}.buildCobra(),
 		resumeCommand{a}.buildCobra(), migrateCommand{a}.buildCobra(), resizeCommand{a}.buildCobra(),
-		holdCommand{a}.buildCobra(), releaseCommand{a}.buildCobra(), requeueCommand{a}.buildCobra(),
+		holdCommand{a}.buildCobra(), releaseCommand{a}.buildCobra(), qosCommand{a}.buildCobra(), requeueCommand{a}.buildCobra(),
 		drainCommand{a}.buildCobra(), jobsCommand{a}.buildCobra(), topCommand{a}.buildCobra(),
 		historyCommand{a}.buildCobra(), summaryCommand{a}.buildCobra(), statusCommand{a}.buildCobra(), policyCommand{a}.buildCobra(),
 		sessionCommand{a}.buildCobra(), tokenCommand{a}.buildCobra(), versionCommand{a}.buildCobra(), manCommand{a}.buildCobra(),
