@@ -22,4 +22,7 @@
 //	// broken: WHY         known to fail: skipped, with the reason
 //
 // Programs of several devices run on fewer, too, by each way to share these.
+//
+// A testdata/state_*.c also runs while its device server is killed and restored, again and again. Its output must be that of
+// a run in which the device server was not disturbed.
 package device

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Graphs with loops, some of which are destroyed once they are instantiated, and some of which get more nodes, are launched
-// again and again. The results are printed in the end, whatever happens to the device server meanwhile.
+// again and again. The results are printed at the end.
 // limit: 60s
 
 #include "check.h"

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Processes that use the device, fork, and execute another program, which uses it again, while their children, which have not attached,
-// still hold what they inherited. Others fork before they use the device. Whatever happens to its device server, all print the same.
+// still hold what they inherited. Others fork before they use the device.
 // limit: 60s
 
 #include "check.h"

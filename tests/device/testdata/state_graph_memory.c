@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Graphs that allocate: memory that they leave keeps its address and its bytes, is freed by another graph, by the program or by the graph's own
-// node, and a graph that was destroyed lives on in its executable graphs. Whatever happens to its device server, it prints the
-// same.
+// node, and a graph that was destroyed lives on in its executable graphs.
 // limit: 60s
 
 #include "check.h"

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Two processes take turns at the same memory, in the order of events that they share and without waiting for their devices.
-// Of some pairs the memory is of a pool, which one process exports by a descriptor.
-// The process that has allocated the memory ends first. The results are printed in the end, whatever happens to the device
-// server meanwhile.
+// Of some pairs the memory is of a pool, which a process exports by a descriptor.
+// The process that has allocated the memory ends first. The results are printed at the end.
 // devices: 2
 // limit: 60s
 

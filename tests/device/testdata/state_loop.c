@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Works on two devices, with streams, events, a module with variables and a library, of which some are made and ended on the
-// way, and prints its results. Whatever happens to the device server, the output is the same.
+// way, and prints its results.
 // devices: 2
 // limit: 60s
 

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Managed memory that the program and kernels of two devices write by turns, without a copy, and in part at the same time. Whatever
-// happens to its device server, it prints the same.
+// Managed memory that the program and kernels of two devices write by turns, without a copy, and in part at the same time.
 // devices: 2
 // limit: 60s
 

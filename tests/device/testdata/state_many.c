@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Processes that come and go, with threads that wait for the device, copy and launch at the same time. The results of each are
-// printed in the end, whatever happens to the device server meanwhile.
+// Processes that come and go, with threads that wait for the device, copy and launch at the same time. Each prints its
+// results at the end.
 // devices: 2
 // limit: 60s
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Pinned memory that kernels follow pointers into, memory that is registered, and a graph that works on both, while the program writes
-// there itself. Whatever happens to its device server, it prints the same.
+// there itself.
 // devices: 2
 // limit: 60s
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Arrays, textures and a surface that kernels read and write, step by step. Whatever happens to its device server, it prints the
-// same, for the objects that the program has stay good, and so do the handles of arrays.
+// Arrays, textures and a surface that kernels read and write, step by step. After a restore of
+// the device server the program's texture and surface objects and its handles of arrays are valid.
 // limit: 60s
 
 #include "check.h"
