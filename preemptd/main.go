@@ -78,7 +78,7 @@ preemptd config lists them.`,
 	root.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done, and do nothing")
 	root.PersistentFlags().StringVar(&file, "config", config.File, "read the configuration from `FILE`")
 	for _, key := range config.Keys() {
-		root.PersistentFlags().String(config.Flag(key), "", config.What(key))
+		root.PersistentFlags().String(config.Flag(key), "", config.Meaning(key))
 		if err := root.PersistentFlags().SetAnnotation(config.Flag(key), keyOf, []string{key}); err != nil {
 			panic(err) // the flag was made in the line before
 		}

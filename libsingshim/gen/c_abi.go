@@ -35,7 +35,7 @@ func successCondition(c *api.Call, r string) string {
 func cABI(t *api.Table) []byte {
 	w := newFile()
 	w.line("")
-	w.line("/* What crosses between a program and the libraries that it takes us for. */")
+	w.line("/* The types and constants that a program shares with the libraries in whose place the shim is. */")
 	w.line("#ifndef SING_DEVICE_GEN_ABI_H")
 	w.line("#define SING_DEVICE_GEN_ABI_H")
 	w.line("")
@@ -84,7 +84,7 @@ func cABI(t *api.Table) []byte {
 	}
 	w.line("};")
 	w.line("")
-	w.line("/* Messages, for what is written by hand. per_thread is 0 or SING_PER_THREAD. */")
+	w.line("/* Messages, for functions that are written by hand. per_thread is 0 or SING_PER_THREAD. */")
 	for c := range t.Calls {
 		if c.Shipped() {
 			w.line("%s;", messagePrototype(c))

@@ -57,7 +57,7 @@ func cDriver(t *api.Table) ([]byte, error) {
 	}
 	w := newFile()
 	w.line("")
-	w.line("/* What the cuda backend calls of a driver that is opened at run time. */")
+	w.line("/* The functions of a driver, opened at run time, that the cuda backend calls. */")
 	w.line("#ifndef CUDA_GEN_DRIVER_H")
 	w.line("#define CUDA_GEN_DRIVER_H")
 	w.line("")
@@ -84,7 +84,7 @@ func cDriver(t *api.Table) ([]byte, error) {
 		w.line("\tX(%s, %d)%s", d.symbol, intOf(d.optional), end)
 	}
 	w.line("")
-	w.line("/* What a call answers that the driver does not have. */")
+	w.line("/* The result of a call that the driver does not have. */")
 	w.line("#define SING_ABSENT (-1)")
 	w.line("")
 	w.line("/* Makes a context the thread's own, unless it is. NULL leaves all as it is. */")

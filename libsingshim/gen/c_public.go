@@ -246,7 +246,7 @@ func publicPrototype(c *api.Call, name string) string {
 func cStub(t *api.Table, h header) []byte {
 	w := newFile()
 	w.line("")
-	w.line("/* What a program is linked with; the dynamic linker finds it the real one, or ours. */")
+	w.line("/* The library that a program is linked with; at run time the dynamic linker finds the real library, or the shim. */")
 	w.line("#define STUB(name) int name(void); int name(void) { return %d; }", map[api.Lib]int{api.Driver: 34, api.NCCL: 3, api.NVML: 999}[h.lib])
 	w.line("")
 	for _, e := range t.Symbols() {

@@ -18,7 +18,7 @@ func goSignature(c *api.Call) string {
 	params, results := []string{"c *Call"}, []string{}
 	for _, a := range c.Args {
 		switch {
-		case madeUp(a):
+		case isShimHandle(a):
 			params = append(params, goName(a.Name)+" "+goParameter(a))
 		case a.Dir == api.Out:
 			if a.Opt {
@@ -43,7 +43,7 @@ func goBackend(t *api.Table) ([]byte, error) {
 	w.line("package dispatch")
 	w.line("")
 	w.line("// Backend carries calls out. All of its methods may be called concurrently. Slices and strings that it is")
-	w.line("// handed are its own; what it returns is read at once. What may be NULL is nil, or \"\", or comes with a want.")
+	w.line("// handed are its own; what it returns is read at once. An argument that may be NULL is nil, or \"\", or comes with a want.")
 	w.line("type Backend interface {")
 	for _, a := range t.Areas {
 		if isShipped(a) {

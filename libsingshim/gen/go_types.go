@@ -83,7 +83,7 @@ func goTypes(t *api.Table) ([]byte, error) {
 	}
 	w.line(")")
 	w.line("")
-	w.line("// What calls return.")
+	w.line("// Results of calls.")
 	w.line("const (")
 	for _, r := range t.Results {
 		w.line("\t%s Result = %d // %s", resultName(r), r.Number, r.Text)

@@ -33,7 +33,7 @@ var keys = table.Table[Config]{Daemon: "preemptd", Variables: "SINGULARITY_SLURM
 		Set: wantMembers(func(c *Config) *[]string { return &c.Operators }), List: true, AtStart: true},
 	{Name: "sacctmgr", Default: "/usr/bin/sacctmgr", Meaning: "Slurm's sacctmgr, which knows who is operator or administrator. Empty: nobody is.",
 		Set: wantText(func(c *Config) *string { return &c.Sacctmgr }, isAbsolute, "an absolute path"), AtStart: true},
-	{Name: "journal", Default: "/var/lib/singularity-slurm/preemptd.db", Meaning: "What preemptd does next, written before it is done. On a disk of this machine.",
+	{Name: "journal", Default: "/var/lib/singularity-slurm/preemptd.db", Meaning: "The file with the next step of each action of preemptd, written before the step is taken. On a disk of this machine.",
 		Set: wantText(func(c *Config) *string { return &c.Journal }, isPath, "an absolute path"), AtStart: true},
 
 	{Name: "interval", Default: "5s", Meaning: "How often the cluster is looked at.",
@@ -42,7 +42,7 @@ var keys = table.Table[Config]{Daemon: "preemptd", Variables: "SINGULARITY_SLURM
 		Set: table.Number(func(c *Config) *int { return &c.MaxActions }, 1, 10000)},
 	{Name: "keep_room", Default: "2m", Meaning: "How long nodes are kept for a job, by a reservation in Slurm, after other jobs have left them for its sake. It starts there within seconds, or something else keeps it from starting. 0: not at all.",
 		Set: wantAge(func(c *Config) *time.Duration { return &c.KeepRoom }, 0)},
-	{Name: "grace", Default: "30s", Meaning: "How long actions under way may go on when preemptd is stopped. What is not done by then is done at the next start.",
+	{Name: "grace", Default: "30s", Meaning: "How long actions under way may go on when preemptd is stopped. Steps that are not done by then are done at the next start.",
 		Set: wantAge(func(c *Config) *time.Duration { return &c.Grace }, 0), AtStart: true},
 	{Name: "retention", Default: "90d", Meaning: "How long actions that have ended are remembered.",
 		Set: wantAge(func(c *Config) *time.Duration { return &c.Retention }, time.Hour)},
@@ -126,8 +126,8 @@ func Keys() []string {
 	return all
 }
 
-// What returns the meaning of a key.
-func What(name string) string {
+// Meaning returns the meaning of a key.
+func Meaning(name string) string {
 	for _, k := range keys.Keys {
 		if k.Name == name {
 			return k.Meaning

@@ -6,7 +6,7 @@
 package dispatch
 
 // Backend carries calls out. All of its methods may be called concurrently. Slices and strings that it is
-// handed are its own; what it returns is read at once. What may be NULL is nil, or "", or comes with a want.
+// handed are its own; what it returns is read at once. An argument that may be NULL is nil, or "", or comes with a want.
 type Backend interface {
 	DeviceCalls
 	ContextCalls

@@ -83,7 +83,7 @@ type (
 	Callback uint64
 )
 
-// What calls return.
+// Results of calls.
 const (
 	ResultSuccess                      Result = 0   // no error
 	ResultInvalidValue                 Result = 1   // invalid argument
