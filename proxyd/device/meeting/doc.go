@@ -26,7 +26,8 @@
 // it from the secret and the roster's nonce. Addresses are not secret.
 //
 // A connection that ends before the roster was sent means that the rank has left: the gathering fails, and
-// all ranks get the failure.
+// all ranks get the failure. A host keeps maxHandshakes connections in their
+// handshake (package strangers). After the end of a connection that was closed to make room, the rank calls again.
 //
 // # Again
 //

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/strangers"
 )
 
 // Config configures a Host. Zero durations mean the defaults.
@@ -22,13 +23,13 @@ type Config struct {
 	Listen string
 	// Node is the address of the process's collective.Node, which the roster tells the other ranks.
 	Node string
-	// Dial bounds the attempts to reach the maker of an identity; 30 s.
+	// Dial bounds the attempts to reach the maker of an identity, and to be heard there; 30 s.
 	Dial time.Duration
 	// Handshake bounds the time in which a peer that has connected must show that it knows a secret; 10 s.
 	Handshake time.Duration
 }
 
-// maxHandshakes bounds the connections that may be in their handshake. A Host closes each further connection.
+// maxHandshakes bounds the connections that may be in their handshake.
 const maxHandshakes = 1024
 
 // Host is a Rendezvous between processes. Ranks with an identity that the Host has made meet at the Host's
@@ -41,7 +42,7 @@ type Host struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
-	slots    chan struct{}
+	callers  *strangers.List // in their handshake
 }
 
 // Listen makes a Host. The Host works until ctx is done or Close is called.
@@ -59,7 +60,7 @@ func Listen(ctx context.Context, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("meeting: %w", err)
 	}
-	h := &Host{cfg: cfg, listener: l, slots: make(chan struct{}, maxHandshakes)}
+	h := &Host{cfg: cfg, listener: l, callers: strangers.New(maxHandshakes)}
 	h.drawKeys()
 	rand.Read(h.life[:]) //nolint:errcheck // crypto/rand's Read never fails
 	h.ctx, h.cancel = context.WithCancel(ctx)
@@ -104,12 +105,36 @@ func (h *Host) Meet(ctx context.Context, id ID, size, rank int) (collective.Rost
 	return makeRoster(id.secretBytes(), e), nil
 }
 
-// visitHost announces a rank at another Host and waits for the ending.
+// visitHost announces a rank at another Host and waits for the ending. visitHost tries again for a while: the other Host may
+// be reachable later than the identity has arrived, and a Host that has too many connections in their handshake closes
+// the oldest of them. A Host that has accepted a connection and cannot be reached any more has ended.
 func (h *Host) visitHost(ctx context.Context, at string, nonce, secret []byte, me here) (ending, error) {
-	conn, err := h.dialHost(ctx, at)
-	if err != nil {
-		return ending{}, err
+	limited, cancel := context.WithTimeout(ctx, h.cfg.Dial)
+	defer cancel()
+	var lost error
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		conn, err := (&net.Dialer{}).DialContext(limited, "tcp", at)
+		if err != nil && lost != nil {
+			return ending{}, lost
+		}
+		if err == nil {
+			var e ending
+			e, err = h.announceOn(ctx, conn, nonce, secret, me)
+			if err == nil || errors.Is(err, ErrFailed) || errors.Is(err, ErrProtocol) {
+				return e, err
+			}
+			lost = err
+		}
+		select {
+		case <-limited.Done():
+			return ending{}, err
+		case <-time.After(pause):
+		}
 	}
+}
+
+// announceOn announces a rank on a connection to another Host and waits for the ending. The connection is closed then.
+func (h *Host) announceOn(ctx context.Context, conn net.Conn, nonce, secret []byte, me here) (ending, error) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // fails on a closed connection only
@@ -122,26 +147,6 @@ func (h *Host) visitHost(ctx context.Context, at string, nonce, secret []byte, m
 	}
 	conn.SetDeadline(time.Time{}) //nolint:errcheck // likewise
 	return t.readReply(me.size)
-}
-
-// dialHost tries again for a while, because the other Host may be reachable later than the identity has
-// arrived.
-func (h *Host) dialHost(ctx context.Context, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, h.cfg.Dial)
-	defer cancel()
-	pause := 10 * time.Millisecond
-	for {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-		if err == nil {
-			return conn, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(pause):
-		}
-		pause = min(2*pause, time.Second)
-	}
 }
 
 func (h *Host) acceptRanks() {
@@ -159,12 +164,8 @@ func (h *Host) acceptRanks() {
 			}
 			continue
 		}
-		select {
-		case h.slots <- struct{}{}:
-			h.wg.Go(func() { h.receiveRank(conn) })
-		default:
-			conn.Close()
-		}
+		h.callers.Add(conn)
+		h.wg.Go(func() { h.receiveRank(conn) })
 	}
 }
 
@@ -182,7 +183,7 @@ func (h *Host) receiveRank(conn net.Conn) {
 		}
 		return h.key.deriveSecret(nonce)
 	})
-	<-h.slots
+	h.callers.Remove(conn)
 	if err != nil {
 		return
 	}
