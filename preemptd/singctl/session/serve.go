@@ -21,11 +21,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/strangers"
 )
 
 const (
 	kept          = 64 << 10 // bytes that a new client is shown
 	maxClients    = 16
+	maxStrangers  = 64  // connections that have not shown the token
 	clientBacklog = 256 // pieces of output that a client may be late
 	tokenTime     = 10 * time.Second
 )
@@ -66,7 +69,7 @@ func Serve(job string, command []string) (int, error) {
 	}
 	defer removeFile(job, recordEnding) //nolint:errcheck // list removes a record that stays
 	// The note stays: Slurm may requeue the job, and the session waits then.
-	s := &server{master: master, token: token, clients: map[*client]bool{}, room: make(chan struct{}, maxClients)}
+	s := &server{master: master, token: token, clients: map[*client]bool{}, room: make(chan struct{}, maxClients), strangers: strangers.New(maxStrangers)}
 	go s.acceptAll(l)
 	go passSignals(pid)
 	shown := make(chan struct{})
@@ -154,7 +157,9 @@ func awaitProcess(pid int) (int, error) {
 type server struct {
 	master *os.File
 	token  string
-	room   chan struct{} // a place for each connection
+	room   chan struct{} // a place for each client
+
+	strangers *strangers.List // connections that have not shown the token
 
 	mu      sync.Mutex
 	shown   []byte // the newest output, at most kept
@@ -180,33 +185,44 @@ func (s *server) acceptAll(l net.Listener) {
 			time.Sleep(acceptPause) //nolint:forbidigo // the kernel does not tell when descriptors are free again
 			continue
 		}
-		select {
-		case s.room <- struct{}{}:
-			go func() {
-				defer func() { <-s.room }()
-				s.serveClient(c)
-			}()
-		default:
-			c.Close()
-		}
+		s.strangers.Add(c)
+		go s.serveConnection(c)
 	}
 }
 
-// serveClient serves a connection until the connection ends.
-func (s *server) serveClient(c net.Conn) {
+// serveConnection serves a connection until the connection ends. A connection that shows the token gets a place, if a
+// place is free.
+func (s *server) serveConnection(c net.Conn) {
 	defer c.Close()
-	if c.SetReadDeadline(time.Now().Add(tokenTime)) != nil {
+	in := bufio.NewReaderSize(c, maxFrame)
+	shown := s.readToken(c, in)
+	s.strangers.Remove(c)
+	if !shown {
 		return
 	}
-	in := bufio.NewReaderSize(c, maxFrame)
+	select {
+	case s.room <- struct{}{}:
+		defer func() { <-s.room }()
+		s.serveClient(c, in)
+	default:
+	}
+}
+
+// readToken tells whether a connection shows the token in time.
+func (s *server) readToken(c net.Conn, in io.Reader) bool {
+	if c.SetReadDeadline(time.Now().Add(tokenTime)) != nil {
+		return false
+	}
 	said := make([]byte, tokenSize+1)
 	if _, err := io.ReadFull(in, said); err != nil || said[tokenSize] != '\n' ||
 		subtle.ConstantTimeCompare(said[:tokenSize], []byte(s.token)) != 1 {
-		return
+		return false
 	}
-	if c.SetReadDeadline(time.Time{}) != nil {
-		return
-	}
+	return c.SetReadDeadline(time.Time{}) == nil
+}
+
+// serveClient serves a client until the connection ends.
+func (s *server) serveClient(c net.Conn, in io.Reader) {
 	attached := s.attachClient(c)
 	defer s.removeClient(attached)
 	var buf [maxFrame]byte

@@ -191,6 +191,25 @@ func TestStranger(t *testing.T) {
 	}
 }
 
+// TestSilentStrangers: connections that do not show the token hold no places of people.
+func TestSilentStrangers(t *testing.T) {
+	r, ended := startShell(t)
+	for range maxStrangers + maxClients {
+		c, err := net.Dial("tcp4", r.Address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	a := attachTo(t, r)
+	a.typeText("echo is $((40 + 1))\n")
+	a.waitForText("is 41")
+	a.typeText("exit 5\n")
+	if code := <-ended; code != 5 {
+		t.Errorf("exit code %d, want 5", code)
+	}
+}
+
 // FuzzFrame: for all bytes of a client, a frame that is read and written again is as in these bytes.
 func FuzzFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 'x'})
