@@ -14,23 +14,25 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/strangers"
 )
 
 // Bounds of the memory that a stranger can take by connections to the port.
 const (
-	maxBody        = 64 << 10
-	maxConnections = 1024
+	maxBody   = 64 << 10
+	maxSilent = 512 // connections without a request that was read
+	maxBusy   = 512 // connections with a request that is answered
 )
 
 // Serve answers on l until ctx ends, and closes l. With a certificate Serve speaks TLS.
 func (s *Server) Serve(ctx context.Context, l net.Listener, certificate *Certificate) error {
 	server := &http.Server{
 		Handler: s.Handler(), ErrorLog: slog.NewLogLogger(s.opt.Log.Handler(), slog.LevelDebug),
-		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 16 << 10,
-		BaseContext:    func(net.Listener) context.Context { return ctx },
+		ReadHeaderTimeout: s.headTime, ReadTimeout: 2 * s.headTime, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 16 << 10, ConnState: boundConnections(),
+		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
-	l = &bounded{Listener: l, room: make(chan struct{}, maxConnections)}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	var err error
 	if certificate == nil {
@@ -45,30 +47,26 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certificate *Certifi
 	return err
 }
 
-// bounded accepts no connection while maxConnections are open.
-type bounded struct {
-	net.Listener
-	room chan struct{}
-}
-
-func (b *bounded) Accept() (net.Conn, error) {
-	b.room <- struct{}{}
-	c, err := b.Listener.Accept()
-	if err != nil {
-		<-b.room
-		return nil, err
+// boundConnections returns a function for http.Server.ConnState that keeps connections from taking the place of others:
+// a new connection is always taken, and an old connection of the host that has the most makes way.
+func boundConnections() func(net.Conn, http.ConnState) {
+	silent, busy := strangers.New(maxSilent), strangers.New(maxBusy)
+	return func(c net.Conn, is http.ConnState) {
+		if secured, ok := c.(*tls.Conn); ok {
+			c = secured.NetConn() // to close a TLS connection may take seconds
+		}
+		switch is {
+		case http.StateNew, http.StateIdle:
+			busy.Remove(c)
+			silent.Add(c)
+		case http.StateActive:
+			silent.Remove(c)
+			busy.Add(c)
+		case http.StateHijacked, http.StateClosed:
+			silent.Remove(c)
+			busy.Remove(c)
+		}
 	}
-	return &counted{Conn: c, leave: sync.OnceFunc(func() { <-b.room })}, nil
-}
-
-type counted struct {
-	net.Conn
-	leave func()
-}
-
-func (c *counted) Close() error {
-	defer c.leave()
-	return c.Conn.Close()
 }
 
 // Certificate is a certificate on disk, read again when its file has changed: certificates are

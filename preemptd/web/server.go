@@ -95,6 +95,8 @@ type Server struct {
 	pages fs.FS
 	acts  slots // bounds the requests of people that are under way
 
+	headTime time.Duration // bounds the reading of a request's head; the whole request has twice that time
+
 	mu        sync.Mutex
 	last      *sdk.Snapshot // nil: no tick yet
 	decisions decisions
@@ -113,7 +115,7 @@ func New(opt Options) *Server {
 	if err != nil {
 		panic(err) // the folder is embedded
 	}
-	return &Server{opt: opt, pages: pages, acts: slots{used: map[uint32]int{}}, state: kept{life: time.Second}, nodes: kept{life: time.Second}, timeline: kept{life: time.Second}, past: kept{life: time.Second}}
+	return &Server{opt: opt, pages: pages, acts: slots{used: map[uint32]int{}}, headTime: 10 * time.Second, state: kept{life: time.Second}, nodes: kept{life: time.Second}, timeline: kept{life: time.Second}, past: kept{life: time.Second}}
 }
 
 // Tell has the page show a tick.
