@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +24,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -372,4 +375,24 @@ func (a *attempt) commit(ctx context.Context) error {
 		a.log.Warn("cannot end an older upload", "error", err)
 	}
 	return nil
+}
+
+// ownFolders returns the folders that only the capsule has, by the names of their streams.
+func (lc *localCapsule) ownFolders() map[string]string {
+	folders := map[string]string{"shm": fmt.Sprintf("/proc/%d/root/dev/shm", lc.capsule.PID())}
+	for _, f := range privateFolders {
+		folders[f.name] = filepath.Join(lc.capsule.Dir(), f.name)
+	}
+	return folders
+}
+
+func packFolder(ctx context.Context, w upload.ShareWriter, name, dir string) error {
+	s, err := w.Create(name)
+	if err != nil {
+		return err
+	}
+	if err := files.Pack(ctx, dir, s); err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", strings.TrimSuffix(name, ".pack"), err), s.Close())
+	}
+	return s.Close()
 }

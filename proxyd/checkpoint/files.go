@@ -7,11 +7,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -374,24 +372,4 @@ func (lc *localCapsule) unlinkRemoved() error {
 	lc.note.Links = nil
 	lc.saveNote()
 	return nil
-}
-
-// ownFolders returns the folders that only the capsule has, by the names of their streams.
-func (lc *localCapsule) ownFolders() map[string]string {
-	folders := map[string]string{"shm": fmt.Sprintf("/proc/%d/root/dev/shm", lc.capsule.PID())}
-	for _, f := range privateFolders {
-		folders[f.name] = filepath.Join(lc.capsule.Dir(), f.name)
-	}
-	return folders
-}
-
-func packFolder(ctx context.Context, w upload.ShareWriter, name, dir string) error {
-	s, err := w.Create(name)
-	if err != nil {
-		return err
-	}
-	if err := files.Pack(ctx, dir, s); err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", strings.TrimSuffix(name, ".pack"), err), s.Close())
-	}
-	return s.Close()
 }
