@@ -174,8 +174,14 @@ func (lc *localCapsule) restoreFileState(ctx context.Context, point *runs.Resume
 	if err != nil {
 		return err
 	}
-	report, err := files.PutBack(ctx, lc.fileUser(m.Groups), files.Job{Exclude: j.run.Snapshot().Record.Options.Exclude, Logs: m.Logs}, state, after,
-		upload.StreamSource{Reader: point.Reader, Capsule: m, Prefix: "files/"})
+	var report files.Report
+	err = processes.InFilesCgroup(j.c.Cgroups, j.id, lc.index, func(cgroup string) (err error) {
+		user := lc.fileUser(m.Groups)
+		user.Cgroup = cgroup
+		report, err = files.PutBack(ctx, user, files.Job{Exclude: j.run.Snapshot().Record.Options.Exclude, Logs: m.Logs}, state, after,
+			upload.StreamSource{Reader: point.Reader, Capsule: m, Prefix: "files/"})
+		return err
+	})
 	if err != nil {
 		return err
 	}

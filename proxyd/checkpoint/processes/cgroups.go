@@ -87,6 +87,20 @@ func ForwardCgroup(job string, index int) string {
 	return filepath.Join(job, fmt.Sprintf("sing-forward-%d", index))
 }
 
+// InFilesCgroup does work in which a process of the job's user handles files, before the job has processes of its own.
+// The work gets the path of a cgroup for that process within the job's, or "" if the job has none on this node.
+func InFilesCgroup(root string, job uint32, index int, work func(cgroup string) error) error {
+	in := JobCgroupHere(root, job)
+	if in == "" {
+		return work("")
+	}
+	group := filepath.Join(in, fmt.Sprintf("sing-files-%d", index))
+	if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("a cgroup in the job's: %w", err)
+	}
+	return errors.Join(work(group), RemoveEmptyCgroup(group))
+}
+
 // JobCgroupHere returns the job's cgroup on this node, below root; "" if Slurm has not made it yet. On a node without
 // the batch script, a restored job has no cgroup before its steps start, except that of an extern step.
 func JobCgroupHere(root string, job uint32) string {

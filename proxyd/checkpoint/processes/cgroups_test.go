@@ -79,6 +79,7 @@ func TestJobCgroupHere(t *testing.T) {
 	if got := JobCgroupHere(root, id/10); got != "" {
 		t.Errorf("cgroup of another job: %q", got)
 	}
+	checkInFilesCgroup(t, root, id, job)
 	if err := RemoveEmptyCgroup(job); err != nil {
 		t.Error(err)
 	}
@@ -99,6 +100,45 @@ func TestJobCgroupHere(t *testing.T) {
 	}
 	if _, err := os.Stat(job); err == nil {
 		t.Error("the empty cgroup was not removed")
+	}
+}
+
+// checkInFilesCgroup checks that InFilesCgroup makes a cgroup in a job's, which takes processes, also after a daemon that
+// has left the cgroup behind, and removes it.
+func checkInFilesCgroup(t *testing.T, root string, id uint32, job string) {
+	t.Helper()
+	errWork := errors.New("the work fails")
+	for _, want := range []error{nil, errWork} {
+		group := filepath.Join(job, "sing-files-2")
+		if err := os.Mkdir(group, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		err := InFilesCgroup(root, id, 2, func(cgroup string) error {
+			got = cgroup
+			cmd := exec.Command("/bin/true")
+			f, err := os.Open(cgroup)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(f.Fd())}
+			return errors.Join(cmd.Run(), want)
+		})
+		if !errors.Is(err, want) || want == nil && err != nil || got != group {
+			t.Errorf("InFilesCgroup = %v, in the cgroup %q; want %v, in %q", err, got, want, group)
+		}
+		if _, err := os.Stat(group); err == nil {
+			t.Error("the cgroup is still there after the work")
+		}
+	}
+	if err := InFilesCgroup(root, id/10, 2, func(cgroup string) error {
+		if cgroup != "" {
+			t.Errorf("a job without a cgroup has %q", cgroup)
+		}
+		return errWork
+	}); !errors.Is(err, errWork) {
+		t.Errorf("InFilesCgroup without a job's cgroup = %v, want the work's error", err)
 	}
 }
 
