@@ -138,6 +138,7 @@ func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Prog
 	all, written := state.SavedBytes()
 	j.log.Info("files are recorded", "capsule", lc.index, "files", len(state.Files), "bytes", all, "written", written)
 	j.mu.Lock()
+	lc.newFileBytes = uint64(written) //nolint:gosec // a size
 	lc.manyFiles = all >= manyBytes || len(touched.Entries) >= manyChanges
 	lc.note.Groups = groups
 	j.mu.Unlock()

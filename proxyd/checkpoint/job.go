@@ -100,8 +100,9 @@ type localCapsule struct {
 	observed     map[string]syscalls.Observed  // programs as they were before they were frozen
 	scriptEnded  bool                          // the event of the batch script's end has arrived
 
-	journal   *files.Journal // records what programs do to files. Does not change
-	manyFiles bool           // the newest dump recorded many files or bytes; false before this daemon's first dump
+	journal      *files.Journal // records what programs do to files. Does not change
+	manyFiles    bool           // the newest dump recorded many files or bytes; false before this daemon's first dump
+	newFileBytes uint64         // bytes of changed files that the newest dump wrote; 0 before this daemon's first dump
 }
 
 // capsuleNote is the part of a capsule's state that a successor of this daemon needs. It is saved

@@ -21,6 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -283,6 +284,7 @@ func (p *participant) prepareHere(ctx context.Context, id store.ID, b calls.Prep
 			r.Programs++
 			r.Bytes += processes.ResidentBytes(p)
 		}
+		r.Bytes += estimateFiles(ctx, lc)
 		found, _, err := lc.findObstacles(ctx, programs)
 		if err != nil {
 			return r, err
@@ -302,6 +304,18 @@ func (p *participant) prepareHere(ctx context.Context, id store.ID, b calls.Prep
 	}
 	r.Staged = b.Stage && r.Capsules > 0 && p.reserveStage(id, r.Bytes)
 	return r, nil
+}
+
+// estimateFiles estimates the bytes of a capsule's files in a checkpoint: its own folders as they are, and as many of
+// the files that the job has changed as were new in the newest checkpoint.
+func estimateFiles(ctx context.Context, lc *localCapsule) uint64 {
+	lc.j.mu.Lock()
+	sum := lc.newFileBytes
+	lc.j.mu.Unlock()
+	for _, dir := range lc.ownFolders() {
+		sum += files.PackedBytes(ctx, dir)
+	}
+	return sum
 }
 
 // reserveStage reserves room for this node's share, and tells whether there is room.
