@@ -30,18 +30,34 @@ const (
 
 // packed is an entry of a pack.
 type packed struct {
-	Path    Name            // relative to the folder, clean; "." is the folder itself
-	Type    Type            `json:",omitempty"`
-	Mode    uint32          `json:",omitempty"`
-	UID     uint32          `json:",omitempty"`
-	GID     uint32          `json:",omitempty"`
-	Mtime   int64           `json:",omitempty"`
-	Size    int64           `json:",omitempty"`
-	Socket  bool            `json:",omitempty"` // Type Other: a socket's place
-	Target  Name            `json:",omitempty"`
-	Link    Name            `json:",omitempty"` // an earlier entry's path: the same file
-	Xattrs  map[Name][]byte `json:",omitempty"`
-	Extents [][2]int64      `json:",omitempty"` // offset and length of the parts that are no holes
+	Path    Name       // relative to the folder, clean; "." is the folder itself
+	Type    Type       `json:",omitempty"`
+	Mode    uint32     `json:",omitempty"`
+	UID     uint32     `json:",omitempty"`
+	GID     uint32     `json:",omitempty"`
+	Mtime   int64      `json:",omitempty"`
+	Size    int64      `json:",omitempty"`
+	Socket  bool       `json:",omitempty"` // Type Other: a socket's place
+	Target  Name       `json:",omitempty"`
+	Link    Name       `json:",omitempty"` // an earlier entry's path: the same file
+	Xattrs  attributes `json:",omitempty"`
+	Extents [][2]int64 `json:",omitempty"` // offset and length of the parts that are no holes
+}
+
+// attributes are extended attributes by their names.
+type attributes map[Name][]byte
+
+// MarshalJSON implements json.Marshaler: package json alone would take names for UTF-8, though they are bytes.
+func (a attributes) MarshalJSON() ([]byte, error) {
+	named := make(map[string][]byte, len(a))
+	for name, value := range a {
+		text, err := name.MarshalText()
+		if err != nil {
+			return nil, err
+		}
+		named[string(text)] = value
+	}
+	return json.Marshal(named)
 }
 
 // Pack writes a folder, with all that is in the folder, to w: types, modes, owners, times,
@@ -278,14 +294,14 @@ func wantedXattr(name string) bool {
 		name == "system.posix_acl_access" || name == "system.posix_acl_default"
 }
 
-func readXattrs(fd int) map[Name][]byte {
+func readXattrs(fd int) attributes {
 	path := fmt.Sprintf("/proc/self/fd/%d", fd)
 	list := make([]byte, 64<<10)
 	n, err := unix.Listxattr(path, list)
 	if err != nil {
 		return nil // a file system without attributes
 	}
-	var all map[Name][]byte
+	var all attributes
 	for _, name := range bytes.Split(list[:n], []byte{0}) {
 		if !wantedXattr(string(name)) {
 			continue
@@ -296,7 +312,7 @@ func readXattrs(fd int) map[Name][]byte {
 			continue
 		}
 		if all == nil {
-			all = map[Name][]byte{}
+			all = attributes{}
 		}
 		all[Name(name)] = value[:n]
 	}

@@ -46,6 +46,9 @@ func fullFolder(t *testing.T) string {
 		os.WriteFile(in("suid"), []byte("#!"), 0o755),
 		os.Chmod(in("a"), 0o510|os.ModeSticky),
 		unix.Setxattr(in("plain"), "user.note", []byte("with\x00zero"), 0),
+		unix.Setxattr(in("plain"), "user.bad\xffname", []byte{0xff}, 0),
+		unix.Setxattr(in("plain"), "system.posix_acl_access", aclOf(testUID+9), 0),
+		unix.Setxattr(in("a"), "system.posix_acl_default", aclOf(testUID+9), 0),
 		unix.Lsetxattr(in("plain"), "trusted.overlay.opaque", []byte("y"), 0),
 	)
 	sparse, err := os.Create(in("sparse"))
@@ -63,6 +66,18 @@ func fullFolder(t *testing.T) string {
 	}
 	must(os.Chmod(in("suid"), 0o755|os.ModeSetuid))
 	return dir
+}
+
+// aclOf returns an access control list as the kernel's attributes have it, by which a user may read.
+func aclOf(uid int) []byte {
+	b := binary.LittleEndian.AppendUint32(nil, 2) // the version
+	for _, e := range []struct {
+		tag, may uint16
+		id       uint32
+	}{{1, 6, ^uint32(0)}, {2, 4, uint32(uid)}, {4, 4, ^uint32(0)}, {16, 4, ^uint32(0)}, {32, 0, ^uint32(0)}} {
+		b = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(b, e.tag), e.may), e.id)
+	}
+	return b
 }
 
 // TestPack: an unpacked folder equals the packed one, with holes, links and names.
@@ -89,9 +104,18 @@ func TestPack(t *testing.T) {
 		t.Errorf("the unpacked folder differs: %v", d)
 	}
 	v := make([]byte, 100)
-	n, err := unix.Getxattr(filepath.Join(again, "plain"), "user.note", v)
-	if err != nil || string(v[:n]) != "with\x00zero" {
-		t.Errorf("user.note: %q, %v", v[:max(n, 0)], err)
+	for _, of := range [][2]string{
+		{"plain", "user.note"}, {"plain", "user.bad\xffname"}, {"plain", "system.posix_acl_access"}, {"a", "system.posix_acl_default"},
+	} {
+		want := make([]byte, 100)
+		before, err := unix.Getxattr(filepath.Join(dir, of[0]), of[1], want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := unix.Getxattr(filepath.Join(again, of[0]), of[1], v)
+		if err != nil || !bytes.Equal(v[:n], want[:before]) {
+			t.Errorf("%s: attribute %q = %q, %v; want %q", of[0], of[1], v[:max(n, 0)], err, want[:before])
+		}
 	}
 	if _, err := unix.Getxattr(filepath.Join(again, "plain"), "trusted.overlay.opaque", v); err == nil {
 		t.Error("an attribute that only root can set came out")
