@@ -364,13 +364,13 @@ func (n *node) servePeers(context.Context) (func(), error) {
 	grpc := api.NewServer(api.Options{
 		Node: n.cfg.NodeName, Version: version, SlurmUser: n.cluster.UID, Operators: n.cfg.Operators, Keep: n.cfg.Keep,
 		Conductor: service{n}, Health: n.health, Log: n.log,
-		Doctor: func(ctx context.Context) []host.Finding {
+		Doctor: func(ctx context.Context, measure bool) []host.Finding {
 			self, err := os.Executable()
 			if err != nil {
 				n.log.Warn("doctor does not know its own program", "error", err)
 			}
 			return host.Probe(ctx, n.cfg, host.Known{
-				Libexec: libexec, Program: self, Capture: n.conductor.LongestCapture(), SharedID: n.shared.Mark().ID,
+				Libexec: libexec, Program: self, Capture: n.conductor.LongestCapture(), Measure: measure, SharedID: n.shared.Mark().ID,
 				CheckShared: func() error { return n.watch.CheckNow(ctx, n.checkShared) },
 				CheckDivert: overlay.CheckDivert, AskRelay: n.askRelay,
 			})

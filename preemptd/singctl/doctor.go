@@ -27,8 +27,8 @@ func (a doctorCommand) buildCobra() *cobra.Command {
 the shared folder. Each line that is not "ok" says what an administrator does about it.
 Without flags it is the node on which singctl runs. Of several nodes only what is not "ok" is
 printed, where they differ in what has to be the same, and a summary; --verbose prints all.
-Each node writes 64 MiB into the shared or staging folder, and deletes that, to see how fast that is;
-16 nodes are asked at a time.
+For operators, each node writes 64 MiB into the shared or staging folder, and deletes that, to see how
+fast that is, until it has captured a job; 16 nodes are asked at a time.
 
 --controller looks at preemptd instead: may it operate, which proxyds answer, policies, database.
 SINGULARITY_SLURM_CONTROLLER names where it listens.

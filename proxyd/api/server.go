@@ -25,9 +25,10 @@ type Options struct {
 	Operators []string // users, and groups as "@name"
 	Keep      int      // of each job this many checkpoints are kept
 	Conductor Conductor
-	Doctor    func(context.Context) []host.Finding
-	Health    func(context.Context) *rpc.Health // nil: pings do not ask for it
-	Log       *slog.Logger                      // of each caller and request; nil: no log
+	// Doctor looks at this node. With measure it may write as much as it takes to see how fast that is.
+	Doctor func(ctx context.Context, measure bool) []host.Finding
+	Health func(context.Context) *rpc.Health // nil: pings do not ask for it
+	Log    *slog.Logger                      // of each caller and request; nil: no log
 }
 
 // Server answers requests. Its methods are called by gRPC behind a munge.Gate.
@@ -36,7 +37,7 @@ type Server struct {
 	opt     Options
 	started time.Time
 	people  *people
-	doctor  shared[[]host.Finding]
+	doctor  [2]shared[[]host.Finding] // without and with measure
 }
 
 var _ rpc.ProxydServer = (*Server)(nil)
@@ -92,9 +93,22 @@ func (s *Server) Call(ctx context.Context, req *rpc.CallRequest) (*rpc.CallReply
 }
 
 // Doctor looks at this node. Requests that come while a look is under way get the same answer; no
-// answer is kept, because the next request may come right after a repair.
+// answer is kept, because the next request may come right after a repair. Only operators have this node measure how
+// fast it writes.
 func (s *Server) Doctor(ctx context.Context, _ *rpc.DoctorRequest) (*rpc.DoctorReply, error) {
-	findings, err := s.doctor.freshAnswer(ctx, s.opt.Doctor)
+	caller, ok := munge.CallerOf(ctx)
+	if !ok {
+		return nil, rpc.Status(errNobody)
+	}
+	measure, err := s.people.isOperator(ctx, caller.UID)
+	if err != nil {
+		measure = false // the operators cannot be looked up now, and doctor may say why
+	}
+	answers := &s.doctor[0]
+	if measure {
+		answers = &s.doctor[1]
+	}
+	findings, err := answers.freshAnswer(ctx, func(ctx context.Context) []host.Finding { return s.opt.Doctor(ctx, measure) })
 	if err != nil {
 		return nil, rpc.Status(err)
 	}

@@ -32,6 +32,7 @@ type daemon struct {
 	address string
 	log     *bytes.Buffer
 	looks   atomic.Int32 // of doctor
+	written atomic.Int32 // looks that may write
 }
 
 func startDaemon(t testing.TB, operators ...string) *daemon {
@@ -39,8 +40,11 @@ func startDaemon(t testing.TB, operators ...string) *daemon {
 	d := &daemon{Conductor: apitest.New(), realm: mungetest.NewRealm(), log: new(bytes.Buffer)}
 	server := api.NewServer(api.Options{
 		Node: "n1", Version: "1.2.3", SlurmUser: apitest.SlurmUser, Operators: operators, Conductor: d.Conductor,
-		Doctor: func(context.Context) []host.Finding {
+		Doctor: func(_ context.Context, measure bool) []host.Finding {
 			d.looks.Add(1)
+			if measure {
+				d.written.Add(1)
+			}
 			return []host.Finding{{Name: "kernel", Level: host.OK, Found: "Linux 6.18"}, {Name: "criu", Level: host.Fail, Found: "none", Needs: "criu 4.2", Do: "install it"}}
 		},
 		Health: func(context.Context) *rpc.Health { return &rpc.Health{Devices: "soft"} },
@@ -101,6 +105,19 @@ var requests = []struct {
 	{"export", func(ctx context.Context, c *rpc.Client) error {
 		return c.Export(ctx, "mini/812/1", func(*rpc.ExportPiece) error { return nil })
 	}, true, false, true, true},
+}
+
+// TestDoctorMeasures: doctor writes a large file for root, SlurmUser and operators only.
+func TestDoctorMeasures(t *testing.T) {
+	for uid, want := range map[uint32]int32{0: 1, apitest.SlurmUser: 1, apitest.Alice: 0, apitest.Bob: 0} {
+		d := startDaemon(t)
+		if _, err := d.clientOf(t, uid).Doctor(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.written.Load(); got != want || d.looks.Load() != 1 {
+			t.Errorf("user %d: %d looks, of which %d may write; want 1 and %d", uid, d.looks.Load(), got, want)
+		}
+	}
 }
 
 // TestPingHealth: a ping has the node's health if the caller asks for that.

@@ -305,6 +305,25 @@ func compilePlugin(t *testing.T, path, source string) {
 	}
 }
 
+// TestMeasure: the rate of writing is measured only if a job was not captured yet, and the caller wants that.
+func TestMeasure(t *testing.T) {
+	for name, tc := range map[string]struct {
+		known Known
+		want  bool
+	}{
+		"wanted":                {Known{Measure: true}, true},
+		"not wanted":            {Known{}, false},
+		"a job has been caught": {Known{Measure: true, Capture: time.Second}, false},
+	} {
+		n := &node{cfg: &config.Config{Staging: config.Staging{Folder: t.TempDir()}}, known: tc.known, patience: time.Minute,
+			slurm: func() (*Slurm, error) { return &Slurm{KillWait: 30 * time.Second}, nil }}
+		f := checkKillWait(t.Context(), n)
+		if got := strings.Contains(f.Found, "can be captured"); got != tc.want {
+			t.Errorf("%s: found %q; want a rate: %v", name, f.Found, tc.want)
+		}
+	}
+}
+
 func TestKillWait(t *testing.T) {
 	const margin = 5 * time.Second
 	for _, tt := range []struct {

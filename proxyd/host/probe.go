@@ -18,6 +18,9 @@ type Known struct {
 	// Capture is the longest time that a job of this node took from Slurm's signal until
 	// its memory was captured.
 	Capture time.Duration
+	// Measure has the rate measured at which this node writes to the folder of checkpoints, while Capture is 0. That
+	// takes a file of 64 MiB.
+	Measure bool
 	// Libexec is the folder of sing-warden, sing-srun and sing-pmix; "": not checked.
 	Libexec string
 	// Program is proxyd, which lists the node's GPUs; "": not asked.

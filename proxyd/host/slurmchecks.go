@@ -110,7 +110,7 @@ func checkKillWait(_ context.Context, n *node) Finding {
 	judge := func(rate float64) Finding {
 		return judgeKillWait(s.KillWait, n.cfg.KillWaitMargin, n.known.Capture, rate, what)
 	}
-	if n.known.Capture > 0 {
+	if n.known.Capture > 0 || !n.known.Measure {
 		return judge(0) // a measured time is better than a rate, and the folder may be slow or full now
 	}
 	return n.checkFolder(f, Warn, where, func() Finding {
