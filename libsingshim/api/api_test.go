@@ -9,6 +9,7 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -76,6 +77,39 @@ func TestVersions(t *testing.T) {
 		if got := findEntry(readTable(t).Entries(), Key{tc.name, tc.version, tc.perThread}); got != tc.want {
 			t.Errorf("%s %d per thread %v: %q, want %q", tc.name, tc.version, tc.perThread, got, tc.want)
 		}
+	}
+}
+
+// TestWantsOfCUDA13: programs of CUDA 13 find each function that they ask for, by its name and version.
+func TestWantsOfCUDA13(t *testing.T) {
+	text, err := os.ReadFile("testdata/cuda13-wants.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := readTable(t).Entries()
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if words[0] == "#" {
+			continue
+		}
+		version, err := strconv.Atoi(words[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range words[1:] {
+			n++
+			name, want, other := strings.Cut(word, "=")
+			if !other {
+				want = name
+			}
+			if got := findEntry(entries, Key{name, version, false}); got != want {
+				t.Errorf("%s %d: %q, want %q", name, version, got, want)
+			}
+		}
+	}
+	if n < 480 {
+		t.Errorf("%d look-ups, want all", n)
 	}
 }
 

@@ -25,8 +25,8 @@
 //	result LIB NUMBER NAME "TEXT"
 //
 // VERSION is the version from which cuGetProcAddress finds the symbol under its name, which is the symbol
-// without its _v2; for NCCL and NVML the version that introduced the symbol. ptds and ptsz say that a second
-// function exists for callers with a default stream per thread, with that suffix.
+// without its _v2, unless the row says whole; for NCCL and NVML the version that introduced the symbol. ptds
+// and ptsz say that a second function exists for callers with a default stream per thread, with that suffix.
 //
 // KIND says how the call is carried out:
 //
@@ -48,6 +48,8 @@
 //	                sing_SYMBOL, and sing_SYMBOL_ptsz or _ptds, and exports them with SING_PUBLIC
 //	also=NAME at=VERSION
 //	                cuGetProcAddress finds the call under that name too
+//	whole           cuGetProcAddress finds the call by its whole symbol: in the public header the name
+//	                without the suffix stays the older call
 //	gone=VERSION    the public header has no such name from that version on
 //	changes=WORD    the object that the call changes without naming it: process, device, context, thread
 //	free            needs no current context, in an area that does

@@ -134,6 +134,9 @@ func parseOption(s *statement, c *Call) error {
 	case "replaces":
 		c.Replaces = true
 		return nil
+	case "whole":
+		c.Name = c.Symbol
+		return nil
 	}
 	if err := s.expectToken("="); err != nil {
 		return err

@@ -142,6 +142,9 @@ func remarkOf(c *api.Call) string {
 	if c.Kind == api.Same {
 		all = append(all, "is "+c.Via[0])
 	}
+	if c.Name == c.Symbol && strings.Contains(c.Symbol, "_v") {
+		all = append(all, "cuGetProcAddress finds it by this name")
+	}
 	if c.Gone != 0 {
 		all = append(all, fmt.Sprintf("gone from the header in %d", c.Gone))
 	}

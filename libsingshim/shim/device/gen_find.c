@@ -1918,7 +1918,7 @@ const struct sing_key sing_keys[] = {
 	{ 39, 0, 874, 4000 }, /* cuCtxGetCurrent */
 	{ 40, 0, 890, 12040 }, /* cuCtxGetDevResource */
 	{ 41, 0, 910, 2000 }, /* cuCtxGetDevice */
-	{ 42, 0, 910, 13000 }, /* cuCtxGetDevice_v2 */
+	{ 42, 0, 925, 13000 }, /* cuCtxGetDevice_v2 */
 	{ 43, 0, 943, 11040 }, /* cuCtxGetExecAffinity */
 	{ 44, 0, 964, 7000 }, /* cuCtxGetFlags */
 	{ 45, 0, 978, 12000 }, /* cuCtxGetId */
@@ -1937,7 +1937,7 @@ const struct sing_key sing_keys[] = {
 	{ 58, 0, 1222, 3010 }, /* cuCtxSetLimit */
 	{ 59, 0, 1236, 4020 }, /* cuCtxSetSharedMemConfig */
 	{ 60, 0, 1260, 2000 }, /* cuCtxSynchronize */
-	{ 61, 0, 1260, 13000 }, /* cuCtxSynchronize_v2 */
+	{ 61, 0, 1277, 13000 }, /* cuCtxSynchronize_v2 */
 	{ 62, 0, 1297, 12050 }, /* cuCtxWaitEvent */
 	{ 63, 0, 1312, 10000 }, /* cuDestroyExternalMemory */
 	{ 64, 0, 1336, 10000 }, /* cuDestroyExternalSemaphore */
@@ -2186,9 +2186,9 @@ const struct sing_key sing_keys[] = {
 	{ 306, 0, 7319, 2000 }, /* cuLaunchGrid */
 	{ 307, 0, 7332, 2000 }, /* cuLaunchGridAsync */
 	{ 308, 0, 7350, 10000 }, /* cuLaunchHostFunc */
-	{ 310, 0, 7350, 13020 }, /* cuLaunchHostFunc_v2 */
 	{ 309, 1, 7350, 10000 }, /* cuLaunchHostFunc_ptsz */
-	{ 311, 1, 7350, 13020 }, /* cuLaunchHostFunc_v2_ptsz */
+	{ 310, 0, 7389, 13020 }, /* cuLaunchHostFunc_v2 */
+	{ 311, 1, 7389, 13020 }, /* cuLaunchHostFunc_v2_ptsz */
 	{ 312, 0, 7434, 4000 }, /* cuLaunchKernel */
 	{ 315, 1, 7434, 7000 }, /* cuLaunchKernel_ptsz */
 	{ 313, 0, 7449, 11060 }, /* cuLaunchKernelEx */
@@ -2417,9 +2417,9 @@ const struct sing_key sing_keys[] = {
 	{ 537, 0, 11925, 2000 }, /* cuModuleUnload */
 	{ 538, 0, 11940, 12010 }, /* cuMulticastAddDevice */
 	{ 539, 0, 11961, 12010 }, /* cuMulticastBindAddr */
-	{ 540, 0, 11961, 13010 }, /* cuMulticastBindAddr_v2 */
+	{ 540, 0, 11981, 13010 }, /* cuMulticastBindAddr_v2 */
 	{ 541, 0, 12004, 12010 }, /* cuMulticastBindMem */
-	{ 542, 0, 12004, 13010 }, /* cuMulticastBindMem_v2 */
+	{ 542, 0, 12023, 13010 }, /* cuMulticastBindMem_v2 */
 	{ 543, 0, 12045, 12010 }, /* cuMulticastCreate */
 	{ 544, 0, 12063, 12010 }, /* cuMulticastGetGranularity */
 	{ 545, 0, 12089, 12010 }, /* cuMulticastUnbind */
@@ -2476,9 +2476,9 @@ const struct sing_key sing_keys[] = {
 	{ 595, 1, 13256, 11030 }, /* cuStreamGetCaptureInfo_v2_ptsz */
 	{ 597, 1, 13256, 12030 }, /* cuStreamGetCaptureInfo_v3_ptsz */
 	{ 598, 0, 13421, 9020 }, /* cuStreamGetCtx */
-	{ 600, 0, 13421, 12050 }, /* cuStreamGetCtx_v2 */
 	{ 599, 1, 13421, 9020 }, /* cuStreamGetCtx_ptsz */
-	{ 601, 1, 13421, 12050 }, /* cuStreamGetCtx_v2_ptsz */
+	{ 600, 0, 13456, 12050 }, /* cuStreamGetCtx_v2 */
+	{ 601, 1, 13456, 12050 }, /* cuStreamGetCtx_v2_ptsz */
 	{ 602, 0, 13497, 13010 }, /* cuStreamGetDevResource */
 	{ 603, 1, 13497, 13010 }, /* cuStreamGetDevResource_ptsz */
 	{ 604, 0, 13548, 12080 }, /* cuStreamGetDevice */
