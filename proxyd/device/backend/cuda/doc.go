@@ -14,7 +14,7 @@
 //	   ├─ place      memory at an address, which a pool may keep          place.go
 //	   └─ cudaContext   each a context of the driver: a fault stays there    context.go
 //	      ├─ stream     a lane, and a queue before it                    stream.go queue.go copy.go stream_words.go exchange.go launch.go
-//	      ├─ mark       a point of a stream's work                       event.go
+//	      ├─ mark       a point of a stream's work                       event.go clock.go
 //	      ├─ module     code, and variables                              module.go variable.go facts.go
 //	      └─ exec       a graph                                          graph.go graph_run.go
 //
