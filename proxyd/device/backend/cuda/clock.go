@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
@@ -26,7 +27,8 @@ type clock struct {
 	context *cudaContext
 
 	mu   sync.Mutex
-	last *moment
+	last *moment // over: the driver has no time between events of which one is not over
+	next *moment // recorded, and not known to be over; nil: none
 	made time.Time
 }
 
@@ -46,11 +48,21 @@ func (k *clock) startClock(c *cudaContext) error {
 	return err
 }
 
-// currentMoment returns the moment from which the next recording in a lane is measured.
+// currentMoment returns the moment from which the next recording in a lane is measured. The lane may have a long kernel, so
+// a new moment is returned to later callers, when it is over.
 func (k *clock) currentMoment(l *lane) (*moment, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if time.Since(k.made) < renewed {
+		return k.last, nil
+	}
+	if k.next != nil {
+		err := l.drv.EventQuery(l.ctx, k.next.event)
+		if err == nil {
+			k.last, k.next, k.made = k.next, nil, time.Now()
+		} else if backend.ResultOf(err) != backend.NotReady {
+			return nil, err
+		}
 		return k.last, nil
 	}
 	e, err := k.context.marks.getEvent(true)
@@ -60,7 +72,7 @@ func (k *clock) currentMoment(l *lane) (*moment, error) {
 	if err := l.drv.Record(l.ctx, e, l.stream); err != nil {
 		return nil, err
 	}
-	k.last, k.made = &moment{event: e, prev: k.last}, time.Now()
+	k.next = &moment{event: e, prev: k.last}
 	return k.last, nil
 }
 

@@ -214,15 +214,33 @@ CUresult cuEventSynchronize(CUevent event)
 	return (c->fault);
 }
 
+static CUresult time_between(float *milliseconds, CUevent start, CUevent end)
+{
+	CUresult r = OK;
+
+	CONTEXT(c);
+	(void)c;
+	pthread_mutex_lock(&big);
+	if (!start->timing || !end->timing || !start->last || !end->last)
+		r = INVALID_HANDLE;
+	else if (!start->last->done || !end->last->done)
+		r = NOT_READY;
+	else
+		*milliseconds = end->last->at - start->last->at;
+	pthread_mutex_unlock(&big);
+	return (r);
+}
+
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
 {
 	CALL(" from event %d to %d", start->id, end->id);
-	CONTEXT(c);
-	(void)c;
-	if (!start->timing || !end->timing || !start->last || !end->last)
-		return (INVALID_HANDLE);
-	*milliseconds = end->last->at - start->last->at;
-	return (OK);
+	return (time_between(milliseconds, start, end));
+}
+
+CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end)
+{
+	CALL(" from event %d to %d", start->id, end->id);
+	return (time_between(milliseconds, start, end));
 }
 
 static int run_wait(struct op *o, CUcontext c)
