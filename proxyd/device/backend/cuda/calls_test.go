@@ -132,6 +132,49 @@ func firstDifference(want, got string) string {
 	return fmt.Sprintf("%d lines, want %d", len(b), len(a))
 }
 
+// TestVersions: a driver of CUDA 12.4 lacks a kind of tensor map, which is refused by its call's name, and a driver of 13.0
+// lacks nothing: calls that replace older calls in its public header are made in their place.
+func TestVersions(t *testing.T) {
+	for _, tc := range []struct {
+		version       int
+		at, refused   string // the step of the script that is refused, and the call that the error names; "": no step is refused
+		makes, avoids []string
+	}{
+		{12040, "tensor map", "cuTensorMapEncodeIm2colWide", []string{"cuCtxCreate_v2", "cuEventElapsedTime", "cuDeviceGetUuid_v2"}, []string{"cuCtxCreate_v4", "cuEventElapsedTime_v2"}},
+		{13000, "", "", []string{"cuCtxCreate_v4", "cuEventElapsedTime_v2", "cuDeviceGetUuid_v2", "cuTensorMapEncodeIm2colWide", "cuGraphAddKernelNode_v2"},
+			[]string{"cuCtxCreate_v2", "cuEventElapsedTime", "cuDeviceGetUuid", "cuGraphAddKernelNode"}},
+	} {
+		t.Run(fmt.Sprint(tc.version), func(t *testing.T) {
+			l := newFakeDriver(t, tc.version)
+			log := filepath.Join(t.TempDir(), "calls")
+			l.Reset(log, 1<<30)
+			at, err := performScript(t, l, nil)
+			if at != tc.at || err != nil && (!strings.Contains(err.Error(), tc.refused) || backend.ResultOf(err) != backend.NotSupported) {
+				t.Errorf("the program stopped at %q: %v, want at %q, NotSupported, for lack of %q", at, err, tc.at, tc.refused)
+			}
+			text, err := os.ReadFile(log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Reset("", 1<<30)
+			made := map[string]bool{}
+			for _, name := range regexp.MustCompile(`\bcu[A-Z]\w*`).FindAllString(string(text), -1) {
+				made[name] = true
+			}
+			for _, name := range tc.makes {
+				if !made[name] {
+					t.Errorf("%s was not called", name)
+				}
+			}
+			for _, name := range tc.avoids {
+				if made[name] {
+					t.Errorf("%s was called", name)
+				}
+			}
+		})
+	}
+}
+
 // scriptCalls is each of the driver's calls that the script makes, and how often.
 func scriptCalls(t *testing.T) map[string]int {
 	text, err := os.ReadFile("testdata/calls.txt")
@@ -210,6 +253,9 @@ func TestAbsent(t *testing.T) {
 		{"cuLinkCreate_v2", "link"},
 		{"cuFuncGetParamInfo", ""},
 		{"cuDeviceGetUuid_v2", ""},
+		{"cuEventElapsedTime", ""},
+		{"cuCtxCreate_v2", ""},
+		{"cuGraphAddKernelNode", ""},
 		{"cuGraphInstantiateWithFlags", ""},
 	} {
 		t.Run(tc.call, func(t *testing.T) {

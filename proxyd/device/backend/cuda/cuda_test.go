@@ -6,14 +6,17 @@
 package cuda
 
 import (
+	"debug/elf"
 	"flag"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/backendtest"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/fakecuda"
@@ -70,6 +73,37 @@ func newFakeLibrary(t *testing.T, without ...string) *fakecuda.Library {
 	return l
 }
 
+// newFakeDriver returns a library that is like a driver of a version of CUDA: without the calls that came later, and without those
+// that the public header has no more from that version on. A real driver keeps these for older programs, but the backend
+// need not have them.
+func newFakeDriver(t *testing.T, version int) *fakecuda.Library {
+	t.Helper()
+	f, err := elf.Open(newFakeLibrary(t).Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := api.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var without []string
+	for _, s := range symbols {
+		c := table.Call(s.Name)
+		if c != nil && c.Area.Lib == api.Driver && (c.Version > version || c.Gone != 0 && c.Gone <= version) {
+			without = append(without, s.Name)
+		}
+	}
+	slices.Sort(without)
+	l := newFakeLibrary(t, without...)
+	l.SetVersion(version)
+	return l
+}
+
 func openBackend(t *testing.T, l *fakecuda.Library) *Backend {
 	t.Helper()
 	b, err := Open(Config{Library: l.Path, VariablesMayMove: true})
@@ -114,8 +148,13 @@ var excused = backendtest.Except{
 	"restore graphs":    "the driver makes no node for memory that is not there",
 }
 
-func TestBackend(t *testing.T) {
-	l := newFakeLibrary(t)
+func TestBackend(t *testing.T) { runSuite(t, 12040) }
+
+// TestBackend13 is TestBackend over a driver of CUDA 13.0.
+func TestBackend13(t *testing.T) { runSuite(t, 13000) }
+
+func runSuite(t *testing.T, version int) {
+	l := newFakeDriver(t, version)
 	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		t.Cleanup(func() {
 			if left := l.Live(); left != "" {

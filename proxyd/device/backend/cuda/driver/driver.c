@@ -164,13 +164,16 @@ CUresult sing_groups(const struct sing_driver *d, CUcontext in, unsigned char *g
 	return (0);
 }
 
-/* CUDA_KERNEL_NODE_PARAMS, the first version: every driver with graphs has it. */
+/*
+ * CUDA_KERNEL_NODE_PARAMS of the second version. In the first one, which every driver with graphs has, the last two are missing:
+ * NULL is no kernel, but the function, and the current context.
+ */
 struct kernel_node {
 	CUfunction function;
 	unsigned int grid[3], block[3], shared;
-	void **params, **extra;
+	void **params, **extra, *kernel, *context;
 };
-_Static_assert(sizeof(struct kernel_node) == 56, "kernel node");
+_Static_assert(sizeof(struct kernel_node) == 72, "kernel node");
 _Static_assert(offsetof(struct kernel_node, params) == 40, "kernel node");
 
 CUresult sing_kernel_node(const struct sing_driver *d, CUcontext in, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t k, const struct sing_launch *l)
@@ -181,6 +184,8 @@ CUresult sing_kernel_node(const struct sing_driver *d, CUcontext in, CUgraphNode
 	spread_params(l, params);
 	memcpy(p.grid, l->grid, sizeof(p.grid));
 	memcpy(p.block, l->block, sizeof(p.block));
+	if (!d->cuGraphAddKernelNode)
+		return (sing_cuGraphAddKernelNode_v2(d, in, node, graph, deps, k, &p));
 	return (sing_cuGraphAddKernelNode(d, in, node, graph, deps, k, &p));
 }
 
@@ -226,7 +231,8 @@ CUresult sing_new_context(const struct sing_driver *d, CUcontext *context, CUdev
 	CUresult r;
 
 	sing_reserve_owner(owner);
-	r = sing_cuCtxCreate_v2(d, NULL, context, 0, dev);
+	/* Without parameters the newer call makes the same contexts. */
+	r = d->cuCtxCreate_v2 ? d->cuCtxCreate_v2(context, 0, dev) : sing_cuCtxCreate_v4(d, NULL, context, NULL, 0, dev);
 	sing_reserve_owner(0);
 	return (r);
 }

@@ -165,7 +165,7 @@ func (d *Driver) NewContext(dev Device, owner uint64) (Context, error) {
 	var c Context
 	r := C.sing_new_context(d.table, &c.p, C.CUdevice(dev), C.uint64_t(owner))
 	C.sing_forget_contexts() // c is current now
-	return c, checkResult("cuCtxCreate_v2", r)
+	return c, checkResult("cuCtxCreate", r)
 }
 
 // ProcessorGroups is how the multiprocessors of a context's device are grouped, n pairs of them, in two orders.

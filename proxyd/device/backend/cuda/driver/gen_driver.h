@@ -158,6 +158,7 @@ struct sing_driver {
 	CUresult (*cuDevicePrimaryCtxRetain)(CUcontext *ctx, CUdevice dev);
 	CUresult (*cuDevicePrimaryCtxRelease_v2)(CUdevice dev);
 	CUresult (*cuCtxCreate_v2)(CUcontext *ctx, unsigned int flags, CUdevice dev);
+	CUresult (*cuCtxCreate_v4)(CUcontext *ctx, void *params, unsigned int flags, CUdevice dev);
 	CUresult (*cuCtxDestroy_v2)(CUcontext ctx);
 	CUresult (*cuCtxSetCurrent)(CUcontext ctx);
 	CUresult (*cuCtxGetLimit)(size_t *value, int limit);
@@ -186,6 +187,7 @@ struct sing_driver {
 	CUresult (*cuEventQuery)(CUevent event);
 	CUresult (*cuEventSynchronize)(CUevent event);
 	CUresult (*cuEventElapsedTime)(float *milliseconds, CUevent start, CUevent end);
+	CUresult (*cuEventElapsedTime_v2)(float *milliseconds, CUevent start, CUevent end);
 	CUresult (*cuMemcpyDtoDAsync_v2)(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream);
 	CUresult (*cuMemcpyHtoDAsync_v2)(CUdeviceptr dst, void *src, size_t n, CUstream stream);
 	CUresult (*cuMemcpyDtoHAsync_v2)(void *dst, CUdeviceptr src, size_t n, CUstream stream);
@@ -219,6 +221,7 @@ struct sing_driver {
 	CUresult (*cuGraphCreate)(CUgraph *graph, unsigned int flags);
 	CUresult (*cuGraphDestroy)(CUgraph graph);
 	CUresult (*cuGraphAddKernelNode)(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, void *params);
+	CUresult (*cuGraphAddKernelNode_v2)(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, void *params);
 	CUresult (*cuGraphKernelNodeSetAttribute)(CUgraphNode node, int id, const CUlaunchAttributeValue *value);
 	CUresult (*cuGraphAddMemcpyNode)(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMCPY3D *copy, CUcontext ctx);
 	CUresult (*cuGraphAddMemsetNode)(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx);
@@ -243,7 +246,8 @@ struct sing_driver {
 	X(cuDeviceCanAccessPeer, 0) \
 	X(cuDevicePrimaryCtxRetain, 0) \
 	X(cuDevicePrimaryCtxRelease_v2, 0) \
-	X(cuCtxCreate_v2, 0) \
+	X(cuCtxCreate_v2, 1) \
+	X(cuCtxCreate_v4, 1) \
 	X(cuCtxDestroy_v2, 0) \
 	X(cuCtxSetCurrent, 0) \
 	X(cuCtxGetLimit, 0) \
@@ -271,7 +275,8 @@ struct sing_driver {
 	X(cuEventRecord, 0) \
 	X(cuEventQuery, 0) \
 	X(cuEventSynchronize, 0) \
-	X(cuEventElapsedTime, 0) \
+	X(cuEventElapsedTime, 1) \
+	X(cuEventElapsedTime_v2, 1) \
 	X(cuMemcpyDtoDAsync_v2, 0) \
 	X(cuMemcpyHtoDAsync_v2, 0) \
 	X(cuMemcpyDtoHAsync_v2, 0) \
@@ -305,6 +310,7 @@ struct sing_driver {
 	X(cuGraphCreate, 1) \
 	X(cuGraphDestroy, 1) \
 	X(cuGraphAddKernelNode, 1) \
+	X(cuGraphAddKernelNode_v2, 1) \
 	X(cuGraphKernelNodeSetAttribute, 1) \
 	X(cuGraphAddMemcpyNode, 1) \
 	X(cuGraphAddMemsetNode, 1) \
@@ -401,6 +407,12 @@ static inline CUresult sing_cuCtxCreate_v2(const struct sing_driver *d, CUcontex
 {
 	CUresult r = d->cuCtxCreate_v2 ? sing_enter(d, in) : SING_ABSENT;
 	return (r ? r : d->cuCtxCreate_v2(ctx, flags, dev));
+}
+
+static inline CUresult sing_cuCtxCreate_v4(const struct sing_driver *d, CUcontext in, CUcontext *ctx, void *params, unsigned int flags, CUdevice dev)
+{
+	CUresult r = d->cuCtxCreate_v4 ? sing_enter(d, in) : SING_ABSENT;
+	return (r ? r : d->cuCtxCreate_v4(ctx, params, flags, dev));
 }
 
 static inline CUresult sing_cuCtxDestroy_v2(const struct sing_driver *d, CUcontext in, CUcontext ctx)
@@ -569,6 +581,12 @@ static inline CUresult sing_cuEventElapsedTime(const struct sing_driver *d, CUco
 {
 	CUresult r = d->cuEventElapsedTime ? sing_enter(d, in) : SING_ABSENT;
 	return (r ? r : d->cuEventElapsedTime(milliseconds, start, end));
+}
+
+static inline CUresult sing_cuEventElapsedTime_v2(const struct sing_driver *d, CUcontext in, float *milliseconds, CUevent start, CUevent end)
+{
+	CUresult r = d->cuEventElapsedTime_v2 ? sing_enter(d, in) : SING_ABSENT;
+	return (r ? r : d->cuEventElapsedTime_v2(milliseconds, start, end));
 }
 
 static inline CUresult sing_cuMemcpyDtoDAsync_v2(const struct sing_driver *d, CUcontext in, CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
@@ -767,6 +785,12 @@ static inline CUresult sing_cuGraphAddKernelNode(const struct sing_driver *d, CU
 {
 	CUresult r = d->cuGraphAddKernelNode ? sing_enter(d, in) : SING_ABSENT;
 	return (r ? r : d->cuGraphAddKernelNode(node, graph, deps, n, params));
+}
+
+static inline CUresult sing_cuGraphAddKernelNode_v2(const struct sing_driver *d, CUcontext in, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, void *params)
+{
+	CUresult r = d->cuGraphAddKernelNode_v2 ? sing_enter(d, in) : SING_ABSENT;
+	return (r ? r : d->cuGraphAddKernelNode_v2(node, graph, deps, n, params));
 }
 
 static inline CUresult sing_cuGraphKernelNodeSetAttribute(const struct sing_driver *d, CUcontext in, CUgraphNode node, int id, const CUlaunchAttributeValue *value)

@@ -76,8 +76,11 @@ func (d *Driver) EventQuery(c Context, e Event) error {
 // Elapsed returns the time between two events that are done.
 func (d *Driver) Elapsed(c Context, from, to Event) (time.Duration, error) {
 	var ms C.float
-	r := C.sing_cuEventElapsedTime(d.table, c.p, &ms, from.p, to.p)
-	return time.Duration(float64(ms) * float64(time.Millisecond)), checkResult("cuEventElapsedTime", r)
+	call, r := "cuEventElapsedTime", C.sing_cuEventElapsedTime(d.table, c.p, &ms, from.p, to.p)
+	if r == C.SING_ABSENT {
+		call, r = "cuEventElapsedTime_v2", C.sing_cuEventElapsedTime_v2(d.table, c.p, &ms, from.p, to.p)
+	}
+	return time.Duration(float64(ms) * float64(time.Millisecond)), checkResult(call, r)
 }
 
 // CopyDevice copies within and between devices.

@@ -18,6 +18,7 @@ package fakecuda
 // static void resume(void *f) { ((void (*)(void))f)(); }
 // static void *reserve(void *f, size_t n) { return ((void *(*)(size_t))f)(n); }
 // static uintptr_t place(void *f) { return ((uintptr_t (*)(void))f)(); }
+// static void set_version(void *f, int v) { ((void (*)(int))f)(v); }
 // static int number(void *f, int kind) { return ((int (*)(int))f)(kind); }
 import "C"
 
@@ -121,6 +122,10 @@ func (l *Library) Reset(log string, memory uint64) {
 	defer C.free(unsafe.Pointer(name))
 	C.reset(l.findSymbol("fake_reset"), name, C.size_t(memory))
 }
+
+// SetVersion has the library say that it is of a version of CUDA: 13000 is 13.0. Until then it says 12.4. A test that wants a
+// driver of that version builds the library without the calls that such a driver lacks, too.
+func (l *Library) SetVersion(v int) { C.set_version(l.findSymbol("fake_set_version"), C.int(v)) }
 
 // Fail has the n-th call of a name fail, from 1 on, and Failed tells whether that has happened.
 func (l *Library) Fail(call string, n, result int) {

@@ -17,6 +17,7 @@ static struct { char call[48]; int after; bool reached; } halt;
 static pthread_mutex_t halting = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t resumed = PTHREAD_COND_INITIALIZER;
 static size_t memory_size = (size_t)1 << 30;
+static int cuda_version = 12040;
 static __thread CUcontext mine;
 
 /* A request of tests: the n-th call of this name, from 1 on, is to fail. */
@@ -73,6 +74,12 @@ void fake_reset(const char *log, size_t memory)
 	fake_resume();
 	fake_halt("", 0);
 	memory_size = memory;
+}
+
+/* The version of CUDA that the library says it is of. */
+void fake_set_version(int version)
+{
+	cuda_version = version;
 }
 
 static void halt_if_told(const char *call)
@@ -155,7 +162,7 @@ CUresult cuInit(unsigned int flags)
 CUresult cuDriverGetVersion(int *version)
 {
 	CALL("");
-	*version = 12040;
+	*version = cuda_version;
 	return (OK);
 }
 
@@ -203,15 +210,19 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 
 CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice dev)
 {
-	static const int known[150] = {
+	/* How many a driver of the version knows. */
+	const int count = cuda_version < 13000 ? 135 : 148;
+	static const int known[148] = {
 		[1] = 1024, [2] = 1024, [3] = 1024, [4] = 64, [5] = 2147483647, [6] = 65535, [7] = 65535, [8] = 49152, [9] = 65536,
 		[10] = 32, [11] = 2147483647, [12] = 65536, [13] = 1410000, [16] = 108, [19] = 1, [31] = 1, [39] = 2048, [40] = 3,
-		[41] = 1, [75] = 8, [78] = 1, [81] = 167936, [82] = 65536, [91] = 1, [95] = 1, [97] = 166912, [99] = 1, [102] = 1,
-		[106] = 32, [111] = 1024, [115] = 1, [120] = 1,
+		[41] = 1, [75] = 8, [78] = 1, [81] = 167936, [82] = 65536, [91] = 1, [95] = 1, [96] = 1, [97] = 166912, [99] = 1,
+		[102] = 1, [103] = 1, [106] = 32, [107] = 1, [111] = 1024, [112] = 1, [114] = 1, [115] = 1, [116] = 1, [117] = 1, [118] = 100,
+		[119] = 9, [120] = 1, [121] = 1, [124] = 1, [125] = 1, [128] = 1, [129] = 1, [132] = 1, [135] = 1, [136] = 1, [137] = 1 << 20,
+		[138] = 1, [141] = 1, [142] = 1, [143] = 1, [144] = 1, [145] = 1, [146] = 1,
 	};
 
 	CALL(NULL);
-	if (attribute <= 0 || attribute >= 135)
+	if (attribute <= 0 || attribute >= count)
 		return (INVALID_VALUE);
 	*value = attribute == 33 ? dev + 1 : known[attribute];
 	return (OK);
@@ -253,12 +264,23 @@ static void end_context(CUcontext ctx)
 	free(ctx);
 }
 
-CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev)
+static CUresult create_context(CUcontext *ctx, CUdevice dev)
 {
-	CALL(" flags %u, device %d", flags, dev);
 	*ctx = mine = new_context(dev);
 	munmap(fake_reserve(CONTEXT_SIZE), CONTEXT_SIZE);
 	return (OK);
+}
+
+CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev)
+{
+	CALL(" flags %u, device %d", flags, dev);
+	return (create_context(ctx, dev));
+}
+
+CUresult cuCtxCreate_v4(CUcontext *ctx, void *params, unsigned int flags, CUdevice dev)
+{
+	CALL(" flags %u, device %d%s", flags, dev, params ? ", parameters" : "");
+	return (create_context(ctx, dev));
 }
 
 CUresult cuCtxDestroy_v2(CUcontext ctx)

@@ -55,27 +55,42 @@ static struct op *add_node(CUgraphNode *node, CUgraph g, int (*run)(struct op *,
 	return (&n->op);
 }
 
-/* The public layout, as in programs. */
+/* The public layout, as in programs. The first version ends before kernel. */
 struct kernel_params {
 	CUfunction function;
 	unsigned int grid[3], block[3], shared;
-	void **params, **extra;
+	void **params, **extra, *kernel;
+	CUcontext ctx;
 };
 
-CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, void *params)
+static CUresult add_kernel(CUgraphNode *node, CUgraph graph, const struct kernel_params *p)
 {
-	const struct kernel_params *p = params;
-	struct op *o;
+	struct op *o = add_node(node, graph, run_launch);
 
-	(void)deps;
-	CALL(" %s behind %zu", p->function->name, n);
-	o = add_node(node, graph, run_launch);
 	o->function = p->function;
 	memcpy(o->grid, p->grid, sizeof(o->grid));
 	memcpy(o->block, p->block, sizeof(o->block));
 	for (int i = 0; i < p->function->n; ++i)
 		memcpy(o->params + p->function->offsets[i], p->params[i], p->function->sizes[i]);
 	return (OK);
+}
+
+CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, void *params)
+{
+	const struct kernel_params *p = params;
+
+	(void)deps;
+	CALL(" %s behind %zu", p->function->name, n);
+	return (add_kernel(node, graph, p));
+}
+
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, void *params)
+{
+	const struct kernel_params *p = params;
+
+	(void)deps;
+	CALL(" %s behind %zu", p->function->name, n);
+	return (p->kernel || p->ctx ? INVALID_VALUE : add_kernel(node, graph, p));
 }
 
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, int id, const CUlaunchAttributeValue *value)
