@@ -106,4 +106,18 @@ const (
 	Multicast                     Attribute = 132
 	MPSEnabled                    Attribute = 133
 	HostNUMAID                    Attribute = 134
+	D3D12Sharing                  Attribute = 135
+	DecompressAlgorithms          Attribute = 136
+	DecompressMaxLength           Attribute = 137
+	VulkanSharing                 Attribute = 138
+	PCIDeviceModel                Attribute = 139
+	PCISubsystemModel             Attribute = 140
+	HostNUMAVirtualMemory         Attribute = 141
+	HostNUMAMemoryPools           Attribute = 142
+	HostNUMAMultinodeIPC          Attribute = 143
+	HostMemoryPools               Attribute = 144
+	HostVirtualMemory             Attribute = 145
+	HostDMABuf                    Attribute = 146
+	PartialHostNativeAtomics      Attribute = 147
+	AtomicReductions              Attribute = 148
 )

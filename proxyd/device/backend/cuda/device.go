@@ -73,8 +73,24 @@ func (b *Backend) newDevice(i int, dev driver.Device) (*device, error) {
 		return nil, fmt.Errorf("%s has memory in pieces of %d bytes: %w", d.info.Name, n, backend.NotSupported)
 	}
 	d.rdma = at[backend.RDMAWithVMM] != 0
-	at[backend.ManagedMemory], at[backend.ConcurrentManagedAccess], at[backend.PageableMemoryAccess] = 0, 0, 0
+	for _, feature := range absentFeatures {
+		at[feature] = 0
+	}
 	return d, nil
+}
+
+// absentFeatures are features that a real device may have and programs are told it has not: their calls are refused by name,
+// here or on all devices, so that a program which asks first does without.
+var absentFeatures = []backend.Attribute{
+	backend.ManagedMemory, backend.ConcurrentManagedAccess, backend.PageableMemoryAccess, backend.PageableUsesHostTables,
+	backend.DirectManagedFromHost, backend.CooperativeMultiDevice, backend.GenericCompression, backend.RDMAWithVMM,
+	backend.SparseArrays, backend.DeferredMapping, backend.TimelineSemaphores, backend.GPUDirectRDMA, backend.RDMAFlushOptions,
+	backend.RDMAWritesOrdering, backend.DMABuf, backend.HandleFabric, backend.UnifiedFunctionPointers, backend.Multicast,
+	backend.D3D12Sharing, backend.DecompressAlgorithms, backend.DecompressMaxLength, backend.VulkanSharing,
+	backend.HostNUMAVirtualMemory, backend.HostNUMAMemoryPools, backend.HostNUMAMultinodeIPC, backend.HostMemoryPools,
+	backend.HostVirtualMemory, backend.HostDMABuf,
+	// Contexts here share neither memory nor events with other processes: they are no backend.Sharer.
+	backend.HandlePosixFD, backend.PoolHandleTypes, backend.IPCEvents,
 }
 
 // Info implements backend.Device.

@@ -9,10 +9,12 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/backendtest"
 )
@@ -87,6 +89,58 @@ func TestSameAddresses(t *testing.T) {
 	}
 	if err := spaces[1].Map(); backend.ResultOf(err) != backend.AlreadyMapped {
 		t.Errorf("Map of a space at the same addresses: %v, want AlreadyMapped", err)
+	}
+}
+
+// TestAbsentFeatures: a device has none of the features whose calls are refused by name, though the driver says that it has them.
+func TestAbsentFeatures(t *testing.T) {
+	table, err := api.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := map[backend.Attribute]string{ // by the call that would use the feature
+		backend.CooperativeMultiDevice: "cuLaunchCooperativeKernelMultiDevice", backend.SparseArrays: "cuArrayGetSparseProperties",
+		backend.DeferredMapping: "cuMemMapArrayAsync", backend.TimelineSemaphores: "cuImportExternalSemaphore",
+		backend.GPUDirectRDMA: "cuFlushGPUDirectRDMAWrites", backend.RDMAFlushOptions: "cuFlushGPUDirectRDMAWrites",
+		backend.RDMAWritesOrdering: "cuFlushGPUDirectRDMAWrites", backend.DMABuf: "cuMemGetHandleForAddressRange",
+		backend.HostDMABuf: "cuMemGetHandleForAddressRange", backend.HandleFabric: "cuMemExportToShareableHandle",
+		backend.UnifiedFunctionPointers: "cuLibraryGetUnifiedFunction", backend.Multicast: "cuMulticastCreate",
+		backend.D3D12Sharing: "cuStreamBeginCaptureToCig", backend.VulkanSharing: "cuStreamBeginCaptureToCig",
+		backend.DecompressAlgorithms: "cuMemBatchDecompressAsync", backend.DecompressMaxLength: "cuMemBatchDecompressAsync",
+		backend.HandlePosixFD: "cuMemExportToShareableHandle",
+	}
+	for a, call := range refused {
+		if c := table.Call(call); c == nil || c.Kind != api.Refused {
+			t.Errorf("attribute %d is hidden because %s is refused, but it is not", a, call)
+		}
+	}
+	// These calls are not refused as a whole: memory and pools of the host are refused by their location, and what shares
+	// memory by a backend that cannot.
+	others := []backend.Attribute{
+		backend.GenericCompression, backend.HostNUMAVirtualMemory, backend.HostNUMAMemoryPools, backend.HostNUMAMultinodeIPC,
+		backend.HostMemoryPools, backend.HostVirtualMemory, backend.PoolHandleTypes, backend.IPCEvents,
+	}
+	for _, version := range []int{12040, 13000} {
+		b := openBackend(t, newFakeDriver(t, version))
+		drv := b.drv
+		for a := range maps.Keys(refused) {
+			others = append(others, a)
+		}
+		told := 0
+		for _, a := range others {
+			if v, err := drv.Attribute(0, a); err == nil && v != 0 {
+				told++
+			}
+			if v := b.Devices()[0].Info().Attributes[a]; v != 0 {
+				t.Errorf("CUDA %d: attribute %d is %d, want 0", version, a, v)
+			}
+		}
+		if told < 10 {
+			t.Errorf("CUDA %d: the driver says that it has %d of the features, want most: nothing was tried", version, told)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
