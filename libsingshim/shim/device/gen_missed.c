@@ -153,210 +153,205 @@ MISS(cuMemDiscardBatchAsync_ptsz, 138);
 MISS(cuMemExportToShareableHandle, 139);
 MISS(cuMemFree, 140);
 MISS(cuMemGetAddressRange, 141);
-MISS(cuMemGetDefaultMemPool, 142);
-MISS(cuMemGetHandleForAddressRange, 143);
-MISS(cuMemGetInfo, 144);
-MISS(cuMemGetMemPool, 145);
-MISS(cuMemHostGetDevicePointer, 146);
-MISS(cuMemImportFromShareableHandle, 147);
-MISS(cuMemMapArrayAsync, 148);
-MISS(cuMemMapArrayAsync_ptsz, 149);
-MISS(cuMemPrefetchBatchAsync, 150);
-MISS(cuMemPrefetchBatchAsync_ptsz, 151);
-MISS(cuMemRangeGetAttribute, 152);
-MISS(cuMemRangeGetAttributes, 153);
-MISS(cuMemSetMemPool, 154);
-MISS(cuMemcpy2D, 155);
-MISS(cuMemcpy2DAsync, 156);
-MISS(cuMemcpy2DUnaligned, 157);
-MISS(cuMemcpy3D, 158);
-MISS(cuMemcpy3DAsync, 159);
-MISS(cuMemcpy3DBatchAsync, 160);
-MISS(cuMemcpy3DBatchAsync_ptsz, 161);
-MISS(cuMemcpy3DBatchAsync_v2, 162);
-MISS(cuMemcpy3DBatchAsync_v2_ptsz, 163);
-MISS(cuMemcpy3DWithAttributesAsync, 164);
-MISS(cuMemcpy3DWithAttributesAsync_ptsz, 165);
-MISS(cuMemcpyAtoA, 166);
-MISS(cuMemcpyAtoD, 167);
-MISS(cuMemcpyAtoH, 168);
-MISS(cuMemcpyAtoHAsync, 169);
-MISS(cuMemcpyBatchAsync, 170);
-MISS(cuMemcpyBatchAsync_ptsz, 171);
-MISS(cuMemcpyBatchAsync_v2, 172);
-MISS(cuMemcpyBatchAsync_v2_ptsz, 173);
-MISS(cuMemcpyDtoA, 174);
-MISS(cuMemcpyDtoD, 175);
-MISS(cuMemcpyDtoDAsync, 176);
-MISS(cuMemcpyDtoH, 177);
-MISS(cuMemcpyDtoHAsync, 178);
-MISS(cuMemcpyHtoA, 179);
-MISS(cuMemcpyHtoAAsync, 180);
-MISS(cuMemcpyHtoD, 181);
-MISS(cuMemcpyHtoDAsync, 182);
-MISS(cuMemcpyWithAttributesAsync, 183);
-MISS(cuMemcpyWithAttributesAsync_ptsz, 184);
-MISS(cuMemsetD16, 185);
-MISS(cuMemsetD2D16, 186);
-MISS(cuMemsetD2D32, 187);
-MISS(cuMemsetD2D8, 188);
-MISS(cuMemsetD32, 189);
-MISS(cuMemsetD8, 190);
-MISS(cuMipmappedArrayCreate, 191);
-MISS(cuMipmappedArrayDestroy, 192);
-MISS(cuMipmappedArrayGetLevel, 193);
-MISS(cuMipmappedArrayGetMemoryRequirements, 194);
-MISS(cuMipmappedArrayGetSparseProperties, 195);
-MISS(cuModuleGetGlobal, 196);
-MISS(cuModuleGetSurfRef, 197);
-MISS(cuModuleGetTexRef, 198);
-MISS(cuMulticastAddDevice, 199);
-MISS(cuMulticastBindAddr, 200);
-MISS(cuMulticastBindAddr_v2, 201);
-MISS(cuMulticastBindMem, 202);
-MISS(cuMulticastBindMem_v2, 203);
-MISS(cuMulticastCreate, 204);
-MISS(cuMulticastGetGranularity, 205);
-MISS(cuMulticastUnbind, 206);
-MISS(cuParamSetSize, 207);
-MISS(cuParamSetTexRef, 208);
-MISS(cuParamSetf, 209);
-MISS(cuParamSeti, 210);
-MISS(cuParamSetv, 211);
-MISS(cuProfilerInitialize, 212);
-MISS(cuSignalExternalSemaphoresAsync, 213);
-MISS(cuSignalExternalSemaphoresAsync_ptsz, 214);
-MISS(cuStreamBeginCaptureToCig, 215);
-MISS(cuStreamEndCaptureToCig, 216);
-MISS(cuStreamGetCtx_v2, 217);
-MISS(cuStreamGetCtx_v2_ptsz, 218);
-MISS(cuStreamGetDevResource, 219);
-MISS(cuStreamGetDevResource_ptsz, 220);
-MISS(cuStreamGetGreenCtx, 221);
-MISS(cuSurfRefGetArray, 222);
-MISS(cuSurfRefSetArray, 223);
-MISS(cuTexRefCreate, 224);
-MISS(cuTexRefDestroy, 225);
-MISS(cuTexRefGetAddress, 226);
-MISS(cuTexRefGetAddressMode, 227);
-MISS(cuTexRefGetAddress_v2, 228);
-MISS(cuTexRefGetArray, 229);
-MISS(cuTexRefGetBorderColor, 230);
-MISS(cuTexRefGetFilterMode, 231);
-MISS(cuTexRefGetFlags, 232);
-MISS(cuTexRefGetFormat, 233);
-MISS(cuTexRefGetMaxAnisotropy, 234);
-MISS(cuTexRefGetMipmapFilterMode, 235);
-MISS(cuTexRefGetMipmapLevelBias, 236);
-MISS(cuTexRefGetMipmapLevelClamp, 237);
-MISS(cuTexRefGetMipmappedArray, 238);
-MISS(cuTexRefSetAddress, 239);
-MISS(cuTexRefSetAddress2D, 240);
-MISS(cuTexRefSetAddress2D_v2, 241);
-MISS(cuTexRefSetAddress2D_v3, 242);
-MISS(cuTexRefSetAddressMode, 243);
-MISS(cuTexRefSetAddress_v2, 244);
-MISS(cuTexRefSetArray, 245);
-MISS(cuTexRefSetBorderColor, 246);
-MISS(cuTexRefSetFilterMode, 247);
-MISS(cuTexRefSetFlags, 248);
-MISS(cuTexRefSetFormat, 249);
-MISS(cuTexRefSetMaxAnisotropy, 250);
-MISS(cuTexRefSetMipmapFilterMode, 251);
-MISS(cuTexRefSetMipmapLevelBias, 252);
-MISS(cuTexRefSetMipmapLevelClamp, 253);
-MISS(cuTexRefSetMipmappedArray, 254);
-MISS(cuUserObjectCreate, 255);
-MISS(cuUserObjectRelease, 256);
-MISS(cuUserObjectRetain, 257);
-MISS(cuVDPAUCtxCreate, 258);
-MISS(cuVDPAUCtxCreate_v2, 259);
-MISS(cuVDPAUGetDevice, 260);
-MISS(cuWaitExternalSemaphoresAsync, 261);
-MISS(cuWaitExternalSemaphoresAsync_ptsz, 262);
-MISS(ncclCommGetUniqueId, 263);
-MISS(ncclCommGrow, 264);
-MISS(ncclCommMemStats, 265);
-MISS(ncclCommQueryProperties, 266);
-MISS(ncclCommResume, 267);
-MISS(ncclCommRevoke, 268);
-MISS(ncclCommShrink, 269);
-MISS(ncclCommSuspend, 270);
-MISS(ncclCommWindowDeregister, 271);
-MISS(ncclCommWindowRegister, 272);
-MISS(ncclDevCommCreate, 273);
-MISS(ncclDevCommDestroy, 274);
-MISS(ncclGroupSimulateEnd, 275);
-MISS(ncclParamBind, 276);
-MISS(ncclParamDumpAll, 277);
-MISS(ncclParamGet, 278);
-MISS(ncclParamGetAllParameterKeys, 279);
-MISS(ncclParamGetI16, 280);
-MISS(ncclParamGetI32, 281);
-MISS(ncclParamGetI64, 282);
-MISS(ncclParamGetI8, 283);
-MISS(ncclParamGetParameter, 284);
-MISS(ncclParamGetStr, 285);
-MISS(ncclParamGetU16, 286);
-MISS(ncclParamGetU32, 287);
-MISS(ncclParamGetU64, 288);
-MISS(ncclParamGetU8, 289);
-MISS(ncclPutSignal, 290);
-MISS(ncclSignal, 291);
-MISS(ncclWaitSignal, 292);
-MISS(ncclWinGetUserPtr, 293);
-MISS(nvmlDeviceGetAttributes_v2, 294);
-MISS(nvmlDeviceGetComputeRunningProcesses, 295);
-MISS(nvmlDeviceGetComputeRunningProcesses_v2, 296);
-MISS(nvmlDeviceGetFieldValues, 297);
-MISS(nvmlDeviceGetGpuFabricInfo, 298);
-MISS(nvmlDeviceGetGpuFabricInfoV, 299);
-MISS(nvmlDeviceGetHandleByUUIDV, 300);
-MISS(nvmlDeviceGetInforomVersion, 301);
-MISS(nvmlDeviceGetNvLinkRemotePciInfo, 302);
-MISS(nvmlDeviceGetPciInfo, 303);
-MISS(nvmlDeviceGetPciInfo_v2, 304);
-MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 305);
-MISS(nvmlDeviceResetGpuLockedClocks, 306);
-MISS(nvmlDeviceSetApplicationsClocks, 307);
-MISS(nvmlDeviceSetComputeMode, 308);
-MISS(nvmlDeviceSetEccMode, 309);
-MISS(nvmlDeviceSetGpuLockedClocks, 310);
-MISS(nvmlDeviceSetMigMode, 311);
-MISS(nvmlDeviceSetPersistenceMode, 312);
-MISS(nvmlDeviceSetPowerManagementLimit, 313);
-MISS(nvmlSystemGetProcessName, 314);
-MISS(pncclCommGetUniqueId, 315);
-MISS(pncclCommGrow, 316);
-MISS(pncclCommMemStats, 317);
-MISS(pncclCommQueryProperties, 318);
-MISS(pncclCommResume, 319);
-MISS(pncclCommRevoke, 320);
-MISS(pncclCommShrink, 321);
-MISS(pncclCommSuspend, 322);
-MISS(pncclCommWindowDeregister, 323);
-MISS(pncclCommWindowRegister, 324);
-MISS(pncclDevCommCreate, 325);
-MISS(pncclDevCommDestroy, 326);
-MISS(pncclGroupSimulateEnd, 327);
-MISS(pncclParamBind, 328);
-MISS(pncclParamDumpAll, 329);
-MISS(pncclParamGet, 330);
-MISS(pncclParamGetAllParameterKeys, 331);
-MISS(pncclParamGetI16, 332);
-MISS(pncclParamGetI32, 333);
-MISS(pncclParamGetI64, 334);
-MISS(pncclParamGetI8, 335);
-MISS(pncclParamGetParameter, 336);
-MISS(pncclParamGetStr, 337);
-MISS(pncclParamGetU16, 338);
-MISS(pncclParamGetU32, 339);
-MISS(pncclParamGetU64, 340);
-MISS(pncclParamGetU8, 341);
-MISS(pncclPutSignal, 342);
-MISS(pncclSignal, 343);
-MISS(pncclWaitSignal, 344);
-MISS(pncclWinGetUserPtr, 345);
+MISS(cuMemGetHandleForAddressRange, 142);
+MISS(cuMemGetInfo, 143);
+MISS(cuMemHostGetDevicePointer, 144);
+MISS(cuMemImportFromShareableHandle, 145);
+MISS(cuMemMapArrayAsync, 146);
+MISS(cuMemMapArrayAsync_ptsz, 147);
+MISS(cuMemPrefetchBatchAsync, 148);
+MISS(cuMemPrefetchBatchAsync_ptsz, 149);
+MISS(cuMemRangeGetAttribute, 150);
+MISS(cuMemRangeGetAttributes, 151);
+MISS(cuMemcpy2D, 152);
+MISS(cuMemcpy2DAsync, 153);
+MISS(cuMemcpy2DUnaligned, 154);
+MISS(cuMemcpy3D, 155);
+MISS(cuMemcpy3DAsync, 156);
+MISS(cuMemcpy3DBatchAsync, 157);
+MISS(cuMemcpy3DBatchAsync_ptsz, 158);
+MISS(cuMemcpy3DBatchAsync_v2, 159);
+MISS(cuMemcpy3DBatchAsync_v2_ptsz, 160);
+MISS(cuMemcpy3DWithAttributesAsync, 161);
+MISS(cuMemcpy3DWithAttributesAsync_ptsz, 162);
+MISS(cuMemcpyAtoA, 163);
+MISS(cuMemcpyAtoD, 164);
+MISS(cuMemcpyAtoH, 165);
+MISS(cuMemcpyAtoHAsync, 166);
+MISS(cuMemcpyBatchAsync, 167);
+MISS(cuMemcpyBatchAsync_ptsz, 168);
+MISS(cuMemcpyBatchAsync_v2, 169);
+MISS(cuMemcpyBatchAsync_v2_ptsz, 170);
+MISS(cuMemcpyDtoA, 171);
+MISS(cuMemcpyDtoD, 172);
+MISS(cuMemcpyDtoDAsync, 173);
+MISS(cuMemcpyDtoH, 174);
+MISS(cuMemcpyDtoHAsync, 175);
+MISS(cuMemcpyHtoA, 176);
+MISS(cuMemcpyHtoAAsync, 177);
+MISS(cuMemcpyHtoD, 178);
+MISS(cuMemcpyHtoDAsync, 179);
+MISS(cuMemcpyWithAttributesAsync, 180);
+MISS(cuMemcpyWithAttributesAsync_ptsz, 181);
+MISS(cuMemsetD16, 182);
+MISS(cuMemsetD2D16, 183);
+MISS(cuMemsetD2D32, 184);
+MISS(cuMemsetD2D8, 185);
+MISS(cuMemsetD32, 186);
+MISS(cuMemsetD8, 187);
+MISS(cuMipmappedArrayCreate, 188);
+MISS(cuMipmappedArrayDestroy, 189);
+MISS(cuMipmappedArrayGetLevel, 190);
+MISS(cuMipmappedArrayGetMemoryRequirements, 191);
+MISS(cuMipmappedArrayGetSparseProperties, 192);
+MISS(cuModuleGetGlobal, 193);
+MISS(cuModuleGetSurfRef, 194);
+MISS(cuModuleGetTexRef, 195);
+MISS(cuMulticastAddDevice, 196);
+MISS(cuMulticastBindAddr, 197);
+MISS(cuMulticastBindAddr_v2, 198);
+MISS(cuMulticastBindMem, 199);
+MISS(cuMulticastBindMem_v2, 200);
+MISS(cuMulticastCreate, 201);
+MISS(cuMulticastGetGranularity, 202);
+MISS(cuMulticastUnbind, 203);
+MISS(cuParamSetSize, 204);
+MISS(cuParamSetTexRef, 205);
+MISS(cuParamSetf, 206);
+MISS(cuParamSeti, 207);
+MISS(cuParamSetv, 208);
+MISS(cuProfilerInitialize, 209);
+MISS(cuSignalExternalSemaphoresAsync, 210);
+MISS(cuSignalExternalSemaphoresAsync_ptsz, 211);
+MISS(cuStreamBeginCaptureToCig, 212);
+MISS(cuStreamEndCaptureToCig, 213);
+MISS(cuStreamGetDevResource, 214);
+MISS(cuStreamGetDevResource_ptsz, 215);
+MISS(cuStreamGetGreenCtx, 216);
+MISS(cuSurfRefGetArray, 217);
+MISS(cuSurfRefSetArray, 218);
+MISS(cuTexRefCreate, 219);
+MISS(cuTexRefDestroy, 220);
+MISS(cuTexRefGetAddress, 221);
+MISS(cuTexRefGetAddressMode, 222);
+MISS(cuTexRefGetAddress_v2, 223);
+MISS(cuTexRefGetArray, 224);
+MISS(cuTexRefGetBorderColor, 225);
+MISS(cuTexRefGetFilterMode, 226);
+MISS(cuTexRefGetFlags, 227);
+MISS(cuTexRefGetFormat, 228);
+MISS(cuTexRefGetMaxAnisotropy, 229);
+MISS(cuTexRefGetMipmapFilterMode, 230);
+MISS(cuTexRefGetMipmapLevelBias, 231);
+MISS(cuTexRefGetMipmapLevelClamp, 232);
+MISS(cuTexRefGetMipmappedArray, 233);
+MISS(cuTexRefSetAddress, 234);
+MISS(cuTexRefSetAddress2D, 235);
+MISS(cuTexRefSetAddress2D_v2, 236);
+MISS(cuTexRefSetAddress2D_v3, 237);
+MISS(cuTexRefSetAddressMode, 238);
+MISS(cuTexRefSetAddress_v2, 239);
+MISS(cuTexRefSetArray, 240);
+MISS(cuTexRefSetBorderColor, 241);
+MISS(cuTexRefSetFilterMode, 242);
+MISS(cuTexRefSetFlags, 243);
+MISS(cuTexRefSetFormat, 244);
+MISS(cuTexRefSetMaxAnisotropy, 245);
+MISS(cuTexRefSetMipmapFilterMode, 246);
+MISS(cuTexRefSetMipmapLevelBias, 247);
+MISS(cuTexRefSetMipmapLevelClamp, 248);
+MISS(cuTexRefSetMipmappedArray, 249);
+MISS(cuUserObjectCreate, 250);
+MISS(cuUserObjectRelease, 251);
+MISS(cuUserObjectRetain, 252);
+MISS(cuVDPAUCtxCreate, 253);
+MISS(cuVDPAUCtxCreate_v2, 254);
+MISS(cuVDPAUGetDevice, 255);
+MISS(cuWaitExternalSemaphoresAsync, 256);
+MISS(cuWaitExternalSemaphoresAsync_ptsz, 257);
+MISS(ncclCommGetUniqueId, 258);
+MISS(ncclCommGrow, 259);
+MISS(ncclCommMemStats, 260);
+MISS(ncclCommQueryProperties, 261);
+MISS(ncclCommResume, 262);
+MISS(ncclCommRevoke, 263);
+MISS(ncclCommShrink, 264);
+MISS(ncclCommSuspend, 265);
+MISS(ncclCommWindowDeregister, 266);
+MISS(ncclCommWindowRegister, 267);
+MISS(ncclDevCommCreate, 268);
+MISS(ncclDevCommDestroy, 269);
+MISS(ncclGroupSimulateEnd, 270);
+MISS(ncclParamBind, 271);
+MISS(ncclParamDumpAll, 272);
+MISS(ncclParamGet, 273);
+MISS(ncclParamGetAllParameterKeys, 274);
+MISS(ncclParamGetI16, 275);
+MISS(ncclParamGetI32, 276);
+MISS(ncclParamGetI64, 277);
+MISS(ncclParamGetI8, 278);
+MISS(ncclParamGetParameter, 279);
+MISS(ncclParamGetStr, 280);
+MISS(ncclParamGetU16, 281);
+MISS(ncclParamGetU32, 282);
+MISS(ncclParamGetU64, 283);
+MISS(ncclParamGetU8, 284);
+MISS(ncclPutSignal, 285);
+MISS(ncclSignal, 286);
+MISS(ncclWaitSignal, 287);
+MISS(ncclWinGetUserPtr, 288);
+MISS(nvmlDeviceGetAttributes_v2, 289);
+MISS(nvmlDeviceGetComputeRunningProcesses, 290);
+MISS(nvmlDeviceGetComputeRunningProcesses_v2, 291);
+MISS(nvmlDeviceGetFieldValues, 292);
+MISS(nvmlDeviceGetGpuFabricInfo, 293);
+MISS(nvmlDeviceGetGpuFabricInfoV, 294);
+MISS(nvmlDeviceGetHandleByUUIDV, 295);
+MISS(nvmlDeviceGetInforomVersion, 296);
+MISS(nvmlDeviceGetNvLinkRemotePciInfo, 297);
+MISS(nvmlDeviceGetPciInfo, 298);
+MISS(nvmlDeviceGetPciInfo_v2, 299);
+MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 300);
+MISS(nvmlDeviceResetGpuLockedClocks, 301);
+MISS(nvmlDeviceSetApplicationsClocks, 302);
+MISS(nvmlDeviceSetComputeMode, 303);
+MISS(nvmlDeviceSetEccMode, 304);
+MISS(nvmlDeviceSetGpuLockedClocks, 305);
+MISS(nvmlDeviceSetMigMode, 306);
+MISS(nvmlDeviceSetPersistenceMode, 307);
+MISS(nvmlDeviceSetPowerManagementLimit, 308);
+MISS(nvmlSystemGetProcessName, 309);
+MISS(pncclCommGetUniqueId, 310);
+MISS(pncclCommGrow, 311);
+MISS(pncclCommMemStats, 312);
+MISS(pncclCommQueryProperties, 313);
+MISS(pncclCommResume, 314);
+MISS(pncclCommRevoke, 315);
+MISS(pncclCommShrink, 316);
+MISS(pncclCommSuspend, 317);
+MISS(pncclCommWindowDeregister, 318);
+MISS(pncclCommWindowRegister, 319);
+MISS(pncclDevCommCreate, 320);
+MISS(pncclDevCommDestroy, 321);
+MISS(pncclGroupSimulateEnd, 322);
+MISS(pncclParamBind, 323);
+MISS(pncclParamDumpAll, 324);
+MISS(pncclParamGet, 325);
+MISS(pncclParamGetAllParameterKeys, 326);
+MISS(pncclParamGetI16, 327);
+MISS(pncclParamGetI32, 328);
+MISS(pncclParamGetI64, 329);
+MISS(pncclParamGetI8, 330);
+MISS(pncclParamGetParameter, 331);
+MISS(pncclParamGetStr, 332);
+MISS(pncclParamGetU16, 333);
+MISS(pncclParamGetU32, 334);
+MISS(pncclParamGetU64, 335);
+MISS(pncclParamGetU8, 336);
+MISS(pncclPutSignal, 337);
+MISS(pncclSignal, 338);
+MISS(pncclWaitSignal, 339);
+MISS(pncclWinGetUserPtr, 340);
 
 const char sing_misses_text[] =
 	"cuArray3DCreate" "\0"
@@ -524,10 +519,8 @@ const char sing_misses_text[] =
 	"a handle for others outlives a cut and cannot be moved" "\0"
 	"cuMemFree" "\0"
 	"cuMemGetAddressRange" "\0"
-	"cuMemGetDefaultMemPool" "\0"
 	"cuMemGetHandleForAddressRange" "\0"
 	"cuMemGetInfo" "\0"
-	"cuMemGetMemPool" "\0"
 	"cuMemHostGetDevicePointer" "\0"
 	"cuMemImportFromShareableHandle" "\0"
 	"cuMemMapArrayAsync" "\0"
@@ -537,7 +530,6 @@ const char sing_misses_text[] =
 	"cuMemRangeGetAttribute" "\0"
 	"advice and prefetches change nothing, so none is told" "\0"
 	"cuMemRangeGetAttributes" "\0"
-	"cuMemSetMemPool" "\0"
 	"cuMemcpy2D" "\0"
 	"cuMemcpy2DAsync" "\0"
 	"cuMemcpy2DUnaligned" "\0"
@@ -603,8 +595,6 @@ const char sing_misses_text[] =
 	"cuStreamBeginCaptureToCig" "\0"
 	"capture for graphics needs a window system's driver" "\0"
 	"cuStreamEndCaptureToCig" "\0"
-	"cuStreamGetCtx_v2" "\0"
-	"cuStreamGetCtx_v2_ptsz" "\0"
 	"cuStreamGetDevResource" "\0"
 	"cuStreamGetDevResource_ptsz" "\0"
 	"cuStreamGetGreenCtx" "\0"
@@ -883,209 +873,204 @@ const struct sing_miss sing_misses[] = {
 	{ 5016, 5045, 801 },
 	{ 5100, 1525, 801 },
 	{ 5110, 1525, 801 },
-	{ 5131, 1043, 801 },
-	{ 5154, 5045, 801 },
-	{ 5184, 1525, 801 },
-	{ 5197, 1043, 801 },
-	{ 5213, 1525, 801 },
-	{ 5239, 5045, 801 },
-	{ 5270, 16, 801 },
-	{ 5289, 16, 801 },
-	{ 5313, 4825, 801 },
-	{ 5337, 4825, 801 },
-	{ 5366, 5389, 801 },
-	{ 5443, 5389, 801 },
-	{ 5467, 1043, 801 },
-	{ 5483, 1525, 801 },
-	{ 5494, 1525, 801 },
-	{ 5510, 1525, 801 },
-	{ 5530, 1525, 801 },
-	{ 5541, 1525, 801 },
-	{ 5557, 1043, 801 },
-	{ 5578, 1043, 801 },
-	{ 5604, 1043, 801 },
-	{ 5628, 1043, 801 },
-	{ 5657, 1043, 801 },
-	{ 5687, 1043, 801 },
-	{ 5722, 1525, 801 },
-	{ 5735, 1525, 801 },
-	{ 5748, 1525, 801 },
-	{ 5761, 1525, 801 },
-	{ 5779, 1043, 801 },
-	{ 5798, 1043, 801 },
-	{ 5822, 1043, 801 },
-	{ 5844, 1043, 801 },
-	{ 5871, 1525, 801 },
-	{ 5884, 1525, 801 },
-	{ 5897, 1525, 801 },
-	{ 5915, 1525, 801 },
-	{ 5928, 1525, 801 },
-	{ 5946, 1525, 801 },
-	{ 5959, 1525, 801 },
-	{ 5977, 1525, 801 },
-	{ 5990, 1525, 801 },
-	{ 6008, 1043, 801 },
-	{ 6036, 1043, 801 },
-	{ 6069, 1525, 801 },
-	{ 6081, 1525, 801 },
-	{ 6095, 1525, 801 },
-	{ 6109, 1525, 801 },
-	{ 6122, 1525, 801 },
-	{ 6134, 1525, 801 },
-	{ 6145, 16, 801 },
-	{ 6168, 16, 801 },
-	{ 6192, 16, 801 },
-	{ 6217, 16, 801 },
-	{ 6255, 16, 801 },
-	{ 6291, 1525, 801 },
-	{ 6309, 16, 801 },
-	{ 6328, 16, 801 },
-	{ 6346, 6367, 801 },
-	{ 6404, 6367, 801 },
-	{ 6424, 6367, 801 },
-	{ 6447, 6367, 801 },
-	{ 6466, 6367, 801 },
-	{ 6488, 6367, 801 },
-	{ 6506, 6367, 801 },
-	{ 6532, 6367, 801 },
-	{ 6550, 2222, 801 },
-	{ 6565, 2222, 801 },
-	{ 6582, 2222, 801 },
-	{ 6594, 2222, 801 },
-	{ 6606, 2222, 801 },
-	{ 6618, 6639, 801 },
-	{ 6695, 1090, 801 },
-	{ 6727, 1090, 801 },
-	{ 6764, 6790, 801 },
-	{ 6842, 6790, 801 },
-	{ 6866, 1043, 801 },
-	{ 6884, 1043, 801 },
-	{ 6907, 883, 801 },
-	{ 6930, 883, 801 },
-	{ 6958, 883, 801 },
-	{ 6978, 16, 801 },
-	{ 6996, 16, 801 },
-	{ 7014, 16, 801 },
-	{ 7029, 16, 801 },
-	{ 7045, 16, 801 },
-	{ 7064, 16, 801 },
-	{ 7087, 16, 801 },
-	{ 7109, 16, 801 },
-	{ 7126, 16, 801 },
-	{ 7149, 16, 801 },
-	{ 7171, 16, 801 },
-	{ 7188, 16, 801 },
-	{ 7206, 16, 801 },
-	{ 7231, 16, 801 },
-	{ 7259, 16, 801 },
-	{ 7286, 16, 801 },
-	{ 7314, 16, 801 },
-	{ 7340, 16, 801 },
-	{ 7359, 16, 801 },
-	{ 7380, 16, 801 },
-	{ 7404, 16, 801 },
-	{ 7428, 16, 801 },
-	{ 7451, 16, 801 },
-	{ 7473, 16, 801 },
-	{ 7490, 16, 801 },
-	{ 7513, 16, 801 },
-	{ 7535, 16, 801 },
-	{ 7552, 16, 801 },
-	{ 7570, 16, 801 },
-	{ 7595, 16, 801 },
-	{ 7623, 16, 801 },
-	{ 7650, 16, 801 },
-	{ 7678, 16, 801 },
-	{ 7704, 3294, 801 },
-	{ 7723, 3294, 801 },
-	{ 7743, 3294, 801 },
-	{ 7762, 1676, 801 },
-	{ 7779, 1676, 801 },
-	{ 7799, 1676, 801 },
-	{ 7816, 1090, 801 },
-	{ 7846, 1090, 801 },
-	{ 7881, 1043, 5 },
-	{ 7901, 1043, 5 },
-	{ 7914, 1043, 5 },
-	{ 7931, 1043, 5 },
-	{ 7955, 7970, 5 },
-	{ 8017, 1043, 5 },
-	{ 8032, 1043, 5 },
-	{ 8047, 7970, 5 },
-	{ 8063, 8088, 5 },
-	{ 8166, 8088, 5 },
-	{ 8189, 8207, 5 },
-	{ 8264, 8207, 5 },
-	{ 8283, 1043, 5 },
-	{ 8304, 8318, 5 },
-	{ 8369, 8318, 5 },
-	{ 8386, 8318, 5 },
-	{ 8399, 8318, 5 },
-	{ 8428, 8318, 5 },
-	{ 8444, 8318, 5 },
-	{ 8460, 8318, 5 },
-	{ 8476, 8318, 5 },
-	{ 8491, 8318, 5 },
-	{ 8513, 8318, 5 },
-	{ 8529, 8318, 5 },
-	{ 8545, 8318, 5 },
-	{ 8561, 8318, 5 },
-	{ 8577, 8318, 5 },
-	{ 8592, 8606, 5 },
-	{ 8664, 8606, 5 },
-	{ 8675, 8606, 5 },
-	{ 8690, 8088, 5 },
-	{ 8708, 1043, 3 },
-	{ 8735, 1043, 3 },
-	{ 8772, 1043, 3 },
-	{ 8812, 1043, 3 },
-	{ 8837, 1043, 3 },
-	{ 8864, 1043, 3 },
-	{ 8892, 1043, 3 },
-	{ 8919, 1043, 3 },
-	{ 8947, 1043, 3 },
-	{ 8980, 1043, 3 },
-	{ 9001, 1043, 3 },
-	{ 9025, 1043, 3 },
-	{ 9069, 9100, 3 },
-	{ 9145, 9100, 3 },
-	{ 9177, 9100, 3 },
-	{ 9202, 9100, 3 },
-	{ 9223, 9100, 3 },
-	{ 9252, 9100, 3 },
-	{ 9273, 9100, 3 },
-	{ 9302, 9100, 3 },
-	{ 9336, 1043, 3 },
-	{ 9361, 1043, 5 },
-	{ 9382, 1043, 5 },
-	{ 9396, 1043, 5 },
-	{ 9414, 1043, 5 },
-	{ 9439, 7970, 5 },
-	{ 9455, 1043, 5 },
-	{ 9471, 1043, 5 },
-	{ 9487, 7970, 5 },
-	{ 9504, 8088, 5 },
-	{ 9530, 8088, 5 },
-	{ 9554, 8207, 5 },
-	{ 9573, 8207, 5 },
-	{ 9593, 1043, 5 },
-	{ 9615, 8318, 5 },
-	{ 9630, 8318, 5 },
-	{ 9648, 8318, 5 },
-	{ 9662, 8318, 5 },
-	{ 9692, 8318, 5 },
-	{ 9709, 8318, 5 },
-	{ 9726, 8318, 5 },
-	{ 9743, 8318, 5 },
-	{ 9759, 8318, 5 },
-	{ 9782, 8318, 5 },
-	{ 9799, 8318, 5 },
-	{ 9816, 8318, 5 },
-	{ 9833, 8318, 5 },
-	{ 9850, 8318, 5 },
-	{ 9866, 8606, 5 },
-	{ 9881, 8606, 5 },
-	{ 9893, 8606, 5 },
-	{ 9909, 8088, 5 },
+	{ 5131, 5045, 801 },
+	{ 5161, 1525, 801 },
+	{ 5174, 1525, 801 },
+	{ 5200, 5045, 801 },
+	{ 5231, 16, 801 },
+	{ 5250, 16, 801 },
+	{ 5274, 4825, 801 },
+	{ 5298, 4825, 801 },
+	{ 5327, 5350, 801 },
+	{ 5404, 5350, 801 },
+	{ 5428, 1525, 801 },
+	{ 5439, 1525, 801 },
+	{ 5455, 1525, 801 },
+	{ 5475, 1525, 801 },
+	{ 5486, 1525, 801 },
+	{ 5502, 1043, 801 },
+	{ 5523, 1043, 801 },
+	{ 5549, 1043, 801 },
+	{ 5573, 1043, 801 },
+	{ 5602, 1043, 801 },
+	{ 5632, 1043, 801 },
+	{ 5667, 1525, 801 },
+	{ 5680, 1525, 801 },
+	{ 5693, 1525, 801 },
+	{ 5706, 1525, 801 },
+	{ 5724, 1043, 801 },
+	{ 5743, 1043, 801 },
+	{ 5767, 1043, 801 },
+	{ 5789, 1043, 801 },
+	{ 5816, 1525, 801 },
+	{ 5829, 1525, 801 },
+	{ 5842, 1525, 801 },
+	{ 5860, 1525, 801 },
+	{ 5873, 1525, 801 },
+	{ 5891, 1525, 801 },
+	{ 5904, 1525, 801 },
+	{ 5922, 1525, 801 },
+	{ 5935, 1525, 801 },
+	{ 5953, 1043, 801 },
+	{ 5981, 1043, 801 },
+	{ 6014, 1525, 801 },
+	{ 6026, 1525, 801 },
+	{ 6040, 1525, 801 },
+	{ 6054, 1525, 801 },
+	{ 6067, 1525, 801 },
+	{ 6079, 1525, 801 },
+	{ 6090, 16, 801 },
+	{ 6113, 16, 801 },
+	{ 6137, 16, 801 },
+	{ 6162, 16, 801 },
+	{ 6200, 16, 801 },
+	{ 6236, 1525, 801 },
+	{ 6254, 16, 801 },
+	{ 6273, 16, 801 },
+	{ 6291, 6312, 801 },
+	{ 6349, 6312, 801 },
+	{ 6369, 6312, 801 },
+	{ 6392, 6312, 801 },
+	{ 6411, 6312, 801 },
+	{ 6433, 6312, 801 },
+	{ 6451, 6312, 801 },
+	{ 6477, 6312, 801 },
+	{ 6495, 2222, 801 },
+	{ 6510, 2222, 801 },
+	{ 6527, 2222, 801 },
+	{ 6539, 2222, 801 },
+	{ 6551, 2222, 801 },
+	{ 6563, 6584, 801 },
+	{ 6640, 1090, 801 },
+	{ 6672, 1090, 801 },
+	{ 6709, 6735, 801 },
+	{ 6787, 6735, 801 },
+	{ 6811, 883, 801 },
+	{ 6834, 883, 801 },
+	{ 6862, 883, 801 },
+	{ 6882, 16, 801 },
+	{ 6900, 16, 801 },
+	{ 6918, 16, 801 },
+	{ 6933, 16, 801 },
+	{ 6949, 16, 801 },
+	{ 6968, 16, 801 },
+	{ 6991, 16, 801 },
+	{ 7013, 16, 801 },
+	{ 7030, 16, 801 },
+	{ 7053, 16, 801 },
+	{ 7075, 16, 801 },
+	{ 7092, 16, 801 },
+	{ 7110, 16, 801 },
+	{ 7135, 16, 801 },
+	{ 7163, 16, 801 },
+	{ 7190, 16, 801 },
+	{ 7218, 16, 801 },
+	{ 7244, 16, 801 },
+	{ 7263, 16, 801 },
+	{ 7284, 16, 801 },
+	{ 7308, 16, 801 },
+	{ 7332, 16, 801 },
+	{ 7355, 16, 801 },
+	{ 7377, 16, 801 },
+	{ 7394, 16, 801 },
+	{ 7417, 16, 801 },
+	{ 7439, 16, 801 },
+	{ 7456, 16, 801 },
+	{ 7474, 16, 801 },
+	{ 7499, 16, 801 },
+	{ 7527, 16, 801 },
+	{ 7554, 16, 801 },
+	{ 7582, 16, 801 },
+	{ 7608, 3294, 801 },
+	{ 7627, 3294, 801 },
+	{ 7647, 3294, 801 },
+	{ 7666, 1676, 801 },
+	{ 7683, 1676, 801 },
+	{ 7703, 1676, 801 },
+	{ 7720, 1090, 801 },
+	{ 7750, 1090, 801 },
+	{ 7785, 1043, 5 },
+	{ 7805, 1043, 5 },
+	{ 7818, 1043, 5 },
+	{ 7835, 1043, 5 },
+	{ 7859, 7874, 5 },
+	{ 7921, 1043, 5 },
+	{ 7936, 1043, 5 },
+	{ 7951, 7874, 5 },
+	{ 7967, 7992, 5 },
+	{ 8070, 7992, 5 },
+	{ 8093, 8111, 5 },
+	{ 8168, 8111, 5 },
+	{ 8187, 1043, 5 },
+	{ 8208, 8222, 5 },
+	{ 8273, 8222, 5 },
+	{ 8290, 8222, 5 },
+	{ 8303, 8222, 5 },
+	{ 8332, 8222, 5 },
+	{ 8348, 8222, 5 },
+	{ 8364, 8222, 5 },
+	{ 8380, 8222, 5 },
+	{ 8395, 8222, 5 },
+	{ 8417, 8222, 5 },
+	{ 8433, 8222, 5 },
+	{ 8449, 8222, 5 },
+	{ 8465, 8222, 5 },
+	{ 8481, 8222, 5 },
+	{ 8496, 8510, 5 },
+	{ 8568, 8510, 5 },
+	{ 8579, 8510, 5 },
+	{ 8594, 7992, 5 },
+	{ 8612, 1043, 3 },
+	{ 8639, 1043, 3 },
+	{ 8676, 1043, 3 },
+	{ 8716, 1043, 3 },
+	{ 8741, 1043, 3 },
+	{ 8768, 1043, 3 },
+	{ 8796, 1043, 3 },
+	{ 8823, 1043, 3 },
+	{ 8851, 1043, 3 },
+	{ 8884, 1043, 3 },
+	{ 8905, 1043, 3 },
+	{ 8929, 1043, 3 },
+	{ 8973, 9004, 3 },
+	{ 9049, 9004, 3 },
+	{ 9081, 9004, 3 },
+	{ 9106, 9004, 3 },
+	{ 9127, 9004, 3 },
+	{ 9156, 9004, 3 },
+	{ 9177, 9004, 3 },
+	{ 9206, 9004, 3 },
+	{ 9240, 1043, 3 },
+	{ 9265, 1043, 5 },
+	{ 9286, 1043, 5 },
+	{ 9300, 1043, 5 },
+	{ 9318, 1043, 5 },
+	{ 9343, 7874, 5 },
+	{ 9359, 1043, 5 },
+	{ 9375, 1043, 5 },
+	{ 9391, 7874, 5 },
+	{ 9408, 7992, 5 },
+	{ 9434, 7992, 5 },
+	{ 9458, 8111, 5 },
+	{ 9477, 8111, 5 },
+	{ 9497, 1043, 5 },
+	{ 9519, 8222, 5 },
+	{ 9534, 8222, 5 },
+	{ 9552, 8222, 5 },
+	{ 9566, 8222, 5 },
+	{ 9596, 8222, 5 },
+	{ 9613, 8222, 5 },
+	{ 9630, 8222, 5 },
+	{ 9647, 8222, 5 },
+	{ 9663, 8222, 5 },
+	{ 9686, 8222, 5 },
+	{ 9703, 8222, 5 },
+	{ 9720, 8222, 5 },
+	{ 9737, 8222, 5 },
+	{ 9754, 8222, 5 },
+	{ 9770, 8510, 5 },
+	{ 9785, 8510, 5 },
+	{ 9797, 8510, 5 },
+	{ 9813, 7992, 5 },
 };
-unsigned char sing_misses_said[346];
+unsigned char sing_misses_said[341];

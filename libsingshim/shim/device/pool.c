@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Attributes of memory pools: some values have 4 bytes and some 8. */
+/* Attributes of memory pools: some values have 4 bytes and some 8. Pools by their location. */
 #include "gen_abi.h"
+#include "refusal.h"
 
 /* 0: there is no such attribute. */
 static size_t size_of(int attribute)
@@ -50,3 +51,41 @@ CUresult sing_cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void **val
 	return CUDA_SUCCESS;
 }
 SING_PUBLIC(cuMemPoolGetAttribute);
+
+static const char elsewhere[] = "there are pools of a device's own memory only, not of the host's and not of managed memory";
+
+/* Whether the location is there, and the type is one that memory there can have. */
+static bool is_known(const CUmemLocation *where, int type)
+{
+	return where != NULL && where->type >= CU_MEM_LOCATION_TYPE_DEVICE && where->type <= CU_MEM_LOCATION_TYPE_INVISIBLE &&
+	       (type == CU_MEM_ALLOCATION_TYPE_PINNED || type == CU_MEM_ALLOCATION_TYPE_MANAGED);
+}
+
+static bool is_of_device(const CUmemLocation *where, int type)
+{
+	return where->type == CU_MEM_LOCATION_TYPE_DEVICE && type == CU_MEM_ALLOCATION_TYPE_PINNED;
+}
+
+CUresult sing_cuMemGetDefaultMemPool(CUmemoryPool *pool, const CUmemLocation *where, int type)
+{
+	if (!is_known(where, type))
+		return CUDA_ERROR_INVALID_VALUE;
+	return is_of_device(where, type) ? sing_cuDeviceGetDefaultMemPool(pool, where->id) : SING_REFUSE("cuMemGetDefaultMemPool", elsewhere);
+}
+SING_PUBLIC(cuMemGetDefaultMemPool);
+
+CUresult sing_cuMemGetMemPool(CUmemoryPool *pool, const CUmemLocation *where, int type)
+{
+	if (!is_known(where, type))
+		return CUDA_ERROR_INVALID_VALUE;
+	return is_of_device(where, type) ? sing_cuDeviceGetMemPool(pool, where->id) : SING_REFUSE("cuMemGetMemPool", elsewhere);
+}
+SING_PUBLIC(cuMemGetMemPool);
+
+CUresult sing_cuMemSetMemPool(const CUmemLocation *where, int type, CUmemoryPool pool)
+{
+	if (!is_known(where, type))
+		return CUDA_ERROR_INVALID_VALUE;
+	return is_of_device(where, type) ? sing_cuDeviceSetMemPool(where->id, pool) : SING_REFUSE("cuMemSetMemPool", elsewhere);
+}
+SING_PUBLIC(cuMemSetMemPool);

@@ -87,3 +87,23 @@ CUresult sing_cuStreamGetCtx_ptsz(CUstream stream, CUcontext *ctx)
 	return sing_cuStreamGetCtx(stream, ctx);
 }
 SING_PUBLIC(cuStreamGetCtx_ptsz);
+
+/* No stream is of a green context. */
+CUresult sing_cuStreamGetCtx_v2(CUstream stream, CUcontext *ctx, void **green)
+{
+	CUresult r;
+
+	if (green == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = sing_cuStreamGetCtx(stream, ctx);
+	if (r == CUDA_SUCCESS)
+		*green = NULL;
+	return r;
+}
+SING_PUBLIC(cuStreamGetCtx_v2);
+
+CUresult sing_cuStreamGetCtx_v2_ptsz(CUstream stream, CUcontext *ctx, void **green)
+{
+	return sing_cuStreamGetCtx_v2(stream, ctx, green);
+}
+SING_PUBLIC(cuStreamGetCtx_v2_ptsz);

@@ -175,11 +175,11 @@ func TestMissed(t *testing.T) {
 	got := wait()
 	const texture = "of textures there are objects of arrays and linear memory: no references, mipmaps, cubes or sparse arrays"
 	want := "missed cuMipmappedArrayCreate: " + texture + "\ncuMipmappedArrayCreate 801\n" +
-		"missed cuStreamGetCtx_v2_ptsz: not yet\ncuStreamGetCtx_v2_ptsz 801\n" +
+		"missed cuMemcpyBatchAsync_v2_ptsz: not yet\ncuMemcpyBatchAsync_v2_ptsz 801\n" +
 		"missed ncclCommResume: the job is suspended from outside; ask singctl\nncclCommResume 5\n" +
 		"missed nvmlDeviceSetEccMode: settings of a device are the administrator's\nnvmlDeviceSetEccMode 3\n" +
 		// Each function that is not supported prints its message once only.
-		"cuMipmappedArrayCreate 801\ncuStreamGetCtx_v2_ptsz 801\nncclCommResume 5\nnvmlDeviceSetEccMode 3\n"
+		"cuMipmappedArrayCreate 801\ncuMemcpyBatchAsync_v2_ptsz 801\nncclCommResume 5\nnvmlDeviceSetEccMode 3\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -63,6 +63,53 @@ static void virtual_memory(void)
 	HOLDS(before == after);
 }
 
+/* What programs of CUDA 13 find by its name, and by the version. */
+static void *find(const char *name)
+{
+	void *function = NULL;
+
+	OK(cuGetProcAddress(name, &function, 13000, 0, NULL));
+	return (function);
+}
+
+/* Pools by their location, and the calls that have kept their names beside newer calls with a suffix in theirs. */
+static void by_location(CUstream s)
+{
+	CUresult (*const get_default)(CUmemoryPool *, const CUmemLocation *, int) = find("cuMemGetDefaultMemPool");
+	CUresult (*const get)(CUmemoryPool *, const CUmemLocation *, int) = find("cuMemGetMemPool");
+	CUresult (*const set)(const CUmemLocation *, int, CUmemoryPool) = find("cuMemSetMemPool");
+	CUresult (*const stream_context)(CUstream, CUcontext *) = find("cuStreamGetCtx");
+	CUresult (*const stream_contexts)(CUstream, CUcontext *, void *) = find("cuStreamGetCtx_v2");
+	CUresult (*const synchronize)(void) = find("cuCtxSynchronize");
+	CUresult (*const synchronize_context)(CUcontext) = find("cuCtxSynchronize_v2");
+	const CUmemLocation here = { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, host = { CU_MEM_LOCATION_TYPE_HOST, 0 }, nowhere = { 0, 0 };
+	const CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = here };
+	CUmemoryPool theirs, mine, current;
+	CUcontext a, b, now;
+	void *green = &now;
+
+	OK(cuDeviceGetDefaultMemPool(&theirs, 0));
+	OK(get_default(&current, &here, CU_MEM_ALLOCATION_TYPE_PINNED));
+	HOLDS(current == theirs);
+	OK(cuMemPoolCreate(&mine, &props));
+	OK(set(&here, CU_MEM_ALLOCATION_TYPE_PINNED, mine));
+	OK(get(&current, &here, CU_MEM_ALLOCATION_TYPE_PINNED));
+	HOLDS(current == mine);
+	OK(cuMemPoolDestroy(mine));
+	WANT(CUDA_ERROR_NOT_SUPPORTED, get(&current, &host, CU_MEM_ALLOCATION_TYPE_PINNED));
+	WANT(CUDA_ERROR_NOT_SUPPORTED, get_default(&current, &here, CU_MEM_ALLOCATION_TYPE_MANAGED));
+	WANT(CUDA_ERROR_INVALID_VALUE, set(&nowhere, CU_MEM_ALLOCATION_TYPE_PINNED, theirs));
+	WANT(CUDA_ERROR_INVALID_VALUE, get(&current, &here, 0));
+	WANT(CUDA_ERROR_INVALID_VALUE, get(&current, NULL, CU_MEM_ALLOCATION_TYPE_PINNED));
+
+	OK(cuCtxGetCurrent(&now));
+	OK(stream_context(s, &a));
+	OK(stream_contexts(s, &b, &green));
+	HOLDS(a == now && b == now && green == NULL);
+	OK(synchronize());
+	OK(synchronize_context(now));
+}
+
 static void check_pools(void)
 {
 	CUmemPoolProps props;
@@ -103,6 +150,7 @@ static void check_pools(void)
 	OK(cuDeviceGetMemPool(&current, 0));
 	HOLDS(current == theirs);
 	WANT(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy(theirs));
+	by_location(s);
 }
 
 /* Calls about addresses and memory need no context: the current one may have been destroyed. */

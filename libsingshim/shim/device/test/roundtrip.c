@@ -130,7 +130,7 @@ static int find_names(void)
 static void call_missed(void)
 {
 	for (int i = 0; i < 2; ++i) {
-		static const char *const symbols[] = { "cuMipmappedArrayCreate", "cuStreamGetCtx_v2_ptsz", "ncclCommResume", "nvmlDeviceSetEccMode" };
+		static const char *const symbols[] = { "cuMipmappedArrayCreate", "cuMemcpyBatchAsync_v2_ptsz", "ncclCommResume", "nvmlDeviceSetEccMode" };
 
 		for (size_t k = 0; k < sizeof(symbols) / sizeof(*symbols); ++k) {
 			int (*call)(void) = (int (*)(void))sing_find_symbol(symbols[k]);
