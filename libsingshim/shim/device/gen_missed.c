@@ -64,294 +64,285 @@ MISS(cuEventCreateFromEGLSync, 49);
 MISS(cuExternalMemoryGetMappedBuffer, 50);
 MISS(cuExternalMemoryGetMappedMipmappedArray, 51);
 MISS(cuFlushGPUDirectRDMAWrites, 52);
-MISS(cuFuncSetBlockShape, 53);
-MISS(cuFuncSetSharedSize, 54);
-MISS(cuGLCtxCreate, 55);
-MISS(cuGLCtxCreate_v2, 56);
-MISS(cuGLGetDevices, 57);
-MISS(cuGLGetDevices_v2, 58);
-MISS(cuGLInit, 59);
-MISS(cuGLMapBufferObject, 60);
-MISS(cuGLMapBufferObjectAsync, 61);
-MISS(cuGLMapBufferObjectAsync_v2, 62);
-MISS(cuGLMapBufferObjectAsync_v2_ptsz, 63);
-MISS(cuGLMapBufferObject_v2, 64);
-MISS(cuGLMapBufferObject_v2_ptds, 65);
-MISS(cuGLRegisterBufferObject, 66);
-MISS(cuGLSetBufferObjectMapFlags, 67);
-MISS(cuGLUnmapBufferObject, 68);
-MISS(cuGLUnmapBufferObjectAsync, 69);
-MISS(cuGLUnregisterBufferObject, 70);
-MISS(cuGraphAddBatchMemOpNode, 71);
-MISS(cuGraphAddExternalSemaphoresSignalNode, 72);
-MISS(cuGraphAddExternalSemaphoresWaitNode, 73);
-MISS(cuGraphBatchMemOpNodeGetParams, 74);
-MISS(cuGraphBatchMemOpNodeSetParams, 75);
-MISS(cuGraphExecBatchMemOpNodeSetParams, 76);
-MISS(cuGraphExecExternalSemaphoresSignalNodeSetParams, 77);
-MISS(cuGraphExecExternalSemaphoresWaitNodeSetParams, 78);
-MISS(cuGraphExecGetId, 79);
-MISS(cuGraphExternalSemaphoresSignalNodeGetParams, 80);
-MISS(cuGraphExternalSemaphoresSignalNodeSetParams, 81);
-MISS(cuGraphExternalSemaphoresWaitNodeGetParams, 82);
-MISS(cuGraphExternalSemaphoresWaitNodeSetParams, 83);
-MISS(cuGraphGetId, 84);
-MISS(cuGraphNodeGetContainingGraph, 85);
-MISS(cuGraphNodeGetLocalId, 86);
-MISS(cuGraphNodeGetParams, 87);
-MISS(cuGraphNodeGetToolsId, 88);
-MISS(cuGraphReleaseUserObject, 89);
-MISS(cuGraphRetainUserObject, 90);
-MISS(cuGraphicsEGLRegisterImage, 91);
-MISS(cuGraphicsGLRegisterBuffer, 92);
-MISS(cuGraphicsGLRegisterImage, 93);
-MISS(cuGraphicsMapResources, 94);
-MISS(cuGraphicsMapResources_ptsz, 95);
-MISS(cuGraphicsResourceGetMappedEglFrame, 96);
-MISS(cuGraphicsResourceGetMappedMipmappedArray, 97);
-MISS(cuGraphicsResourceGetMappedPointer, 98);
-MISS(cuGraphicsResourceGetMappedPointer_v2, 99);
-MISS(cuGraphicsResourceSetMapFlags, 100);
-MISS(cuGraphicsResourceSetMapFlags_v2, 101);
-MISS(cuGraphicsSubResourceGetMappedArray, 102);
-MISS(cuGraphicsUnmapResources, 103);
-MISS(cuGraphicsUnmapResources_ptsz, 104);
-MISS(cuGraphicsUnregisterResource, 105);
-MISS(cuGraphicsVDPAURegisterOutputSurface, 106);
-MISS(cuGraphicsVDPAURegisterVideoSurface, 107);
-MISS(cuGreenCtxCreate, 108);
-MISS(cuGreenCtxDestroy, 109);
-MISS(cuGreenCtxGetDevResource, 110);
-MISS(cuGreenCtxGetId, 111);
-MISS(cuGreenCtxRecordEvent, 112);
-MISS(cuGreenCtxStreamCreate, 113);
-MISS(cuGreenCtxWaitEvent, 114);
-MISS(cuImportExternalMemory, 115);
-MISS(cuImportExternalSemaphore, 116);
-MISS(cuLaunch, 117);
-MISS(cuLaunchCooperativeKernelMultiDevice, 118);
-MISS(cuLaunchGrid, 119);
-MISS(cuLaunchGridAsync, 120);
-MISS(cuLaunchHostFunc_v2, 121);
-MISS(cuLaunchHostFunc_v2_ptsz, 122);
-MISS(cuLibraryGetManaged, 123);
-MISS(cuLibraryGetUnifiedFunction, 124);
-MISS(cuLogsCurrent, 125);
-MISS(cuLogsDumpToFile, 126);
-MISS(cuLogsDumpToMemory, 127);
-MISS(cuLogsRegisterCallback, 128);
-MISS(cuLogsUnregisterCallback, 129);
-MISS(cuMemAlloc, 130);
-MISS(cuMemAllocHost, 131);
-MISS(cuMemAllocPitch, 132);
-MISS(cuMemBatchDecompressAsync, 133);
-MISS(cuMemBatchDecompressAsync_ptsz, 134);
-MISS(cuMemDiscardAndPrefetchBatchAsync, 135);
-MISS(cuMemDiscardAndPrefetchBatchAsync_ptsz, 136);
-MISS(cuMemDiscardBatchAsync, 137);
-MISS(cuMemDiscardBatchAsync_ptsz, 138);
-MISS(cuMemExportToShareableHandle, 139);
-MISS(cuMemFree, 140);
-MISS(cuMemGetAddressRange, 141);
-MISS(cuMemGetHandleForAddressRange, 142);
-MISS(cuMemGetInfo, 143);
-MISS(cuMemHostGetDevicePointer, 144);
-MISS(cuMemImportFromShareableHandle, 145);
-MISS(cuMemMapArrayAsync, 146);
-MISS(cuMemMapArrayAsync_ptsz, 147);
-MISS(cuMemPrefetchBatchAsync, 148);
-MISS(cuMemPrefetchBatchAsync_ptsz, 149);
-MISS(cuMemRangeGetAttribute, 150);
-MISS(cuMemRangeGetAttributes, 151);
-MISS(cuMemcpy2D, 152);
-MISS(cuMemcpy2DAsync, 153);
-MISS(cuMemcpy2DUnaligned, 154);
-MISS(cuMemcpy3D, 155);
-MISS(cuMemcpy3DAsync, 156);
-MISS(cuMemcpy3DBatchAsync, 157);
-MISS(cuMemcpy3DBatchAsync_ptsz, 158);
-MISS(cuMemcpy3DBatchAsync_v2, 159);
-MISS(cuMemcpy3DBatchAsync_v2_ptsz, 160);
-MISS(cuMemcpy3DWithAttributesAsync, 161);
-MISS(cuMemcpy3DWithAttributesAsync_ptsz, 162);
-MISS(cuMemcpyAtoA, 163);
-MISS(cuMemcpyAtoD, 164);
-MISS(cuMemcpyAtoH, 165);
-MISS(cuMemcpyAtoHAsync, 166);
-MISS(cuMemcpyBatchAsync, 167);
-MISS(cuMemcpyBatchAsync_ptsz, 168);
-MISS(cuMemcpyBatchAsync_v2, 169);
-MISS(cuMemcpyBatchAsync_v2_ptsz, 170);
-MISS(cuMemcpyDtoA, 171);
-MISS(cuMemcpyDtoD, 172);
-MISS(cuMemcpyDtoDAsync, 173);
-MISS(cuMemcpyDtoH, 174);
-MISS(cuMemcpyDtoHAsync, 175);
-MISS(cuMemcpyHtoA, 176);
-MISS(cuMemcpyHtoAAsync, 177);
-MISS(cuMemcpyHtoD, 178);
-MISS(cuMemcpyHtoDAsync, 179);
-MISS(cuMemcpyWithAttributesAsync, 180);
-MISS(cuMemcpyWithAttributesAsync_ptsz, 181);
-MISS(cuMemsetD16, 182);
-MISS(cuMemsetD2D16, 183);
-MISS(cuMemsetD2D32, 184);
-MISS(cuMemsetD2D8, 185);
-MISS(cuMemsetD32, 186);
-MISS(cuMemsetD8, 187);
-MISS(cuMipmappedArrayCreate, 188);
-MISS(cuMipmappedArrayDestroy, 189);
-MISS(cuMipmappedArrayGetLevel, 190);
-MISS(cuMipmappedArrayGetMemoryRequirements, 191);
-MISS(cuMipmappedArrayGetSparseProperties, 192);
-MISS(cuModuleGetGlobal, 193);
-MISS(cuModuleGetSurfRef, 194);
-MISS(cuModuleGetTexRef, 195);
-MISS(cuMulticastAddDevice, 196);
-MISS(cuMulticastBindAddr, 197);
-MISS(cuMulticastBindAddr_v2, 198);
-MISS(cuMulticastBindMem, 199);
-MISS(cuMulticastBindMem_v2, 200);
-MISS(cuMulticastCreate, 201);
-MISS(cuMulticastGetGranularity, 202);
-MISS(cuMulticastUnbind, 203);
-MISS(cuParamSetSize, 204);
-MISS(cuParamSetTexRef, 205);
-MISS(cuParamSetf, 206);
-MISS(cuParamSeti, 207);
-MISS(cuParamSetv, 208);
-MISS(cuProfilerInitialize, 209);
-MISS(cuSignalExternalSemaphoresAsync, 210);
-MISS(cuSignalExternalSemaphoresAsync_ptsz, 211);
-MISS(cuStreamBeginCaptureToCig, 212);
-MISS(cuStreamEndCaptureToCig, 213);
-MISS(cuStreamGetDevResource, 214);
-MISS(cuStreamGetDevResource_ptsz, 215);
-MISS(cuStreamGetGreenCtx, 216);
-MISS(cuSurfRefGetArray, 217);
-MISS(cuSurfRefSetArray, 218);
-MISS(cuTexRefCreate, 219);
-MISS(cuTexRefDestroy, 220);
-MISS(cuTexRefGetAddress, 221);
-MISS(cuTexRefGetAddressMode, 222);
-MISS(cuTexRefGetAddress_v2, 223);
-MISS(cuTexRefGetArray, 224);
-MISS(cuTexRefGetBorderColor, 225);
-MISS(cuTexRefGetFilterMode, 226);
-MISS(cuTexRefGetFlags, 227);
-MISS(cuTexRefGetFormat, 228);
-MISS(cuTexRefGetMaxAnisotropy, 229);
-MISS(cuTexRefGetMipmapFilterMode, 230);
-MISS(cuTexRefGetMipmapLevelBias, 231);
-MISS(cuTexRefGetMipmapLevelClamp, 232);
-MISS(cuTexRefGetMipmappedArray, 233);
-MISS(cuTexRefSetAddress, 234);
-MISS(cuTexRefSetAddress2D, 235);
-MISS(cuTexRefSetAddress2D_v2, 236);
-MISS(cuTexRefSetAddress2D_v3, 237);
-MISS(cuTexRefSetAddressMode, 238);
-MISS(cuTexRefSetAddress_v2, 239);
-MISS(cuTexRefSetArray, 240);
-MISS(cuTexRefSetBorderColor, 241);
-MISS(cuTexRefSetFilterMode, 242);
-MISS(cuTexRefSetFlags, 243);
-MISS(cuTexRefSetFormat, 244);
-MISS(cuTexRefSetMaxAnisotropy, 245);
-MISS(cuTexRefSetMipmapFilterMode, 246);
-MISS(cuTexRefSetMipmapLevelBias, 247);
-MISS(cuTexRefSetMipmapLevelClamp, 248);
-MISS(cuTexRefSetMipmappedArray, 249);
-MISS(cuUserObjectCreate, 250);
-MISS(cuUserObjectRelease, 251);
-MISS(cuUserObjectRetain, 252);
-MISS(cuVDPAUCtxCreate, 253);
-MISS(cuVDPAUCtxCreate_v2, 254);
-MISS(cuVDPAUGetDevice, 255);
-MISS(cuWaitExternalSemaphoresAsync, 256);
-MISS(cuWaitExternalSemaphoresAsync_ptsz, 257);
-MISS(ncclCommGetUniqueId, 258);
-MISS(ncclCommGrow, 259);
-MISS(ncclCommMemStats, 260);
-MISS(ncclCommQueryProperties, 261);
-MISS(ncclCommResume, 262);
-MISS(ncclCommRevoke, 263);
-MISS(ncclCommShrink, 264);
-MISS(ncclCommSuspend, 265);
-MISS(ncclCommWindowDeregister, 266);
-MISS(ncclCommWindowRegister, 267);
-MISS(ncclDevCommCreate, 268);
-MISS(ncclDevCommDestroy, 269);
-MISS(ncclGroupSimulateEnd, 270);
-MISS(ncclParamBind, 271);
-MISS(ncclParamDumpAll, 272);
-MISS(ncclParamGet, 273);
-MISS(ncclParamGetAllParameterKeys, 274);
-MISS(ncclParamGetI16, 275);
-MISS(ncclParamGetI32, 276);
-MISS(ncclParamGetI64, 277);
-MISS(ncclParamGetI8, 278);
-MISS(ncclParamGetParameter, 279);
-MISS(ncclParamGetStr, 280);
-MISS(ncclParamGetU16, 281);
-MISS(ncclParamGetU32, 282);
-MISS(ncclParamGetU64, 283);
-MISS(ncclParamGetU8, 284);
-MISS(ncclPutSignal, 285);
-MISS(ncclSignal, 286);
-MISS(ncclWaitSignal, 287);
-MISS(ncclWinGetUserPtr, 288);
-MISS(nvmlDeviceGetAttributes_v2, 289);
-MISS(nvmlDeviceGetComputeRunningProcesses, 290);
-MISS(nvmlDeviceGetComputeRunningProcesses_v2, 291);
-MISS(nvmlDeviceGetFieldValues, 292);
-MISS(nvmlDeviceGetGpuFabricInfo, 293);
-MISS(nvmlDeviceGetGpuFabricInfoV, 294);
-MISS(nvmlDeviceGetHandleByUUIDV, 295);
-MISS(nvmlDeviceGetInforomVersion, 296);
-MISS(nvmlDeviceGetNvLinkRemotePciInfo, 297);
-MISS(nvmlDeviceGetPciInfo, 298);
-MISS(nvmlDeviceGetPciInfo_v2, 299);
-MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 300);
-MISS(nvmlDeviceResetGpuLockedClocks, 301);
-MISS(nvmlDeviceSetApplicationsClocks, 302);
-MISS(nvmlDeviceSetComputeMode, 303);
-MISS(nvmlDeviceSetEccMode, 304);
-MISS(nvmlDeviceSetGpuLockedClocks, 305);
-MISS(nvmlDeviceSetMigMode, 306);
-MISS(nvmlDeviceSetPersistenceMode, 307);
-MISS(nvmlDeviceSetPowerManagementLimit, 308);
-MISS(nvmlSystemGetProcessName, 309);
-MISS(pncclCommGetUniqueId, 310);
-MISS(pncclCommGrow, 311);
-MISS(pncclCommMemStats, 312);
-MISS(pncclCommQueryProperties, 313);
-MISS(pncclCommResume, 314);
-MISS(pncclCommRevoke, 315);
-MISS(pncclCommShrink, 316);
-MISS(pncclCommSuspend, 317);
-MISS(pncclCommWindowDeregister, 318);
-MISS(pncclCommWindowRegister, 319);
-MISS(pncclDevCommCreate, 320);
-MISS(pncclDevCommDestroy, 321);
-MISS(pncclGroupSimulateEnd, 322);
-MISS(pncclParamBind, 323);
-MISS(pncclParamDumpAll, 324);
-MISS(pncclParamGet, 325);
-MISS(pncclParamGetAllParameterKeys, 326);
-MISS(pncclParamGetI16, 327);
-MISS(pncclParamGetI32, 328);
-MISS(pncclParamGetI64, 329);
-MISS(pncclParamGetI8, 330);
-MISS(pncclParamGetParameter, 331);
-MISS(pncclParamGetStr, 332);
-MISS(pncclParamGetU16, 333);
-MISS(pncclParamGetU32, 334);
-MISS(pncclParamGetU64, 335);
-MISS(pncclParamGetU8, 336);
-MISS(pncclPutSignal, 337);
-MISS(pncclSignal, 338);
-MISS(pncclWaitSignal, 339);
-MISS(pncclWinGetUserPtr, 340);
+MISS(cuGLCtxCreate, 53);
+MISS(cuGLCtxCreate_v2, 54);
+MISS(cuGLGetDevices, 55);
+MISS(cuGLGetDevices_v2, 56);
+MISS(cuGLInit, 57);
+MISS(cuGLMapBufferObject, 58);
+MISS(cuGLMapBufferObjectAsync, 59);
+MISS(cuGLMapBufferObjectAsync_v2, 60);
+MISS(cuGLMapBufferObjectAsync_v2_ptsz, 61);
+MISS(cuGLMapBufferObject_v2, 62);
+MISS(cuGLMapBufferObject_v2_ptds, 63);
+MISS(cuGLRegisterBufferObject, 64);
+MISS(cuGLSetBufferObjectMapFlags, 65);
+MISS(cuGLUnmapBufferObject, 66);
+MISS(cuGLUnmapBufferObjectAsync, 67);
+MISS(cuGLUnregisterBufferObject, 68);
+MISS(cuGraphAddBatchMemOpNode, 69);
+MISS(cuGraphAddExternalSemaphoresSignalNode, 70);
+MISS(cuGraphAddExternalSemaphoresWaitNode, 71);
+MISS(cuGraphBatchMemOpNodeGetParams, 72);
+MISS(cuGraphBatchMemOpNodeSetParams, 73);
+MISS(cuGraphExecBatchMemOpNodeSetParams, 74);
+MISS(cuGraphExecExternalSemaphoresSignalNodeSetParams, 75);
+MISS(cuGraphExecExternalSemaphoresWaitNodeSetParams, 76);
+MISS(cuGraphExecGetId, 77);
+MISS(cuGraphExternalSemaphoresSignalNodeGetParams, 78);
+MISS(cuGraphExternalSemaphoresSignalNodeSetParams, 79);
+MISS(cuGraphExternalSemaphoresWaitNodeGetParams, 80);
+MISS(cuGraphExternalSemaphoresWaitNodeSetParams, 81);
+MISS(cuGraphGetId, 82);
+MISS(cuGraphNodeGetContainingGraph, 83);
+MISS(cuGraphNodeGetLocalId, 84);
+MISS(cuGraphNodeGetParams, 85);
+MISS(cuGraphNodeGetToolsId, 86);
+MISS(cuGraphReleaseUserObject, 87);
+MISS(cuGraphRetainUserObject, 88);
+MISS(cuGraphicsEGLRegisterImage, 89);
+MISS(cuGraphicsGLRegisterBuffer, 90);
+MISS(cuGraphicsGLRegisterImage, 91);
+MISS(cuGraphicsMapResources, 92);
+MISS(cuGraphicsMapResources_ptsz, 93);
+MISS(cuGraphicsResourceGetMappedEglFrame, 94);
+MISS(cuGraphicsResourceGetMappedMipmappedArray, 95);
+MISS(cuGraphicsResourceGetMappedPointer, 96);
+MISS(cuGraphicsResourceGetMappedPointer_v2, 97);
+MISS(cuGraphicsResourceSetMapFlags, 98);
+MISS(cuGraphicsResourceSetMapFlags_v2, 99);
+MISS(cuGraphicsSubResourceGetMappedArray, 100);
+MISS(cuGraphicsUnmapResources, 101);
+MISS(cuGraphicsUnmapResources_ptsz, 102);
+MISS(cuGraphicsUnregisterResource, 103);
+MISS(cuGraphicsVDPAURegisterOutputSurface, 104);
+MISS(cuGraphicsVDPAURegisterVideoSurface, 105);
+MISS(cuGreenCtxCreate, 106);
+MISS(cuGreenCtxDestroy, 107);
+MISS(cuGreenCtxGetDevResource, 108);
+MISS(cuGreenCtxGetId, 109);
+MISS(cuGreenCtxRecordEvent, 110);
+MISS(cuGreenCtxStreamCreate, 111);
+MISS(cuGreenCtxWaitEvent, 112);
+MISS(cuImportExternalMemory, 113);
+MISS(cuImportExternalSemaphore, 114);
+MISS(cuLaunchCooperativeKernelMultiDevice, 115);
+MISS(cuLaunchHostFunc_v2, 116);
+MISS(cuLaunchHostFunc_v2_ptsz, 117);
+MISS(cuLibraryGetManaged, 118);
+MISS(cuLibraryGetUnifiedFunction, 119);
+MISS(cuLogsCurrent, 120);
+MISS(cuLogsDumpToFile, 121);
+MISS(cuLogsDumpToMemory, 122);
+MISS(cuLogsRegisterCallback, 123);
+MISS(cuLogsUnregisterCallback, 124);
+MISS(cuMemAlloc, 125);
+MISS(cuMemAllocHost, 126);
+MISS(cuMemAllocPitch, 127);
+MISS(cuMemBatchDecompressAsync, 128);
+MISS(cuMemBatchDecompressAsync_ptsz, 129);
+MISS(cuMemDiscardAndPrefetchBatchAsync, 130);
+MISS(cuMemDiscardAndPrefetchBatchAsync_ptsz, 131);
+MISS(cuMemDiscardBatchAsync, 132);
+MISS(cuMemDiscardBatchAsync_ptsz, 133);
+MISS(cuMemExportToShareableHandle, 134);
+MISS(cuMemFree, 135);
+MISS(cuMemGetAddressRange, 136);
+MISS(cuMemGetHandleForAddressRange, 137);
+MISS(cuMemGetInfo, 138);
+MISS(cuMemHostGetDevicePointer, 139);
+MISS(cuMemImportFromShareableHandle, 140);
+MISS(cuMemMapArrayAsync, 141);
+MISS(cuMemMapArrayAsync_ptsz, 142);
+MISS(cuMemPrefetchBatchAsync, 143);
+MISS(cuMemPrefetchBatchAsync_ptsz, 144);
+MISS(cuMemRangeGetAttribute, 145);
+MISS(cuMemRangeGetAttributes, 146);
+MISS(cuMemcpy2D, 147);
+MISS(cuMemcpy2DAsync, 148);
+MISS(cuMemcpy2DUnaligned, 149);
+MISS(cuMemcpy3D, 150);
+MISS(cuMemcpy3DAsync, 151);
+MISS(cuMemcpy3DBatchAsync, 152);
+MISS(cuMemcpy3DBatchAsync_ptsz, 153);
+MISS(cuMemcpy3DBatchAsync_v2, 154);
+MISS(cuMemcpy3DBatchAsync_v2_ptsz, 155);
+MISS(cuMemcpy3DWithAttributesAsync, 156);
+MISS(cuMemcpy3DWithAttributesAsync_ptsz, 157);
+MISS(cuMemcpyAtoA, 158);
+MISS(cuMemcpyAtoD, 159);
+MISS(cuMemcpyAtoH, 160);
+MISS(cuMemcpyAtoHAsync, 161);
+MISS(cuMemcpyBatchAsync, 162);
+MISS(cuMemcpyBatchAsync_ptsz, 163);
+MISS(cuMemcpyBatchAsync_v2, 164);
+MISS(cuMemcpyBatchAsync_v2_ptsz, 165);
+MISS(cuMemcpyDtoA, 166);
+MISS(cuMemcpyDtoD, 167);
+MISS(cuMemcpyDtoDAsync, 168);
+MISS(cuMemcpyDtoH, 169);
+MISS(cuMemcpyDtoHAsync, 170);
+MISS(cuMemcpyHtoA, 171);
+MISS(cuMemcpyHtoAAsync, 172);
+MISS(cuMemcpyHtoD, 173);
+MISS(cuMemcpyHtoDAsync, 174);
+MISS(cuMemcpyWithAttributesAsync, 175);
+MISS(cuMemcpyWithAttributesAsync_ptsz, 176);
+MISS(cuMemsetD16, 177);
+MISS(cuMemsetD2D16, 178);
+MISS(cuMemsetD2D32, 179);
+MISS(cuMemsetD2D8, 180);
+MISS(cuMemsetD32, 181);
+MISS(cuMemsetD8, 182);
+MISS(cuMipmappedArrayCreate, 183);
+MISS(cuMipmappedArrayDestroy, 184);
+MISS(cuMipmappedArrayGetLevel, 185);
+MISS(cuMipmappedArrayGetMemoryRequirements, 186);
+MISS(cuMipmappedArrayGetSparseProperties, 187);
+MISS(cuModuleGetGlobal, 188);
+MISS(cuModuleGetSurfRef, 189);
+MISS(cuModuleGetTexRef, 190);
+MISS(cuMulticastAddDevice, 191);
+MISS(cuMulticastBindAddr, 192);
+MISS(cuMulticastBindAddr_v2, 193);
+MISS(cuMulticastBindMem, 194);
+MISS(cuMulticastBindMem_v2, 195);
+MISS(cuMulticastCreate, 196);
+MISS(cuMulticastGetGranularity, 197);
+MISS(cuMulticastUnbind, 198);
+MISS(cuParamSetTexRef, 199);
+MISS(cuProfilerInitialize, 200);
+MISS(cuSignalExternalSemaphoresAsync, 201);
+MISS(cuSignalExternalSemaphoresAsync_ptsz, 202);
+MISS(cuStreamBeginCaptureToCig, 203);
+MISS(cuStreamEndCaptureToCig, 204);
+MISS(cuStreamGetDevResource, 205);
+MISS(cuStreamGetDevResource_ptsz, 206);
+MISS(cuStreamGetGreenCtx, 207);
+MISS(cuSurfRefGetArray, 208);
+MISS(cuSurfRefSetArray, 209);
+MISS(cuTexRefCreate, 210);
+MISS(cuTexRefDestroy, 211);
+MISS(cuTexRefGetAddress, 212);
+MISS(cuTexRefGetAddressMode, 213);
+MISS(cuTexRefGetAddress_v2, 214);
+MISS(cuTexRefGetArray, 215);
+MISS(cuTexRefGetBorderColor, 216);
+MISS(cuTexRefGetFilterMode, 217);
+MISS(cuTexRefGetFlags, 218);
+MISS(cuTexRefGetFormat, 219);
+MISS(cuTexRefGetMaxAnisotropy, 220);
+MISS(cuTexRefGetMipmapFilterMode, 221);
+MISS(cuTexRefGetMipmapLevelBias, 222);
+MISS(cuTexRefGetMipmapLevelClamp, 223);
+MISS(cuTexRefGetMipmappedArray, 224);
+MISS(cuTexRefSetAddress, 225);
+MISS(cuTexRefSetAddress2D, 226);
+MISS(cuTexRefSetAddress2D_v2, 227);
+MISS(cuTexRefSetAddress2D_v3, 228);
+MISS(cuTexRefSetAddressMode, 229);
+MISS(cuTexRefSetAddress_v2, 230);
+MISS(cuTexRefSetArray, 231);
+MISS(cuTexRefSetBorderColor, 232);
+MISS(cuTexRefSetFilterMode, 233);
+MISS(cuTexRefSetFlags, 234);
+MISS(cuTexRefSetFormat, 235);
+MISS(cuTexRefSetMaxAnisotropy, 236);
+MISS(cuTexRefSetMipmapFilterMode, 237);
+MISS(cuTexRefSetMipmapLevelBias, 238);
+MISS(cuTexRefSetMipmapLevelClamp, 239);
+MISS(cuTexRefSetMipmappedArray, 240);
+MISS(cuUserObjectCreate, 241);
+MISS(cuUserObjectRelease, 242);
+MISS(cuUserObjectRetain, 243);
+MISS(cuVDPAUCtxCreate, 244);
+MISS(cuVDPAUCtxCreate_v2, 245);
+MISS(cuVDPAUGetDevice, 246);
+MISS(cuWaitExternalSemaphoresAsync, 247);
+MISS(cuWaitExternalSemaphoresAsync_ptsz, 248);
+MISS(ncclCommGetUniqueId, 249);
+MISS(ncclCommGrow, 250);
+MISS(ncclCommMemStats, 251);
+MISS(ncclCommQueryProperties, 252);
+MISS(ncclCommResume, 253);
+MISS(ncclCommRevoke, 254);
+MISS(ncclCommShrink, 255);
+MISS(ncclCommSuspend, 256);
+MISS(ncclCommWindowDeregister, 257);
+MISS(ncclCommWindowRegister, 258);
+MISS(ncclDevCommCreate, 259);
+MISS(ncclDevCommDestroy, 260);
+MISS(ncclGroupSimulateEnd, 261);
+MISS(ncclParamBind, 262);
+MISS(ncclParamDumpAll, 263);
+MISS(ncclParamGet, 264);
+MISS(ncclParamGetAllParameterKeys, 265);
+MISS(ncclParamGetI16, 266);
+MISS(ncclParamGetI32, 267);
+MISS(ncclParamGetI64, 268);
+MISS(ncclParamGetI8, 269);
+MISS(ncclParamGetParameter, 270);
+MISS(ncclParamGetStr, 271);
+MISS(ncclParamGetU16, 272);
+MISS(ncclParamGetU32, 273);
+MISS(ncclParamGetU64, 274);
+MISS(ncclParamGetU8, 275);
+MISS(ncclPutSignal, 276);
+MISS(ncclSignal, 277);
+MISS(ncclWaitSignal, 278);
+MISS(ncclWinGetUserPtr, 279);
+MISS(nvmlDeviceGetAttributes_v2, 280);
+MISS(nvmlDeviceGetComputeRunningProcesses, 281);
+MISS(nvmlDeviceGetComputeRunningProcesses_v2, 282);
+MISS(nvmlDeviceGetFieldValues, 283);
+MISS(nvmlDeviceGetGpuFabricInfo, 284);
+MISS(nvmlDeviceGetGpuFabricInfoV, 285);
+MISS(nvmlDeviceGetHandleByUUIDV, 286);
+MISS(nvmlDeviceGetInforomVersion, 287);
+MISS(nvmlDeviceGetNvLinkRemotePciInfo, 288);
+MISS(nvmlDeviceGetPciInfo, 289);
+MISS(nvmlDeviceGetPciInfo_v2, 290);
+MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 291);
+MISS(nvmlDeviceResetGpuLockedClocks, 292);
+MISS(nvmlDeviceSetApplicationsClocks, 293);
+MISS(nvmlDeviceSetComputeMode, 294);
+MISS(nvmlDeviceSetEccMode, 295);
+MISS(nvmlDeviceSetGpuLockedClocks, 296);
+MISS(nvmlDeviceSetMigMode, 297);
+MISS(nvmlDeviceSetPersistenceMode, 298);
+MISS(nvmlDeviceSetPowerManagementLimit, 299);
+MISS(nvmlSystemGetProcessName, 300);
+MISS(pncclCommGetUniqueId, 301);
+MISS(pncclCommGrow, 302);
+MISS(pncclCommMemStats, 303);
+MISS(pncclCommQueryProperties, 304);
+MISS(pncclCommResume, 305);
+MISS(pncclCommRevoke, 306);
+MISS(pncclCommShrink, 307);
+MISS(pncclCommSuspend, 308);
+MISS(pncclCommWindowDeregister, 309);
+MISS(pncclCommWindowRegister, 310);
+MISS(pncclDevCommCreate, 311);
+MISS(pncclDevCommDestroy, 312);
+MISS(pncclGroupSimulateEnd, 313);
+MISS(pncclParamBind, 314);
+MISS(pncclParamDumpAll, 315);
+MISS(pncclParamGet, 316);
+MISS(pncclParamGetAllParameterKeys, 317);
+MISS(pncclParamGetI16, 318);
+MISS(pncclParamGetI32, 319);
+MISS(pncclParamGetI64, 320);
+MISS(pncclParamGetI8, 321);
+MISS(pncclParamGetParameter, 322);
+MISS(pncclParamGetStr, 323);
+MISS(pncclParamGetU16, 324);
+MISS(pncclParamGetU32, 325);
+MISS(pncclParamGetU64, 326);
+MISS(pncclParamGetU8, 327);
+MISS(pncclPutSignal, 328);
+MISS(pncclSignal, 329);
+MISS(pncclWaitSignal, 330);
+MISS(pncclWinGetUserPtr, 331);
 
 const char sing_misses_text[] =
 	"cuArray3DCreate" "\0"
@@ -421,9 +412,6 @@ const char sing_misses_text[] =
 	"cuExternalMemoryGetMappedMipmappedArray" "\0"
 	"cuFlushGPUDirectRDMAWrites" "\0"
 	"a device server's memory is not reached by other devices in ways that CUDA is asked about" "\0"
-	"cuFuncSetBlockShape" "\0"
-	"setting a launch up piece by piece ended with CUDA 4; use cuLaunchKernel" "\0"
-	"cuFuncSetSharedSize" "\0"
 	"cuGLCtxCreate" "\0"
 	"cuGLCtxCreate_v2" "\0"
 	"cuGLGetDevices" "\0"
@@ -487,11 +475,8 @@ const char sing_misses_text[] =
 	"cuGreenCtxWaitEvent" "\0"
 	"cuImportExternalMemory" "\0"
 	"cuImportExternalSemaphore" "\0"
-	"cuLaunch" "\0"
 	"cuLaunchCooperativeKernelMultiDevice" "\0"
 	"a launch on several devices at once ended with CUDA 11; launch on each" "\0"
-	"cuLaunchGrid" "\0"
-	"cuLaunchGridAsync" "\0"
 	"cuLaunchHostFunc_v2" "\0"
 	"cuLaunchHostFunc_v2_ptsz" "\0"
 	"cuLibraryGetManaged" "\0"
@@ -583,11 +568,7 @@ const char sing_misses_text[] =
 	"cuMulticastCreate" "\0"
 	"cuMulticastGetGranularity" "\0"
 	"cuMulticastUnbind" "\0"
-	"cuParamSetSize" "\0"
 	"cuParamSetTexRef" "\0"
-	"cuParamSetf" "\0"
-	"cuParamSeti" "\0"
-	"cuParamSetv" "\0"
 	"cuProfilerInitialize" "\0"
 	"a profiler would see the device server, not the program" "\0"
 	"cuSignalExternalSemaphoresAsync" "\0"
@@ -784,293 +765,284 @@ const struct sing_miss sing_misses[] = {
 	{ 2013, 1090, 801 },
 	{ 2045, 1090, 801 },
 	{ 2085, 2112, 801 },
-	{ 2202, 2222, 801 },
-	{ 2295, 2222, 801 },
-	{ 2315, 1676, 801 },
-	{ 2329, 1676, 801 },
-	{ 2346, 1676, 801 },
-	{ 2361, 1676, 801 },
-	{ 2379, 1676, 801 },
-	{ 2388, 1676, 801 },
-	{ 2408, 1676, 801 },
-	{ 2433, 1676, 801 },
-	{ 2461, 1676, 801 },
-	{ 2494, 1676, 801 },
-	{ 2517, 1676, 801 },
-	{ 2545, 1676, 801 },
-	{ 2570, 1676, 801 },
-	{ 2598, 1676, 801 },
-	{ 2620, 1676, 801 },
-	{ 2647, 1676, 801 },
-	{ 2674, 1043, 801 },
-	{ 2699, 1090, 801 },
-	{ 2738, 1090, 801 },
-	{ 2775, 1043, 801 },
-	{ 2806, 1043, 801 },
-	{ 2837, 1043, 801 },
+	{ 2202, 1676, 801 },
+	{ 2216, 1676, 801 },
+	{ 2233, 1676, 801 },
+	{ 2248, 1676, 801 },
+	{ 2266, 1676, 801 },
+	{ 2275, 1676, 801 },
+	{ 2295, 1676, 801 },
+	{ 2320, 1676, 801 },
+	{ 2348, 1676, 801 },
+	{ 2381, 1676, 801 },
+	{ 2404, 1676, 801 },
+	{ 2432, 1676, 801 },
+	{ 2457, 1676, 801 },
+	{ 2485, 1676, 801 },
+	{ 2507, 1676, 801 },
+	{ 2534, 1676, 801 },
+	{ 2561, 1043, 801 },
+	{ 2586, 1090, 801 },
+	{ 2625, 1090, 801 },
+	{ 2662, 1043, 801 },
+	{ 2693, 1043, 801 },
+	{ 2724, 1043, 801 },
+	{ 2759, 1090, 801 },
+	{ 2808, 1090, 801 },
+	{ 2855, 1043, 801 },
 	{ 2872, 1090, 801 },
-	{ 2921, 1090, 801 },
-	{ 2968, 1043, 801 },
-	{ 2985, 1090, 801 },
-	{ 3030, 1090, 801 },
-	{ 3075, 1090, 801 },
-	{ 3118, 1090, 801 },
-	{ 3161, 1043, 801 },
-	{ 3174, 1043, 801 },
-	{ 3204, 1043, 801 },
-	{ 3226, 1043, 801 },
-	{ 3247, 1043, 801 },
-	{ 3269, 3294, 801 },
-	{ 3352, 3294, 801 },
-	{ 3376, 1676, 801 },
-	{ 3403, 1676, 801 },
+	{ 2917, 1090, 801 },
+	{ 2962, 1090, 801 },
+	{ 3005, 1090, 801 },
+	{ 3048, 1043, 801 },
+	{ 3061, 1043, 801 },
+	{ 3091, 1043, 801 },
+	{ 3113, 1043, 801 },
+	{ 3134, 1043, 801 },
+	{ 3156, 3181, 801 },
+	{ 3239, 3181, 801 },
+	{ 3263, 1676, 801 },
+	{ 3290, 1676, 801 },
+	{ 3317, 1676, 801 },
+	{ 3343, 1676, 801 },
+	{ 3366, 1676, 801 },
+	{ 3394, 1676, 801 },
 	{ 3430, 1676, 801 },
-	{ 3456, 1676, 801 },
-	{ 3479, 1676, 801 },
+	{ 3472, 1676, 801 },
 	{ 3507, 1676, 801 },
-	{ 3543, 1676, 801 },
-	{ 3585, 1676, 801 },
-	{ 3620, 1676, 801 },
-	{ 3658, 1676, 801 },
-	{ 3688, 1676, 801 },
-	{ 3721, 1676, 801 },
-	{ 3757, 1676, 801 },
-	{ 3782, 1676, 801 },
-	{ 3812, 1676, 801 },
-	{ 3841, 1676, 801 },
-	{ 3878, 1676, 801 },
-	{ 3914, 883, 801 },
-	{ 3931, 883, 801 },
-	{ 3949, 883, 801 },
-	{ 3974, 883, 801 },
-	{ 3990, 883, 801 },
-	{ 4012, 883, 801 },
-	{ 4035, 883, 801 },
-	{ 4055, 1090, 801 },
-	{ 4078, 1090, 801 },
-	{ 4104, 2222, 801 },
-	{ 4113, 4150, 801 },
-	{ 4221, 2222, 801 },
-	{ 4234, 2222, 801 },
-	{ 4252, 1043, 801 },
-	{ 4272, 1043, 801 },
-	{ 4297, 4317, 801 },
-	{ 4389, 4417, 801 },
-	{ 4472, 4486, 801 },
-	{ 4546, 4486, 801 },
-	{ 4563, 4486, 801 },
-	{ 4582, 4486, 801 },
-	{ 4605, 4486, 801 },
-	{ 4630, 1525, 801 },
-	{ 4641, 1525, 801 },
-	{ 4656, 1525, 801 },
-	{ 4672, 4698, 801 },
-	{ 4760, 4698, 801 },
-	{ 4791, 4825, 801 },
-	{ 4926, 4825, 801 },
-	{ 4965, 4825, 801 },
-	{ 4988, 4825, 801 },
-	{ 5016, 5045, 801 },
-	{ 5100, 1525, 801 },
-	{ 5110, 1525, 801 },
-	{ 5131, 5045, 801 },
-	{ 5161, 1525, 801 },
-	{ 5174, 1525, 801 },
-	{ 5200, 5045, 801 },
-	{ 5231, 16, 801 },
-	{ 5250, 16, 801 },
-	{ 5274, 4825, 801 },
-	{ 5298, 4825, 801 },
-	{ 5327, 5350, 801 },
-	{ 5404, 5350, 801 },
-	{ 5428, 1525, 801 },
-	{ 5439, 1525, 801 },
-	{ 5455, 1525, 801 },
-	{ 5475, 1525, 801 },
-	{ 5486, 1525, 801 },
-	{ 5502, 1043, 801 },
-	{ 5523, 1043, 801 },
-	{ 5549, 1043, 801 },
-	{ 5573, 1043, 801 },
-	{ 5602, 1043, 801 },
-	{ 5632, 1043, 801 },
-	{ 5667, 1525, 801 },
-	{ 5680, 1525, 801 },
-	{ 5693, 1525, 801 },
-	{ 5706, 1525, 801 },
-	{ 5724, 1043, 801 },
-	{ 5743, 1043, 801 },
-	{ 5767, 1043, 801 },
-	{ 5789, 1043, 801 },
-	{ 5816, 1525, 801 },
-	{ 5829, 1525, 801 },
-	{ 5842, 1525, 801 },
-	{ 5860, 1525, 801 },
+	{ 3545, 1676, 801 },
+	{ 3575, 1676, 801 },
+	{ 3608, 1676, 801 },
+	{ 3644, 1676, 801 },
+	{ 3669, 1676, 801 },
+	{ 3699, 1676, 801 },
+	{ 3728, 1676, 801 },
+	{ 3765, 1676, 801 },
+	{ 3801, 883, 801 },
+	{ 3818, 883, 801 },
+	{ 3836, 883, 801 },
+	{ 3861, 883, 801 },
+	{ 3877, 883, 801 },
+	{ 3899, 883, 801 },
+	{ 3922, 883, 801 },
+	{ 3942, 1090, 801 },
+	{ 3965, 1090, 801 },
+	{ 3991, 4028, 801 },
+	{ 4099, 1043, 801 },
+	{ 4119, 1043, 801 },
+	{ 4144, 4164, 801 },
+	{ 4236, 4264, 801 },
+	{ 4319, 4333, 801 },
+	{ 4393, 4333, 801 },
+	{ 4410, 4333, 801 },
+	{ 4429, 4333, 801 },
+	{ 4452, 4333, 801 },
+	{ 4477, 1525, 801 },
+	{ 4488, 1525, 801 },
+	{ 4503, 1525, 801 },
+	{ 4519, 4545, 801 },
+	{ 4607, 4545, 801 },
+	{ 4638, 4672, 801 },
+	{ 4773, 4672, 801 },
+	{ 4812, 4672, 801 },
+	{ 4835, 4672, 801 },
+	{ 4863, 4892, 801 },
+	{ 4947, 1525, 801 },
+	{ 4957, 1525, 801 },
+	{ 4978, 4892, 801 },
+	{ 5008, 1525, 801 },
+	{ 5021, 1525, 801 },
+	{ 5047, 4892, 801 },
+	{ 5078, 16, 801 },
+	{ 5097, 16, 801 },
+	{ 5121, 4672, 801 },
+	{ 5145, 4672, 801 },
+	{ 5174, 5197, 801 },
+	{ 5251, 5197, 801 },
+	{ 5275, 1525, 801 },
+	{ 5286, 1525, 801 },
+	{ 5302, 1525, 801 },
+	{ 5322, 1525, 801 },
+	{ 5333, 1525, 801 },
+	{ 5349, 1043, 801 },
+	{ 5370, 1043, 801 },
+	{ 5396, 1043, 801 },
+	{ 5420, 1043, 801 },
+	{ 5449, 1043, 801 },
+	{ 5479, 1043, 801 },
+	{ 5514, 1525, 801 },
+	{ 5527, 1525, 801 },
+	{ 5540, 1525, 801 },
+	{ 5553, 1525, 801 },
+	{ 5571, 1043, 801 },
+	{ 5590, 1043, 801 },
+	{ 5614, 1043, 801 },
+	{ 5636, 1043, 801 },
+	{ 5663, 1525, 801 },
+	{ 5676, 1525, 801 },
+	{ 5689, 1525, 801 },
+	{ 5707, 1525, 801 },
+	{ 5720, 1525, 801 },
+	{ 5738, 1525, 801 },
+	{ 5751, 1525, 801 },
+	{ 5769, 1525, 801 },
+	{ 5782, 1525, 801 },
+	{ 5800, 1043, 801 },
+	{ 5828, 1043, 801 },
+	{ 5861, 1525, 801 },
 	{ 5873, 1525, 801 },
-	{ 5891, 1525, 801 },
-	{ 5904, 1525, 801 },
-	{ 5922, 1525, 801 },
-	{ 5935, 1525, 801 },
-	{ 5953, 1043, 801 },
-	{ 5981, 1043, 801 },
-	{ 6014, 1525, 801 },
-	{ 6026, 1525, 801 },
-	{ 6040, 1525, 801 },
-	{ 6054, 1525, 801 },
-	{ 6067, 1525, 801 },
-	{ 6079, 1525, 801 },
-	{ 6090, 16, 801 },
-	{ 6113, 16, 801 },
-	{ 6137, 16, 801 },
-	{ 6162, 16, 801 },
-	{ 6200, 16, 801 },
-	{ 6236, 1525, 801 },
-	{ 6254, 16, 801 },
-	{ 6273, 16, 801 },
-	{ 6291, 6312, 801 },
-	{ 6349, 6312, 801 },
-	{ 6369, 6312, 801 },
-	{ 6392, 6312, 801 },
-	{ 6411, 6312, 801 },
-	{ 6433, 6312, 801 },
-	{ 6451, 6312, 801 },
-	{ 6477, 6312, 801 },
-	{ 6495, 2222, 801 },
-	{ 6510, 2222, 801 },
-	{ 6527, 2222, 801 },
-	{ 6539, 2222, 801 },
-	{ 6551, 2222, 801 },
-	{ 6563, 6584, 801 },
-	{ 6640, 1090, 801 },
-	{ 6672, 1090, 801 },
-	{ 6709, 6735, 801 },
-	{ 6787, 6735, 801 },
-	{ 6811, 883, 801 },
-	{ 6834, 883, 801 },
-	{ 6862, 883, 801 },
-	{ 6882, 16, 801 },
-	{ 6900, 16, 801 },
-	{ 6918, 16, 801 },
-	{ 6933, 16, 801 },
-	{ 6949, 16, 801 },
-	{ 6968, 16, 801 },
-	{ 6991, 16, 801 },
-	{ 7013, 16, 801 },
-	{ 7030, 16, 801 },
-	{ 7053, 16, 801 },
-	{ 7075, 16, 801 },
-	{ 7092, 16, 801 },
-	{ 7110, 16, 801 },
-	{ 7135, 16, 801 },
-	{ 7163, 16, 801 },
+	{ 5887, 1525, 801 },
+	{ 5901, 1525, 801 },
+	{ 5914, 1525, 801 },
+	{ 5926, 1525, 801 },
+	{ 5937, 16, 801 },
+	{ 5960, 16, 801 },
+	{ 5984, 16, 801 },
+	{ 6009, 16, 801 },
+	{ 6047, 16, 801 },
+	{ 6083, 1525, 801 },
+	{ 6101, 16, 801 },
+	{ 6120, 16, 801 },
+	{ 6138, 6159, 801 },
+	{ 6196, 6159, 801 },
+	{ 6216, 6159, 801 },
+	{ 6239, 6159, 801 },
+	{ 6258, 6159, 801 },
+	{ 6280, 6159, 801 },
+	{ 6298, 6159, 801 },
+	{ 6324, 6159, 801 },
+	{ 6342, 16, 801 },
+	{ 6359, 6380, 801 },
+	{ 6436, 1090, 801 },
+	{ 6468, 1090, 801 },
+	{ 6505, 6531, 801 },
+	{ 6583, 6531, 801 },
+	{ 6607, 883, 801 },
+	{ 6630, 883, 801 },
+	{ 6658, 883, 801 },
+	{ 6678, 16, 801 },
+	{ 6696, 16, 801 },
+	{ 6714, 16, 801 },
+	{ 6729, 16, 801 },
+	{ 6745, 16, 801 },
+	{ 6764, 16, 801 },
+	{ 6787, 16, 801 },
+	{ 6809, 16, 801 },
+	{ 6826, 16, 801 },
+	{ 6849, 16, 801 },
+	{ 6871, 16, 801 },
+	{ 6888, 16, 801 },
+	{ 6906, 16, 801 },
+	{ 6931, 16, 801 },
+	{ 6959, 16, 801 },
+	{ 6986, 16, 801 },
+	{ 7014, 16, 801 },
+	{ 7040, 16, 801 },
+	{ 7059, 16, 801 },
+	{ 7080, 16, 801 },
+	{ 7104, 16, 801 },
+	{ 7128, 16, 801 },
+	{ 7151, 16, 801 },
+	{ 7173, 16, 801 },
 	{ 7190, 16, 801 },
-	{ 7218, 16, 801 },
-	{ 7244, 16, 801 },
-	{ 7263, 16, 801 },
-	{ 7284, 16, 801 },
-	{ 7308, 16, 801 },
-	{ 7332, 16, 801 },
-	{ 7355, 16, 801 },
-	{ 7377, 16, 801 },
-	{ 7394, 16, 801 },
-	{ 7417, 16, 801 },
-	{ 7439, 16, 801 },
-	{ 7456, 16, 801 },
-	{ 7474, 16, 801 },
-	{ 7499, 16, 801 },
-	{ 7527, 16, 801 },
-	{ 7554, 16, 801 },
-	{ 7582, 16, 801 },
-	{ 7608, 3294, 801 },
-	{ 7627, 3294, 801 },
-	{ 7647, 3294, 801 },
-	{ 7666, 1676, 801 },
-	{ 7683, 1676, 801 },
-	{ 7703, 1676, 801 },
-	{ 7720, 1090, 801 },
-	{ 7750, 1090, 801 },
-	{ 7785, 1043, 5 },
-	{ 7805, 1043, 5 },
-	{ 7818, 1043, 5 },
-	{ 7835, 1043, 5 },
-	{ 7859, 7874, 5 },
-	{ 7921, 1043, 5 },
-	{ 7936, 1043, 5 },
-	{ 7951, 7874, 5 },
-	{ 7967, 7992, 5 },
-	{ 8070, 7992, 5 },
-	{ 8093, 8111, 5 },
-	{ 8168, 8111, 5 },
-	{ 8187, 1043, 5 },
-	{ 8208, 8222, 5 },
-	{ 8273, 8222, 5 },
-	{ 8290, 8222, 5 },
-	{ 8303, 8222, 5 },
-	{ 8332, 8222, 5 },
-	{ 8348, 8222, 5 },
-	{ 8364, 8222, 5 },
-	{ 8380, 8222, 5 },
-	{ 8395, 8222, 5 },
-	{ 8417, 8222, 5 },
-	{ 8433, 8222, 5 },
-	{ 8449, 8222, 5 },
-	{ 8465, 8222, 5 },
-	{ 8481, 8222, 5 },
-	{ 8496, 8510, 5 },
-	{ 8568, 8510, 5 },
-	{ 8579, 8510, 5 },
-	{ 8594, 7992, 5 },
-	{ 8612, 1043, 3 },
-	{ 8639, 1043, 3 },
-	{ 8676, 1043, 3 },
-	{ 8716, 1043, 3 },
-	{ 8741, 1043, 3 },
-	{ 8768, 1043, 3 },
-	{ 8796, 1043, 3 },
-	{ 8823, 1043, 3 },
-	{ 8851, 1043, 3 },
-	{ 8884, 1043, 3 },
-	{ 8905, 1043, 3 },
-	{ 8929, 1043, 3 },
-	{ 8973, 9004, 3 },
-	{ 9049, 9004, 3 },
-	{ 9081, 9004, 3 },
-	{ 9106, 9004, 3 },
-	{ 9127, 9004, 3 },
-	{ 9156, 9004, 3 },
-	{ 9177, 9004, 3 },
-	{ 9206, 9004, 3 },
-	{ 9240, 1043, 3 },
-	{ 9265, 1043, 5 },
-	{ 9286, 1043, 5 },
-	{ 9300, 1043, 5 },
-	{ 9318, 1043, 5 },
-	{ 9343, 7874, 5 },
-	{ 9359, 1043, 5 },
-	{ 9375, 1043, 5 },
-	{ 9391, 7874, 5 },
-	{ 9408, 7992, 5 },
-	{ 9434, 7992, 5 },
-	{ 9458, 8111, 5 },
-	{ 9477, 8111, 5 },
-	{ 9497, 1043, 5 },
-	{ 9519, 8222, 5 },
-	{ 9534, 8222, 5 },
-	{ 9552, 8222, 5 },
-	{ 9566, 8222, 5 },
-	{ 9596, 8222, 5 },
-	{ 9613, 8222, 5 },
-	{ 9630, 8222, 5 },
-	{ 9647, 8222, 5 },
-	{ 9663, 8222, 5 },
-	{ 9686, 8222, 5 },
-	{ 9703, 8222, 5 },
-	{ 9720, 8222, 5 },
-	{ 9737, 8222, 5 },
-	{ 9754, 8222, 5 },
-	{ 9770, 8510, 5 },
-	{ 9785, 8510, 5 },
-	{ 9797, 8510, 5 },
-	{ 9813, 7992, 5 },
+	{ 7213, 16, 801 },
+	{ 7235, 16, 801 },
+	{ 7252, 16, 801 },
+	{ 7270, 16, 801 },
+	{ 7295, 16, 801 },
+	{ 7323, 16, 801 },
+	{ 7350, 16, 801 },
+	{ 7378, 16, 801 },
+	{ 7404, 3181, 801 },
+	{ 7423, 3181, 801 },
+	{ 7443, 3181, 801 },
+	{ 7462, 1676, 801 },
+	{ 7479, 1676, 801 },
+	{ 7499, 1676, 801 },
+	{ 7516, 1090, 801 },
+	{ 7546, 1090, 801 },
+	{ 7581, 1043, 5 },
+	{ 7601, 1043, 5 },
+	{ 7614, 1043, 5 },
+	{ 7631, 1043, 5 },
+	{ 7655, 7670, 5 },
+	{ 7717, 1043, 5 },
+	{ 7732, 1043, 5 },
+	{ 7747, 7670, 5 },
+	{ 7763, 7788, 5 },
+	{ 7866, 7788, 5 },
+	{ 7889, 7907, 5 },
+	{ 7964, 7907, 5 },
+	{ 7983, 1043, 5 },
+	{ 8004, 8018, 5 },
+	{ 8069, 8018, 5 },
+	{ 8086, 8018, 5 },
+	{ 8099, 8018, 5 },
+	{ 8128, 8018, 5 },
+	{ 8144, 8018, 5 },
+	{ 8160, 8018, 5 },
+	{ 8176, 8018, 5 },
+	{ 8191, 8018, 5 },
+	{ 8213, 8018, 5 },
+	{ 8229, 8018, 5 },
+	{ 8245, 8018, 5 },
+	{ 8261, 8018, 5 },
+	{ 8277, 8018, 5 },
+	{ 8292, 8306, 5 },
+	{ 8364, 8306, 5 },
+	{ 8375, 8306, 5 },
+	{ 8390, 7788, 5 },
+	{ 8408, 1043, 3 },
+	{ 8435, 1043, 3 },
+	{ 8472, 1043, 3 },
+	{ 8512, 1043, 3 },
+	{ 8537, 1043, 3 },
+	{ 8564, 1043, 3 },
+	{ 8592, 1043, 3 },
+	{ 8619, 1043, 3 },
+	{ 8647, 1043, 3 },
+	{ 8680, 1043, 3 },
+	{ 8701, 1043, 3 },
+	{ 8725, 1043, 3 },
+	{ 8769, 8800, 3 },
+	{ 8845, 8800, 3 },
+	{ 8877, 8800, 3 },
+	{ 8902, 8800, 3 },
+	{ 8923, 8800, 3 },
+	{ 8952, 8800, 3 },
+	{ 8973, 8800, 3 },
+	{ 9002, 8800, 3 },
+	{ 9036, 1043, 3 },
+	{ 9061, 1043, 5 },
+	{ 9082, 1043, 5 },
+	{ 9096, 1043, 5 },
+	{ 9114, 1043, 5 },
+	{ 9139, 7670, 5 },
+	{ 9155, 1043, 5 },
+	{ 9171, 1043, 5 },
+	{ 9187, 7670, 5 },
+	{ 9204, 7788, 5 },
+	{ 9230, 7788, 5 },
+	{ 9254, 7907, 5 },
+	{ 9273, 7907, 5 },
+	{ 9293, 1043, 5 },
+	{ 9315, 8018, 5 },
+	{ 9330, 8018, 5 },
+	{ 9348, 8018, 5 },
+	{ 9362, 8018, 5 },
+	{ 9392, 8018, 5 },
+	{ 9409, 8018, 5 },
+	{ 9426, 8018, 5 },
+	{ 9443, 8018, 5 },
+	{ 9459, 8018, 5 },
+	{ 9482, 8018, 5 },
+	{ 9499, 8018, 5 },
+	{ 9516, 8018, 5 },
+	{ 9533, 8018, 5 },
+	{ 9550, 8018, 5 },
+	{ 9566, 8306, 5 },
+	{ 9581, 8306, 5 },
+	{ 9593, 8306, 5 },
+	{ 9609, 7788, 5 },
 };
-unsigned char sing_misses_said[341];
+unsigned char sing_misses_said[332];
