@@ -14,6 +14,7 @@
 //	code      memory that modules take of the node                  code_memory.go
 //	common    bytes that spaces of a device have in common               common_blocks.go, package pages
 //	splicer   kernels that spaces of a device launch alike               splice.go, package splice
+//	family    a launch with the launches by its threads                  family.go
 //	share     memory and events of several processes                    share.go
 //
 // The ledger changes at the call and the table in the order of the work. So memory that is freed while work still uses

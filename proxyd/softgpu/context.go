@@ -30,7 +30,7 @@ type cudaContext struct {
 
 var defaultLimits = map[backend.Limit]uint64{
 	backend.LimitStackSize: 1 << 10, backend.LimitPrintfFIFO: 1 << 20, backend.LimitMallocHeap: 8 << 20,
-	backend.LimitL2Fetch: 64, backend.LimitPersistingL2: 0,
+	backend.LimitL2Fetch: 64, backend.LimitPersistingL2: 0, backend.LimitPendingLaunches: 2048,
 }
 
 func newContext(s *space, id backend.ContextID) *cudaContext {
@@ -162,7 +162,8 @@ func (c *cudaContext) SetLimit(l backend.Limit, v uint64) error {
 	}
 	switch {
 	case l == backend.LimitPersistingL2 || l == backend.LimitL2Fetch && v > 128,
-		l == backend.LimitStackSize && v > 512<<10, l == backend.LimitMallocHeap && v > c.space.cfg.Memory:
+		l == backend.LimitStackSize && v > 512<<10, l == backend.LimitMallocHeap && v > c.space.cfg.Memory,
+		l == backend.LimitPendingLaunches && v > mostPending:
 		return fmt.Errorf("limit %d of %d: %w", l, v, backend.InvalidValue)
 	}
 	if l == backend.LimitMallocHeap && c.space.hasKernelHeap() {

@@ -66,6 +66,28 @@ type facts struct {
 	reqThreads backend.Dim // exactly, or zero
 	ptx        int32       // the number of .target
 	operations int         // instructions of all its functions
+	launches   bool        // its threads may launch kernels
+	targets    []string    // kernels that have their addresses in its code
+}
+
+// launchCode is what a thread is told of a launch.
+type launchCode uint8
+
+const (
+	launchRecorded launchCode = iota
+	launchTooDeep
+	launchTooMany
+	launchOutOfResources
+	launchBadConfiguration
+)
+
+// childLaunch is a launch by a thread of a kernel.
+type childLaunch struct {
+	kernel      string
+	grid, block backend.Dim
+	shared      uint32
+	params      []byte
+	tail        bool
 }
 
 // launch is the arguments of a launch.
@@ -78,6 +100,9 @@ type launch struct {
 	malloc      func(n uint64) uint64
 	free        func(addr uint64)
 	condition   func(handle uint64, value uint32) // sets a condition of the graph
+	family      *family                           // of a kernel that may launch kernels, else nil
+	record      func(c childLaunch) launchCode    // takes a launch by a thread
+	slots       int                               // how many launches record may be given
 	cooperative bool
 	workers     int // cores at most, 0: all
 	stack       uint64

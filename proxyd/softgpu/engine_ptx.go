@@ -171,7 +171,7 @@ func (k ptxKernel) kernelFacts() facts {
 	f := facts{
 		operations: k.Operations,
 		shared:     k.SharedSize, local: k.LocalSize, constant: k.ConstSize, registers: k.Registers, maxThreads: k.MaxThreads,
-		reqThreads: backend.Dim(k.ReqThreads), ptx: targetVersion(k.Target),
+		reqThreads: backend.Dim(k.ReqThreads), ptx: targetVersion(k.Target), launches: k.Launches, targets: k.Targets,
 	}
 	for _, bound := range []uint32{k.MaxRegs, k.limit} { // the interpreter itself has no limit of registers
 		if bound != 0 {
@@ -196,6 +196,17 @@ var faultResults = map[ptx.FaultKind]backend.Result{
 	ptx.InternalError:      backend.LaunchFailed,
 }
 
+// launchCodes are package ptx's codes of launches by threads.
+var launchCodes = [...]ptx.LaunchCode{
+	launchRecorded: ptx.LaunchRecorded, launchTooDeep: ptx.LaunchTooDeep, launchTooMany: ptx.LaunchTooMany,
+	launchOutOfResources: ptx.LaunchOutOfResources, launchBadConfiguration: ptx.LaunchBadConfiguration,
+}
+
+// recordChild passes a launch by a thread on.
+func (l *launch) recordChild(c ptx.Child) ptx.LaunchCode {
+	return launchCodes[l.record(childLaunch{c.Kernel, backend.Dim(c.Grid), backend.Dim(c.Block), c.Shared, c.Params, c.Tail})]
+}
+
 func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 	done := l.done
 	sees, touched := l.viewMemory()
@@ -211,8 +222,11 @@ func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 	}
 	err := k.Launch(ctx, ptx.Config{
 		Grid: ptx.Dim3(l.grid), Block: ptx.Dim3(l.block), Shared: l.shared, Params: l.params, Memory: sees,
-		Hooks:       ptx.Hooks{Printf: func(p ptx.Printf) { output(1, []byte(p.Text())) }, Malloc: malloc, Free: free, SetCondition: condition},
-		Cooperative: l.cooperative, Workers: l.workers, StackSize: uint32(max(l.stack, ptx.DefaultStackSize)), SMs: l.sms,
+		Hooks: ptx.Hooks{
+			Printf: func(p ptx.Printf) { output(1, []byte(p.Text())) }, Malloc: malloc, Free: free, SetCondition: condition, LaunchKernel: l.recordChild,
+		},
+		MostChildren: l.slots,
+		Cooperative:  l.cooperative, Workers: l.workers, StackSize: uint32(max(l.stack, ptx.DefaultStackSize)), SMs: l.sms,
 		Issued: l.issued, Touched: touched,
 		Done: &done, Paused: l.paused, Interpret: k.interpret,
 	})

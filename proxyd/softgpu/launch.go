@@ -131,37 +131,36 @@ func (c *cudaContext) launchTask(l backend.Launch, of *conditions) (task, error)
 	}
 	heap := c.limits[backend.LimitMallocHeap]
 	fifo := c.limits[backend.LimitPrintfFIFO]
+	pending := c.limits[backend.LimitPendingLaunches]
 	c.mu.Unlock()
 	spec.malloc = func(n uint64) uint64 { return s.allocFromKernel(n, heap, c.id) }
 	spec.free = s.kernelFree
 	spec.condition = of.setValue
+	if f.facts.launches {
+		spec.family = &family{module: f.module, name: f.name, pending: pending}
+	}
+	if _, err := spec.family.makeTree(&spec, l.Done); err != nil {
+		return task{}, err
+	}
 	return task{run: func(op *operation) error { return launchOrReuse(s, op, f, spec, l.Done, fifo) }, uses: s.spacesInSight(), usesSeen: true}, nil
 }
 
 // runKernel runs the rest of a kernel. While the space is paused the kernel waits, after the blocks that run,
 // unless the kernel is cooperative or a node of a graph. run is a copy: a graph's nodes run many times.
 func (s *space) runKernel(op *operation, k kernel, run launch, done backend.Partial, fifo uint64) error {
-	var text []byte
-	run.output = func(fd int, more []byte) {
-		switch {
-		case fd == 2:
-			s.printText(1, text)
-			s.printText(2, more)
-			text, done.Printed = nil, 0
-		case done.Printed+uint64(len(more)) <= fifo: // else the text is lost, as on a device
-			text = append(text, more...)
-			done.Printed += uint64(len(more))
-		}
-	}
+	out := &kernelOutput{space: s, fifo: fifo, printed: &done.Printed}
+	run.output = out.addText
 	if op.stream != nil && !run.cooperative {
 		run.paused = s.gate.IsPaused
+	}
+	if run.family != nil {
+		return runFamily(s, op, run, &done, out)
 	}
 	for all := run.grid.Count(); ; {
 		var err error
 		run.done = done.Blocks
 		done.Blocks, err = k.runLaunch(s.ctx, run)
-		s.printText(1, text)
-		text = nil
+		out.passText()
 		if err != nil || done.Blocks >= all {
 			return err
 		}
@@ -169,6 +168,33 @@ func (s *space) runKernel(op *operation, k kernel, run launch, done backend.Part
 			return errClosed
 		}
 	}
+}
+
+// kernelOutput is the text that a kernel has printed and that was not passed to the program's output.
+type kernelOutput struct {
+	space   *space
+	text    []byte
+	fifo    uint64  // bytes that the launch may print
+	printed *uint64 // bytes of the launch
+}
+
+// addText adds text. The message of a failed assertion, of fd 2, goes out at once, behind the text.
+func (o *kernelOutput) addText(fd int, more []byte) {
+	switch {
+	case fd == 2:
+		o.passText()
+		o.space.printText(2, more)
+		*o.printed = 0
+	case *o.printed+uint64(len(more)) <= o.fifo: // else the text is lost, as on a device
+		o.text = append(o.text, more...)
+		*o.printed += uint64(len(more))
+	}
+}
+
+// passText passes the text to the program's output.
+func (o *kernelOutput) passText() {
+	o.space.printText(1, o.text)
+	o.text = nil
 }
 
 // printText passes a kernel's printed text to the program's output.

@@ -231,7 +231,7 @@ func (m *module) Function(name string) (backend.Function, error) {
 	}
 	for _, f := range m.functions {
 		if f.name == name {
-			if err := f.compileKernel(); err != nil {
+			if err := f.compileFamily(); err != nil {
 				return nil, err
 			}
 			return f, nil

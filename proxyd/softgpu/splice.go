@@ -44,6 +44,7 @@ const (
 	whyMemory    = "they use memory of the host, of other GPUs or of virtual addresses"
 	whyEffects   = "they print, or allocate memory"
 	whyBlocks    = "their blocks wait for each other"
+	whyLaunches  = "they launch kernels"
 	whyPart      = "a part of them ran before a checkpoint"
 	whyLearn     = "what they read was not known yet"
 	whyDear      = "to compare what they read would have taken longer"
@@ -170,6 +171,8 @@ func (d *device) beginSpliceLaunch(s *space, op *operation, f *function, spec *l
 		why = whyAddresses
 	case spec.cooperative:
 		why = whyBlocks
+	case spec.family != nil:
+		why = whyLaunches
 	case done != (backend.Partial{}):
 		why = whyPart
 	case len(s.spacesInSight()) > 1:

@@ -110,15 +110,9 @@ type Launch struct {
 //	cooperative, and not all blocks fit        CooperativeLaunchTooBig
 //	clusters, on a device without them         InvalidClusterSize
 func CheckLaunch(info *Info, l *Launch) error {
-	at := &info.Attributes
-	over := func(v uint32, a Attribute) bool { return v == 0 || uint64(v) > uint64(at[a]) }
-	name := l.Function.Name()
-	switch {
-	case over(l.Grid.X, MaxGridX) || over(l.Grid.Y, MaxGridY) || over(l.Grid.Z, MaxGridZ):
-		return fmt.Errorf("launch %s: grid %v: %w", name, l.Grid, InvalidValue)
-	case over(l.Block.X, MaxBlockX) || over(l.Block.Y, MaxBlockY) || over(l.Block.Z, MaxBlockZ),
-		l.Block.Count() > uint64(at[MaxThreadsPerBlock]):
-		return fmt.Errorf("launch %s: block %v: %w", name, l.Block, InvalidValue)
+	at, name := &info.Attributes, l.Function.Name()
+	if err := CheckExtents(info, l); err != nil {
+		return err
 	}
 	var facts [FunctionAttributes]int32
 	for _, a := range []FunctionAttribute{FuncMaxThreads, FuncMaxDynamicShared, FuncSharedSize, FuncRegisters} {
@@ -158,6 +152,20 @@ func CheckLaunch(info *Info, l *Launch) error {
 		if n := l.Grid.Count(); n > fit {
 			return fmt.Errorf("launch %s: %d blocks at once, %d fit: %w", name, n, fit, CooperativeLaunchTooBig)
 		}
+	}
+	return nil
+}
+
+// CheckExtents is the part of CheckLaunch that regards the device alone: the extents of the grid and of the block.
+func CheckExtents(info *Info, l *Launch) error {
+	at := &info.Attributes
+	over := func(v uint32, a Attribute) bool { return v == 0 || uint64(v) > uint64(at[a]) }
+	switch {
+	case over(l.Grid.X, MaxGridX) || over(l.Grid.Y, MaxGridY) || over(l.Grid.Z, MaxGridZ):
+		return fmt.Errorf("launch %s: grid %v: %w", l.Function.Name(), l.Grid, InvalidValue)
+	case over(l.Block.X, MaxBlockX) || over(l.Block.Y, MaxBlockY) || over(l.Block.Z, MaxBlockZ),
+		l.Block.Count() > uint64(at[MaxThreadsPerBlock]):
+		return fmt.Errorf("launch %s: block %v: %w", l.Function.Name(), l.Block, InvalidValue)
 	}
 	return nil
 }

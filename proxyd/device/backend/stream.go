@@ -83,6 +83,8 @@ type Progress struct {
 type Partial struct {
 	Blocks  uint64 // in ascending order
 	Printed uint64 // bytes of the printf FIFO that are used
+	// Launches has the launches by the kernel's threads that are not done, in a form of the backend's own; "": none.
+	Launches string `json:",omitempty"`
 }
 
 // Condition decides when a WaitValue is over, as the driver numbers them: unsigned arithmetic but for AtLeast, which is

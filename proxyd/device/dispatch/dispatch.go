@@ -54,7 +54,10 @@ type Call struct {
 }
 
 // Partial says how much of a kernel is done.
-type Partial struct{ Blocks, Printed uint64 }
+type Partial struct {
+	Blocks, Printed uint64
+	Launches        string // of threads, in the backend's form
+}
 
 // Info describes an op.
 type Info struct {

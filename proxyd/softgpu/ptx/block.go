@@ -25,6 +25,8 @@ type block struct {
 	barsUsed int
 	sites    []*memory.Range // last range that each access site has used, in any warp
 	texture  descriptorCache
+	// lastErrors has the last error of each thread that was told one.
+	lastErrors map[int]uint32
 	// touched has the ranges that the block's threads have accessed, if the launch collects them; true: written.
 	touched map[*memory.Range]bool
 }
@@ -86,6 +88,7 @@ func newBlock(r *launch) *block {
 func (b *block) startBlock(index uint64) {
 	b.index, b.pos = index, b.run.cfg.Grid.positionAt(index)
 	clear(b.shared)
+	clear(b.lastErrors)
 	threads := int(b.run.cfg.Block.Count())
 	b.live = threads
 	for i, w := range b.warps {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/printf"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
 )
 
 // Hooks are the services of a kernel's launcher. Without a hook its call has no effect: printf discards the text and
@@ -22,6 +23,9 @@ type Hooks struct {
 	Free   func(addr uint64)
 	// SetCondition sets the condition of a graph.
 	SetCondition func(handle uint64, value uint32)
+	// LaunchKernel takes a launch by a thread, and returns what the thread is told.
+	// Without the hook the launch is refused.
+	LaunchKernel func(c Child) LaunchCode
 }
 
 // Printf is a thread's call of printf.
@@ -40,16 +44,20 @@ var builtins = map[string]builtin{
 	"cudaGraphSetConditional": callSetConditional,
 }
 
+// findBuiltin returns the package's own form of a function that no text defines, or nil.
+func findBuiltin(f *syntax.Function) builtin {
+	if !f.Declared {
+		return nil
+	}
+	if call, ok := strings.CutPrefix(f.Name, driverCall); ok {
+		return driverCalls[call]
+	}
+	return builtins[f.Name]
+}
+
 // refusedFunctions are the functions that only the device's own runtime could define.
 var refusedFunctions = func() map[string]string {
-	m := map[string]string{}
-	for _, f := range []string{
-		"cudaLaunchDevice", "cudaLaunchDeviceV2", "cudaGetParameterBuffer", "cudaGetParameterBufferV2", "cudaDeviceSynchronize",
-		"cudaStreamCreateWithFlags", "cudaEventCreateWithFlags", "cudaMemcpyAsync", "cudaGetLastError", "cudaMalloc", "cudaFree",
-		"__cudaCDP2LaunchDeviceV2", "__cudaCDP2GetParameterBufferV2",
-	} {
-		m[f] = "dynamic parallelism is not supported"
-	}
+	m := map[string]string{"cudaGraphLaunch": "threads launch no graphs"}
 	for _, f := range []string{"cudaCGGetIntrinsicHandle", "cudaCGSynchronize", "cudaCGSynchronizeGrid", "cudaCGGetSize", "cudaCGGetRank"} {
 		m[f] = "the old cooperative groups runtime is not supported"
 	}
@@ -58,10 +66,19 @@ var refusedFunctions = func() map[string]string {
 
 // whyRefused says why a function is refused that PTX texts call without defining it, or "".
 func whyRefused(name string) string {
-	if strings.HasPrefix(name, "__cuda_syscall_cnp") { // of the library that nvcc links programs with
-		return refusedFunctions["cudaLaunchDevice"]
+	switch {
+	case refusedFunctions[name] != "":
+		return refusedFunctions[name]
+	case strings.HasPrefix(name, driverCall):
+		return "dynamic parallelism without this call of the device runtime"
+	case strings.HasPrefix(name, "__cuda_syscall_CGS"):
+		return refusedFunctions["cudaCGSynchronize"]
+	case strings.HasPrefix(name, "cnp"), strings.HasPrefix(name, "__cuda_syscall_cnp"):
+		return "the first form of dynamic parallelism, which devices from compute capability 9.0 on do not have"
+	case strings.HasPrefix(name, "cuda"), strings.HasPrefix(name, "__cudaCDP"):
+		return "the text is not linked with CUDA's device runtime"
 	}
-	return refusedFunctions[name]
+	return ""
 }
 
 const maxString = 1 << 16 // bytes of a format or of an argument

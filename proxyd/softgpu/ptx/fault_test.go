@@ -181,7 +181,10 @@ func TestErrors(t *testing.T) {
 		{"told store", header + ".entry k() { .reg .u32 a; st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [a], a, [a]; }", "told to an mbarrier"},
 		{"mbarrier", header + ".entry k() { .reg .u32 a; mbarrier.shared.b64 [a], 1; }", "the operation is missing"},
 		{"cluster's barrier", header + ".entry k() { barrier.cluster.aligned; }", "neither arrive nor wait"},
-		{"dynamic parallelism", header + ".extern .func (.param .b32 r) cudaLaunchDeviceV2 (.param .b64 a, .param .b64 b);\n.entry k() { .param .b32 r; .param .b64 a; .param .b64 b; call (r), cudaLaunchDeviceV2, (a, b); }", "dynamic parallelism"},
+		{"dynamic parallelism", header + ".extern .func (.param .b32 r) cudaLaunchDeviceV2 (.param .b64 a, .param .b64 b);\n.entry k() { .param .b32 r; .param .b64 a; .param .b64 b; call (r), cudaLaunchDeviceV2, (a, b); }", "cudaLaunchDeviceV2 is not supported: the text is not linked with CUDA's device runtime"},
+		{"first dynamic parallelism", header + ".extern .func (.param .b32 r) cnpGetLastError ();\n.entry k() { .param .b32 r; call (r), cnpGetLastError, (); }", "cnpGetLastError is not supported: the first form of dynamic parallelism"},
+		{"device of a thread", header + ".extern .func (.param .b32 r) __cuda_syscall_cnpv2GetDevice (.param .b64 a);\n.entry k() { .param .b32 r; .param .b64 a; call (r), __cuda_syscall_cnpv2GetDevice, (a); }", "__cuda_syscall_cnpv2GetDevice is not supported: dynamic parallelism without this call"},
+		{"graph of a thread", header + ".extern .func (.param .b32 r) cudaGraphLaunch (.param .b64 a, .param .b64 b);\n.entry k() { .param .b32 r; .param .b64 a; .param .b64 b; call (r), cudaGraphLaunch, (a, b); }", "cudaGraphLaunch is not supported: threads launch no graphs"},
 		{"cvt", header + ".entry k() { .reg .b16 a; .reg .f32 f; cvt.rn.satfinite.e2m1x2.f32 a, f, f; }", "this conversion is not supported"},
 		{"matrix", header + ".entry k() { mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {a}, {b}, {c}, {d}, e, 0; }", "sparse"},
 	}

@@ -5,6 +5,7 @@ package ptx
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
@@ -37,17 +38,19 @@ type Kernel struct {
 	Line       int
 	Params     []Param
 	ParamSize  uint32
-	SharedSize uint32 // static
-	LocalSize  uint32 // of a thread; the least need if Recursive
-	ConstSize  uint32 // of the constants of its module
-	Operations int    // micro-operations of all its functions
-	Registers  uint32 // 32-bit registers of a thread, as many as are needed at once
-	MaxThreads uint32 // of .maxntid or .reqntid, 0: no bound
-	ReqThreads Dim3   // of .reqntid, zero: any
-	MinBlocks  uint32 // of .minnctapersm
-	MaxRegs    uint32 // of .maxnreg
-	Recursive  bool   // the depth of its stack has no bound
-	Ordered    bool   // its blocks run in ascending order, on a single core
+	SharedSize uint32   // static
+	LocalSize  uint32   // of a thread; the least need if Recursive
+	ConstSize  uint32   // of the constants of its module
+	Operations int      // micro-operations of all its functions
+	Registers  uint32   // 32-bit registers of a thread, as many as are needed at once
+	MaxThreads uint32   // of .maxntid or .reqntid, 0: no bound
+	ReqThreads Dim3     // of .reqntid, zero: any
+	MinBlocks  uint32   // of .minnctapersm
+	MaxRegs    uint32   // of .maxnreg
+	Recursive  bool     // the depth of its stack has no bound
+	Ordered    bool     // its blocks run in ascending order, on a single core
+	Launches   bool     // its threads may launch work: Hooks.LaunchKernel
+	Targets    []string // kernels that have their addresses in its code
 	Module     string
 	Version    int // of its module's PTX, 10*major+minor
 	Target     string
@@ -60,6 +63,7 @@ type Kernel struct {
 	const64     []uint64
 	sites       int
 	byAddress   map[uint64]*code
+	entries     map[uint64]entryPoint // of the program, by address; nil unless Launches
 	machine     machineCode
 }
 
@@ -95,7 +99,9 @@ type builder struct {
 	dynamic    []dynamicConstant
 	dynAlign   uint32
 
-	ordered   bool // the order of blocks can be seen
+	targets   []string // kernels whose addresses are known to the kernel
+	launches  bool     // a thread may launch work
+	ordered   bool     // the order of blocks can be seen
 	spins     bool
 	reserved  bool // the place of reserved shared memory is asked for
 	indirect  bool
@@ -178,12 +184,18 @@ func (b *builder) buildKernel(f *syntax.Function) (*Kernel, error) {
 	}
 	k.main, k.const32, k.const64, k.sites = b.codes[f], b.const32, b.const64, b.sites
 	k.Ordered, k.reserved = b.ordered, b.reserved
+	if k.Launches, k.Targets = b.launches, b.targets; k.Launches {
+		k.entries = b.prog.listEntries()
+	}
 	for _, c := range b.codes {
 		k.machine.codes = append(k.machine.codes, c)
 		k.Operations += len(c.insts)
 	}
 	return k, nil
 }
+
+// maxParams is how many bytes of parameters a kernel may have.
+const maxParams = 32764
 
 // placeParams lays out the kernel's parameters, which f declares.
 func (k *Kernel) placeParams(f *syntax.Function) error {
@@ -194,8 +206,8 @@ func (k *Kernel) placeParams(f *syntax.Function) error {
 		at := (k.ParamSize + p.Variable.Align - 1) &^ (p.Variable.Align - 1)
 		p.Variable.Offset = at
 		k.Params = append(k.Params, Param{p.Variable.Name, p.Variable.Type, at, p.Variable.ByteSize(), p.Variable.Align})
-		if uint64(at)+uint64(p.Variable.ByteSize()) > 32764 {
-			return &SyntaxError{Module: f.Module.Name, Line: f.Line, Msg: "more than 32764 bytes of parameters"}
+		if uint64(at)+uint64(p.Variable.ByteSize()) > maxParams {
+			return &SyntaxError{Module: f.Module.Name, Line: f.Line, Msg: fmt.Sprintf("more than %d bytes of parameters", maxParams)}
 		}
 		k.ParamSize = at + p.Variable.ByteSize()
 	}
@@ -291,9 +303,13 @@ func (b *builder) queueFunction(f *syntax.Function) {
 
 // noteAddress notes that the kernel has the function's address.
 func (b *builder) noteAddress(f *syntax.Function) {
-	if !f.Declared && !f.Entry {
+	switch {
+	case f.Declared:
+	case !f.Entry:
 		b.taken[f] = true
 		b.queueFunction(f)
+	case !slices.Contains(b.targets, f.Name):
+		b.targets = append(b.targets, f.Name)
 	}
 }
 
@@ -305,7 +321,7 @@ func (p *Program) listPointed() []*syntax.Function {
 			if iv.Symbol == "" {
 				continue
 			}
-			if f := p.findFunction(v.Module, iv.Symbol); f != nil && !f.Declared {
+			if f := p.findFunction(v.Module, iv.Symbol); f != nil && !f.Declared && !f.Entry {
 				out = append(out, f)
 			}
 		}

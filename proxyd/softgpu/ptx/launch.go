@@ -59,6 +59,8 @@ type Config struct {
 	// Paused, if not nil, is asked before each block begins. If Paused returns true, Launch returns
 	// nil when the blocks that have begun are done.
 	Paused func() bool
+	// MostChildren is how much work threads may launch until the launch ends or pauses.
+	MostChildren int
 	// Count, if not nil, is set to the number of lane-instructions executed.
 	Count *uint64
 	// Issued, if not nil, is increased by the number of instructions that warps have issued. A launch that
@@ -78,6 +80,7 @@ type launch struct {
 	counting bool
 	native   bool   // machine code runs where there is some
 	first    uint64 // blocks that ran before
+	children childBuffers
 }
 
 // isPausing tells whether no more blocks are to begin.
@@ -124,6 +127,7 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 	if r.memory == nil {
 		r.memory = new(memory.Memory)
 	}
+	defer r.children.scratch.Unmap(r.memory)
 	if cfg.Cooperative {
 		if n := cfg.Grid.Count(); n > maxBlockBytes/r.blockBytes() {
 			return &LaunchError{Kernel: k.Name, Reason: CooperativeTooLarge, Msg: fmt.Sprintf("%d blocks at once need more than %d bytes", n, uint64(maxBlockBytes))}
@@ -308,8 +312,11 @@ func (r *launch) inOrder() (err error) {
 	most := int(min(maxTogether, max(maxBlockBytes/r.blockBytes(), 1)))
 	n, next, stalled := r.cfg.Grid.Count(), r.first, 0
 	for next < n || len(running) > 0 {
-		if len(running) == 0 && r.isPausing() {
-			break // no running block waits for a block that has not begun
+		if len(running) == 0 {
+			if r.isPausing() {
+				break // no running block waits for a block that has not begun
+			}
+			r.children.forgetBuffers(r)
 		}
 		if next < n && (len(running) == 0 || stalled >= spinRounds && len(running) < most) {
 			var b *block

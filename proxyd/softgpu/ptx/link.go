@@ -228,6 +228,30 @@ func (p *Program) Kernels() []string {
 	return out
 }
 
+// entryPoint is a kernel as a thread launches it.
+type entryPoint struct {
+	name   string
+	params uint32 // bytes
+}
+
+// listEntries lists the kernels by their addresses.
+func (p *Program) listEntries() map[uint64]entryPoint {
+	out := map[uint64]entryPoint{}
+	for _, f := range p.funcs {
+		if !f.Entry {
+			continue
+		}
+		size := uint32(0)
+		for _, x := range f.Prototype.Params {
+			if v := x.Variable; v != nil {
+				size = (size+v.Align-1)&^(v.Align-1) + v.ByteSize()
+			}
+		}
+		out[p.addressOf(f)] = entryPoint{f.Name, size}
+	}
+	return out
+}
+
 func (p *Program) variableAddress(v *syntax.Variable) uint64 { return p.base + p.offset[v] }
 
 func (p *Program) constantRange() [2]uint64 { return p.consts }

@@ -5,6 +5,7 @@ package ptx
 
 import (
 	"math/bits"
+	"strings"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
@@ -89,7 +90,7 @@ func resolveCallee(l *lowerer, name string, site *callSite) *syntax.Prototype {
 		l.b.queueFunction(f)
 		return &f.Prototype
 	}
-	site.builtin = builtins[f.Name]
+	site.builtin = findBuiltin(f)
 	if site.builtin == nil {
 		if reason := whyRefused(f.Name); reason != "" {
 			l.in = &syntax.Instruction{Line: l.in.Line, Op: f.Name}
@@ -98,6 +99,7 @@ func resolveCallee(l *lowerer, name string, site *callSite) *syntax.Prototype {
 		l.failSyntax("function %s is not defined", f.Name)
 	}
 	l.b.ordered = l.b.ordered || f.Name != "__assertfail"
+	l.b.launches = l.b.launches || strings.HasPrefix(f.Name, driverCall+"Launch")
 	return &f.Prototype
 }
 
