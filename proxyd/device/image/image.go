@@ -125,7 +125,7 @@ func readEntry(data []byte) (Entry, uint64, error) {
 		size = padded
 	}
 	e.payload = data[header:][:size]
-	if e.flags&(flagLZ4|flagZstd) == 0 {
+	if !e.isCompressed() {
 		e.size = size
 	}
 	return e, header + padded, nil
@@ -193,6 +193,9 @@ func (e *Entry) Text() (string, error) {
 	b = trimAtNUL(b)
 	if !isText(b) {
 		return "", fmt.Errorf("%w: an entry of PTX has no .version", ErrInvalid)
+	}
+	if e.isCompressed() {
+		return stringOf(b), nil
 	}
 	return string(b), nil
 }

@@ -297,3 +297,84 @@ func FuzzLZ4(f *testing.F) {
 		}
 	})
 }
+
+// decodeSlowly is decodeLZ4 for blocks without errors, byte by byte.
+func decodeSlowly(src []byte) (dst []byte) {
+	length := func(n int) int {
+		for more := n == 15; more; src = src[1:] {
+			n += int(src[0])
+			more = src[0] == 255
+		}
+		return n
+	}
+	for {
+		token := src[0]
+		src = src[1:]
+		n := length(int(token >> 4))
+		dst, src = append(dst, src[:n]...), src[n:]
+		if len(src) == 0 {
+			return dst
+		}
+		back := int(binary.LittleEndian.Uint16(src))
+		src = src[2:]
+		for range length(int(token&15)) + 4 {
+			dst = append(dst, dst[len(dst)-back])
+		}
+	}
+}
+
+// makeLZ4 makes a block of sequences, with matches of all lengths from 4 on at all offsets from 1 on.
+func makeLZ4() []byte {
+	var b []byte
+	for back := 1; back <= 40; back++ {
+		for match := 4; match <= 60; match += 1 + back%3 {
+			b = append(b, 1<<4|byte(min(match-4, 15)), byte(back*match))
+			if len(b) == 2 { // something to refer to
+				b = append([]byte{0xf0, 40 - 15}, bytes.Repeat([]byte("0123456789"), 4)...)
+				b[0] |= byte(min(match-4, 15))
+			}
+			b = binary.LittleEndian.AppendUint16(b, uint16(back))
+			if match-4 >= 15 {
+				b = append(b, byte(match-4-15))
+			}
+		}
+	}
+	return append(b, 1<<4, '.')
+}
+
+// TestLZ4Matches: matches are copied that overlap with themselves, that touch, and that lie apart.
+func TestLZ4Matches(t *testing.T) {
+	block := makeLZ4()
+	want := decodeSlowly(block)
+	if got, err := decodeLZ4(block, uint64(len(want))); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("decodeLZ4 = %q, %v; want %q", got, err, want)
+	}
+	for cut := range len(want) {
+		if got, err := decodeLZ4(block, uint64(cut)); err == nil && !bytes.Equal(got, want[:cut]) {
+			t.Errorf("decodeLZ4 of %d bytes = %q; want %q or an error", cut, got, want[:cut])
+		}
+	}
+}
+
+// BenchmarkText decompresses 32 MB of PTX, which is as long as the longest text of PyTorch's library, into literals
+// of 6 bytes and matches of 20.
+func BenchmarkText(b *testing.B) {
+	block, size := []byte{0x60}, 0 // all bytes are odd or text: no NUL ends the text
+	block = append(block, ".version"[:6]...)
+	block = append(block, 1, 0)
+	for size = 10; size < 32<<20; size += 26 {
+		block = append(block, 0x6f, byte(size)|1, byte(size>>8)|1, 'o', 'n', '\n', '1')
+		block = binary.LittleEndian.AppendUint16(block, uint16(min(size, 1+size%4000)))
+		block = append(block, 1)
+	}
+	block = append(block, 0x80)
+	block = append(block, ".version"...)
+	size += 8
+	e := Entry{Kind: PTX, payload: block, flags: flagLZ4, size: uint64(size)}
+	b.SetBytes(int64(size))
+	for b.Loop() {
+		if _, err := e.Text(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -18,10 +18,12 @@ const (
 
 var magicZstd = []byte{0x28, 0xB5, 0x2F, 0xFD}
 
+func (e *Entry) isCompressed() bool { return e.flags&(flagLZ4|flagZstd) != 0 }
+
 // Bytes decompresses an entry. If the entry is not compressed, the result shares the memory of the image.
 func (e *Entry) Bytes() ([]byte, error) {
 	switch {
-	case e.flags&(flagLZ4|flagZstd) == 0:
+	case !e.isCompressed():
 		return e.payload, nil
 	case e.size > MaxSize:
 		return nil, fmt.Errorf("%w: %d bytes when decompressed", ErrInvalid, e.size)
@@ -48,6 +50,9 @@ func decodeZstd(src []byte, size uint64) ([]byte, error) {
 	return dst, nil
 }
 
+// wide is how many bytes decodeLZ4 copies at once where fewer are needed: faster than to copy as many as are needed.
+const wide = 32
+
 // decodeLZ4 decodes an LZ4 block. Each sequence is a token with two lengths of four bits, literals, and a
 // match: a two-byte offset back into the decoded bytes. A length of 15 continues in the bytes that follow.
 // The last sequence has no match; padding behind the last sequence is ignored.
@@ -56,48 +61,67 @@ func decodeLZ4(src []byte, size uint64) ([]byte, error) {
 	if size > 255*uint64(len(src))+64 {
 		return nil, fmt.Errorf("%w: lz4: %d bytes cannot become %d", ErrInvalid, len(src), size)
 	}
-	dst := make([]byte, 0, size)
 	bad := fmt.Errorf("%w: lz4: the block is damaged", ErrInvalid)
-	length := func(n int) (int, bool) {
-		for more := n == 15; more; {
-			if len(src) == 0 || n > MaxSize {
-				return 0, false
-			}
-			n += int(src[0])
-			more = src[0] == 255
-			src = src[1:]
-		}
-		return n, true
-	}
-	for uint64(len(dst)) < size {
-		if len(src) == 0 {
+	end := int(size)
+	dst := make([]byte, end+wide)
+	for done, at := 0, 0; done < end; {
+		if at >= len(src) {
 			return nil, bad
 		}
-		token := src[0]
-		src = src[1:]
-		n, ok := length(int(token >> 4))
-		if !ok || n > len(src) || uint64(len(dst)+n) > size {
+		token := src[at]
+		literals, next := readLength(src, at+1, token>>4)
+		if next < 0 || literals > len(src)-next || literals > end-done {
 			return nil, bad
 		}
-		dst, src = append(dst, src[:n]...), src[n:]
-		if uint64(len(dst)) == size {
+		if literals <= wide && wide <= len(src)-next {
+			*(*[wide]byte)(dst[done:]) = *(*[wide]byte)(src[next:])
+		} else {
+			copy(dst[done:], src[next:next+literals])
+		}
+		done, at = done+literals, next+literals
+		if done == end {
 			break
 		}
-		if len(src) < 2 {
+		if len(src)-at < 2 {
 			return nil, bad
 		}
-		back := int(src[0]) | int(src[1])<<8
-		src = src[2:]
-		n, ok = length(int(token & 15))
-		n += 4
-		if !ok || back == 0 || back > len(dst) || uint64(len(dst)+n) > size {
+		back := int(src[at]) | int(src[at+1])<<8
+		match, next := readLength(src, at+2, token&15)
+		match += 4
+		if next < 0 || back == 0 || back > done || match > end-done {
 			return nil, bad
 		}
-		for range n { // source and destination may overlap
-			dst = append(dst, dst[len(dst)-back])
-		}
+		copyMatch(dst, done, back, match)
+		done, at = done+match, next
 	}
-	return dst, nil
+	return dst[:end:end], nil
+}
+
+// readLength reads the bytes in which a length of a token goes on, and returns the length and the offset behind these
+// bytes, or an offset below 0 if they do not end.
+func readLength(src []byte, at int, token byte) (length, next int) {
+	length = int(token)
+	for more := token == 15; more; at++ {
+		if at >= len(src) || length > MaxSize {
+			return 0, -1
+		}
+		length += int(src[at])
+		more = src[at] == 255
+	}
+	return length, at
+}
+
+// copyMatch copies n bytes to dst[at:] that lie back bytes before. A match that is longer than its offset repeats
+// itself. Behind the n bytes, dst has room for wide bytes, which copyMatch may change.
+func copyMatch(dst []byte, at, back, n int) {
+	from := at - back
+	if n <= wide && back >= wide {
+		*(*[wide]byte)(dst[at:]) = *(*[wide]byte)(dst[from:])
+		return
+	}
+	for end := at + n; at < end; {
+		at += copy(dst[at:end], dst[from:at])
+	}
 }
 
 // trimAtNUL cuts a text at its NUL.
