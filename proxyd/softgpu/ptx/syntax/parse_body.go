@@ -57,9 +57,9 @@ func (b *unparsedBody) parseError() error {
 	return b.err
 }
 
-// endsOrHides marks the bytes at which findBodyEnd looks: braces, and bytes that begin a string, a comment or a
-// preprocessor's line, which may hide braces.
-var endsOrHides = [256]bool{'{': true, '}': true, '"': true, '/': true, '#': true}
+// endsOrHides marks the bytes at which findBodyEnd looks: braces, bytes that begin a string, a comment or a
+// preprocessor's line, which may hide braces, and dots, which begin directives.
+var endsOrHides = [256]bool{'{': true, '}': true, '"': true, '/': true, '#': true, '.': true}
 
 // findBodyEnd returns the offset behind the brace that closes a body, for a text that begins behind
 // the opening brace. findBodyEnd returns false for a body that has to be parsed at once: a body
@@ -72,11 +72,15 @@ func findBodyEnd(text string) (int, bool) {
 			continue
 		}
 		switch text[at] {
+		case '.':
+			if (at == 0 || !isWordByte(text[at-1])) && declaresModuleVariable(text, at) {
+				return 0, false
+			}
 		case '{':
 			depth++
 		case '}':
 			if depth--; depth == 0 {
-				return at + 1, !declaresModuleVariables(text[:at])
+				return at + 1, true
 			}
 		default:
 			length, ok := hiddenLength(text[at:])
@@ -111,22 +115,9 @@ func hiddenLength(text string) (int, bool) {
 	return end, end > 0
 }
 
-// declaresModuleVariables tells whether a body has the directive of a variable that belongs to the module. In ld.global
-// the dot follows a word. Words that are apart from their dot count as directives, and words in comments: then the body
-// is parsed at once, and that is never wrong.
-func declaresModuleVariables(body string) bool {
-	for _, directive := range []string{".global", ".const"} {
-		for at := 0; ; {
-			next := strings.Index(body[at:], directive)
-			if next < 0 {
-				break
-			}
-			at += next
-			if at == 0 || !isWordByte(body[at-1]) && body[at-1] != ':' {
-				return true
-			}
-			at += len(directive)
-		}
-	}
-	return false
+// declaresModuleVariable tells whether a dot that follows no word begins the directive of a variable that belongs to the
+// module. In ld.global the dot follows a word, and in .L2::global a colon. Words that are apart from their dot count as
+// directives: then the body is parsed at once, and that is never wrong.
+func declaresModuleVariable(text string, dot int) bool {
+	return (dot == 0 || text[dot-1] != ':') && (strings.HasPrefix(text[dot:], ".global") || strings.HasPrefix(text[dot:], ".const"))
 }
