@@ -83,6 +83,9 @@ func (o *deviceOptions) openDevices() (backend.Backend, []backend.Info, int, err
 	if err != nil {
 		return nil, nil, 0, err
 	}
+	if cfg.Compiled, err = o.openCodeCache(); err != nil {
+		return nil, nil, 0, err
+	}
 	b, err := softgpu.New(cfg)
 	if err != nil {
 		return nil, nil, 0, err

@@ -54,6 +54,7 @@ type deviceOptions struct {
 	order    []int
 	regroup  bool   // Server.Config.Regroup
 	status   string // a file for the server's last status, or ""
+	code     string // a folder for machine code of kernels, codeOff, or "": the user's (code_cache.go)
 	verbose  bool
 }
 
@@ -70,6 +71,7 @@ func (o *deviceOptions) addDeviceFlags(c *cobra.Command) {
 	c.Flags().StringVar(&o.address, "address", "", "reach other hosts' device servers, for collectives, from this `ADDRESS` of the host's\n(default: the first that is one beyond it)")
 	c.Flags().BoolVar(&o.exact, "exact", false, "have sums over GPUs be the same bits however many there are, at a price on real ones\n(software GPUs: always)")
 	c.Flags().StringVar(&o.status, "status", "", "write what the devices did to `FILE` when all is over, as JSON: instructions, switches between\nprocesses that share a device, bytes that were swapped for that")
+	c.Flags().StringVar(&o.code, "code-cache", "", codeHelp)
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "say which processes come and go")
 }
 

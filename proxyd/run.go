@@ -197,6 +197,37 @@ type privateServer struct {
 // serverEnd is how a device server has ended.
 type serverEnd struct{ err error }
 
+// serverArguments returns the arguments of the device server's process.
+func (o *deviceOptions) serverArguments() []string {
+	args := []string{"device", "--kind", o.kind, "--socket", o.socket, "--soft", strconv.Itoa(o.soft), "--on", strconv.Itoa(o.on), "--memory", o.memory,
+		"--capability", o.shows, "--kernels", o.kernels, "--rung", o.rung, "--ready", "3", "--lifeline", "4", "--remove", o.folder}
+	if o.lie != "" {
+		args = append(args, "--addresses", o.lie)
+	}
+	if o.address != "" {
+		args = append(args, "--address", o.address)
+	}
+	for _, i := range o.order {
+		args = append(args, "--order", strconv.Itoa(i))
+	}
+	if o.regroup {
+		args = append(args, "--regroup")
+	}
+	if o.code != "" {
+		args = append(args, "--code-cache", o.code)
+	}
+	if o.status != "" {
+		args = append(args, "--status", o.status)
+	}
+	if o.exact {
+		args = append(args, "--exact")
+	}
+	if o.verbose {
+		args = append(args, "--verbose")
+	}
+	return args
+}
+
 // startServer returns when the server listens.
 func startServer(o *deviceOptions) (*privateServer, error) {
 	self, err := os.Executable()
@@ -213,30 +244,7 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 		ready.Close()
 		return nil, err
 	}
-	args := []string{"device", "--kind", o.kind, "--socket", o.socket, "--soft", strconv.Itoa(o.soft), "--on", strconv.Itoa(o.on), "--memory", o.memory,
-		"--capability", o.shows, "--kernels", o.kernels, "--rung", o.rung, "--ready", "3", "--lifeline", "4", "--remove", o.folder}
-	if o.lie != "" {
-		args = append(args, "--addresses", o.lie)
-	}
-	if o.address != "" {
-		args = append(args, "--address", o.address)
-	}
-	for _, i := range o.order {
-		args = append(args, "--order", strconv.Itoa(i))
-	}
-	if o.regroup {
-		args = append(args, "--regroup")
-	}
-	if o.status != "" {
-		args = append(args, "--status", o.status)
-	}
-	if o.exact {
-		args = append(args, "--exact")
-	}
-	if o.verbose {
-		args = append(args, "--verbose")
-	}
-	s := &privateServer{cmd: exec.Command(self, args...), lifeline: lifeline, ended: make(chan serverEnd, 1)}
+	s := &privateServer{cmd: exec.Command(self, o.serverArguments()...), lifeline: lifeline, ended: make(chan serverEnd, 1)}
 	s.cmd.Stderr = os.Stderr
 	s.cmd.Env = withoutVisibleDevices(os.Environ())
 	if o.kind == kindCuda {

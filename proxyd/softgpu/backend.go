@@ -63,8 +63,17 @@ type Config struct {
 	Capability Capability // 0: DefaultCapability
 	// Interpret has kernels interpreted where they could be compiled to machine code. The results are the same bits.
 	Interpret bool
+	// Compiled keeps machine code of kernels for later processes, as package codecache does; nil: each process compiles
+	// all that it launches.
+	Compiled CodeStore
 	// Code is how much memory the code of all modules may take, as estimated; 0: half of the node's.
 	Code uint64
+}
+
+// CodeStore keeps machine code. What Load returns is executed. Its methods may be called concurrently.
+type CodeStore interface {
+	Load(key [sha256.Size]byte) []byte // nil: there is none
+	Save(key [sha256.Size]byte, data []byte)
 }
 
 // How kernels are executed.
@@ -103,7 +112,7 @@ var _ backend.Backend = (*Backend)(nil)
 
 // New makes a backend. A memory size that is 0 or no multiple of Granule is InvalidValue, and so is a capability that
 // ParseCapability does not return.
-func New(cfg Config) (*Backend, error) { return newBackend(cfg, newEngine(cfg.Interpret)) }
+func New(cfg Config) (*Backend, error) { return newBackend(cfg, newEngine(&cfg)) }
 
 // Prepare opens /proc/self/pagemap, from which the kernel tells a process about its own memory. A process that becomes
 // a user's calls Prepare before, as root; otherwise the devices cannot have memory in common, and take all memory for

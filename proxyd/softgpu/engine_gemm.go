@@ -21,7 +21,7 @@ func isGemm(texts []string) bool { return len(texts) == 1 && texts[0] == gemm.Te
 // replaceKernel returns the kernel that runs in the place of k, which is of a program with these texts: k itself,
 // unless package gemm has the kernel.
 func replaceKernel(k ptxKernel, texts []string) kernel {
-	if isGemm(texts) && gemm.Available() && !k.interpret {
+	if isGemm(texts) && gemm.Available() && !k.engine.interpret {
 		return gemmKernel{k}
 	}
 	return k

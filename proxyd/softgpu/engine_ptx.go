@@ -17,9 +17,12 @@ import (
 )
 
 // ptxEngine is package ptx.
-type ptxEngine struct{ interpret bool }
+type ptxEngine struct {
+	interpret bool
+	store     ptx.CodeStore // nil: machine code is not kept
+}
 
-func newEngine(interpret bool) engine { return ptxEngine{interpret} }
+func newEngine(cfg *Config) engine { return ptxEngine{cfg.Interpret, cfg.Compiled} }
 
 func (e ptxEngine) describeKernels() string {
 	if e.interpret {
@@ -77,7 +80,7 @@ func (e ptxEngine) compileProgram(texts []string, c Capability, cfg backend.Load
 		log, err := toDriverError(err)
 		return nil, backend.Log{Error: log}, err
 	}
-	return &ptxProgram{p, texts, cfg, c, later, e.interpret}, backend.Log{}, nil
+	return &ptxProgram{p, texts, cfg, c, later, e}, backend.Log{}, nil
 }
 
 // longText is the length from which on kernels are compiled at their first use. Shorter code is compiled when loaded,
@@ -113,8 +116,7 @@ type ptxProgram struct {
 	cfg      backend.LoadConfig
 	device   Capability
 	deferred bool
-
-	interpret bool
+	engine   ptxEngine
 }
 
 func (p *ptxProgram) isDeferred() bool { return p.deferred }
@@ -150,14 +152,13 @@ func (p *ptxProgram) findKernel(name string) (kernel, backend.Log, error) {
 		info = fmt.Sprintf("ptxas info    : Compiling entry function '%s' for 'sm_%d'\n", name, p.device) +
 			fmt.Sprintf("ptxas info    : Used %d registers, %d bytes smem, %d bytes lmem, %d bytes cmem\n", k.Registers, k.SharedSize, k.LocalSize, k.ParamSize)
 	}
-	return replaceKernel(ptxKernel{k, p.cfg.MaxRegisters, p.interpret}, p.texts), backend.Log{Info: info}, nil
+	return replaceKernel(ptxKernel{k, p.cfg.MaxRegisters, p.engine}, p.texts), backend.Log{Info: info}, nil
 }
 
 type ptxKernel struct {
 	*ptx.Kernel
-	limit uint32 // of registers, as the program asked; 0: none
-
-	interpret bool
+	limit  uint32 // of registers, as the program asked; 0: none
+	engine ptxEngine
 }
 
 // targetVersion is the number in a target: 80 of "sm_80".
@@ -228,7 +229,7 @@ func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 		MostChildren: l.slots,
 		Cooperative:  l.cooperative, Workers: l.workers, StackSize: uint32(max(l.stack, ptx.DefaultStackSize)), SMs: l.sms,
 		Issued: l.issued, Touched: touched,
-		Done: &done, Paused: l.paused, Interpret: k.interpret,
+		Done: &done, Paused: l.paused, Interpret: k.engine.interpret, Code: k.engine.store,
 	})
 	var fault *ptx.Fault
 	var refused *ptx.LaunchError

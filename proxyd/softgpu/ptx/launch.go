@@ -36,6 +36,8 @@ type Config struct {
 
 	// Interpret executes all by the interpreter, even where there can be machine code. The result is the same.
 	Interpret bool
+	// Code, if not nil, has the machine code that earlier processes have made, and is given what is made now.
+	Code CodeStore
 
 	// Cooperative launches run all blocks at once, so that they may wait for each other.
 	// All are held in memory; the caller bounds their number.
@@ -119,7 +121,7 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 	r := &launch{kernel: k, cfg: cfg, ctx: ctx, memory: cfg.Memory, params: make([]byte, (k.ParamSize+31)&^15), counting: cfg.Count != nil}
 	copy(r.params, cfg.Params)
 	if r.native = !cfg.Interpret && !r.counting && native.Check() == nil; r.native {
-		k.compileNative()
+		k.compileNative(cfg.Code)
 	}
 	if cfg.Done != nil {
 		r.first = *cfg.Done

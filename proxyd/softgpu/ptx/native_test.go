@@ -6,6 +6,7 @@ package ptx
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -27,6 +29,43 @@ type outcomeOf struct {
 	mem     [][]byte
 	issued  uint64
 	touched []memory.TouchedRange
+}
+
+// codeStore is a store in memory.
+type codeStore struct {
+	mu    sync.Mutex
+	saved map[[sha256.Size]byte][]byte
+	taken int // how often Load had the code
+}
+
+func newCodeStore() *codeStore { return &codeStore{saved: map[[sha256.Size]byte][]byte{}} }
+
+func (s *codeStore) Load(key [sha256.Size]byte) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	data := s.saved[key]
+	if data != nil {
+		s.taken++
+	}
+	return data
+}
+
+func (s *codeStore) Save(key [sha256.Size]byte, data []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saved[key] = data
+}
+
+// storeCode compiles a kernel into a store, so that a launch with that store runs code that was written down and read
+// again.
+func (m *machine) storeCode(k *Kernel) *codeStore {
+	s := newCodeStore()
+	for _, c := range k.machine.codes {
+		if _, err := native.CompileStored(c.plan, s); err != nil {
+			m.tb.Log("interpreted:", err)
+		}
+	}
+	return s
 }
 
 // runBoth runs a launch by the interpreter and by machine code, compares the outcomes, and leaves the latter.
@@ -46,6 +85,7 @@ func (m *machine) runBoth(k *Kernel, cfg Config) error {
 		}
 		c := cfg
 		c.Interpret, c.Issued, c.Touched = i == 0, &issued, &touched
+		c.Code = m.storeCode(k)
 		err = k.Launch(context.Background(), c)
 		left[i] = outcomeOf{err: fmt.Sprint(err), touched: touched.Ranges()}
 		if err == nil {
@@ -804,5 +844,61 @@ L:	mad.lo.u32 %r1, %r1, 3, 1; st.global.u32 [%rd1], %r1; bra L; }`)
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
+	}
+}
+
+// TestStoredCode: code that a store has is not compiled again; the code of another function, or of a function that
+// differs in a single field, is not taken for it; and damaged code is compiled again.
+func TestStoredCode(t *testing.T) {
+	if err := native.Check(); err != nil {
+		t.Skip(err)
+	}
+	planOf := func(text string) []native.Inst {
+		k, err := bootMachine(t, text).p.Kernel("k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k.machine.codes[0].plan
+	}
+	const body = ".entry k(.param .u64 p) { .reg .b64 %a<3>; .reg .b32 %r<4>; ld.param.u64 %a1, [p]; ld.global.u32 %r1, [%a1]; " +
+		"add.u32 %r2, %r1, 7; st.global.u32 [%a1+%d], %r2; ret; }"
+	plan := planOf(header + strings.ReplaceAll(body, "%d", "4"))
+	s := newCodeStore()
+	compile := func(plan []native.Inst) *native.Code {
+		c, err := native.CompileStored(plan, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	first, again := compile(plan), compile(plan)
+	if s.taken != 1 || len(s.saved) != 1 || first.Size() != again.Size() || first.NeedsZeros() != again.NeedsZeros() {
+		t.Errorf("the second time, code was taken %d times from %d; want once from 1", s.taken, len(s.saved))
+	}
+	for i := range plan {
+		for name, change := range map[string]func(in *native.Inst){
+			"Key": func(in *native.Inst) { in.Key += "x" }, "D": func(in *native.Inst) { in.D += 4 }, "E": func(in *native.Inst) { in.E += 4 },
+			"A": func(in *native.Inst) { in.A += 4 }, "B": func(in *native.Inst) { in.B += 4 }, "C": func(in *native.Inst) { in.C += 4 },
+			"Guard": func(in *native.Inst) { in.Guard += 2 }, "Imm": func(in *native.Inst) { in.Imm++ }, "Site": func(in *native.Inst) { in.Site++ },
+			"Target": func(in *native.Inst) { in.Target++ }, "Meet": func(in *native.Inst) { in.Meet++ }, "Stops": func(in *native.Inst) { in.Stops = !in.Stops },
+			"Flow": func(in *native.Inst) { in.Flow++ }, "Size": func(in *native.Inst) { in.Size++ }, "Count": func(in *native.Inst) { in.Count++ },
+			"List":     func(in *native.Inst) { in.List = append(slices.Clone(in.List), 4) },
+			"Targets":  func(in *native.Inst) { in.Targets = append(slices.Clone(in.Targets), 0) },
+			"Accesses": func(in *native.Inst) { in.Accesses = append(slices.Clone(in.Accesses), native.Access{}) },
+		} {
+			other := slices.Clone(plan)
+			change(&other[i])
+			if native.HashInsts(other) == native.HashInsts(plan) {
+				t.Errorf("instruction %d with another %s has the same key", i, name)
+			}
+		}
+	}
+	for key, data := range s.saved {
+		for _, n := range []int{0, 1, len(data) / 2, len(data) - 1} {
+			s.saved[key] = data[:n]
+			if got := compile(plan); got.Size() != first.Size() || !bytes.Equal(s.saved[key], data) {
+				t.Errorf("of %d bytes of %d, code of %d bytes was made, want %d", n, len(data), got.Size(), first.Size())
+			}
+		}
 	}
 }

@@ -27,12 +27,20 @@ type machineCode struct {
 	several bool // the kernel calls functions
 }
 
-// compileNative makes machine code of a kernel's functions. A function that cannot be compiled is interpreted.
-func (k *Kernel) compileNative() {
+// CodeStore keeps machine code for later processes.
+type CodeStore = native.Store
+
+// compileNative makes machine code of a kernel's functions, or takes the code from a store, which may be nil. A function
+// that cannot be compiled is interpreted.
+func (k *Kernel) compileNative(s CodeStore) {
 	k.machine.once.Do(func() {
+		compile := native.Compile
+		if s != nil {
+			compile = func(insts []native.Inst) (*native.Code, error) { return native.CompileStored(insts, s) }
+		}
 		for _, c := range k.machine.codes {
 			// An error means that the function is too large, or that the system gives no memory for its code.
-			c.native, _ = native.Compile(c.plan)
+			c.native, _ = compile(c.plan)
 			c.plan = nil
 		}
 		k.machine.several = len(k.machine.codes) > 1
