@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/compiled"
 )
 
 // compileProgram makes a program of testdata and files of the shim, under sanitizers.
@@ -22,14 +24,15 @@ func compileProgram(t testing.TB, name string, parts ...string) string {
 		t.Skip("SKIP: no C compiler")
 	}
 	const shim = "../shim/device"
-	out := filepath.Join(t.TempDir(), name)
-	args := []string{"-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-I" + shim}
-	args = append(args, "-o", out, filepath.Join("testdata", name+".c"))
+	folder := t.TempDir()
+	out := filepath.Join(folder, name)
+	command := []string{cc, "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-I" + shim}
+	command = append(command, "-o", out, filepath.Join("testdata", name+".c"))
 	for _, p := range parts {
-		args = append(args, filepath.Join(shim, p))
+		command = append(command, filepath.Join(shim, p))
 	}
-	if text, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
-		t.Fatalf("compile %s: %v\n%s", name, err, text)
+	if err := compiled.MakeFiles(folder, []string{name}, command...); err != nil {
+		t.Fatalf("compile %s: %v", name, err)
 	}
 	return out
 }

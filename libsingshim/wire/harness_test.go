@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/compiled"
 )
 
 // patience ends a test that would never end.
@@ -74,10 +76,10 @@ func buildProgram(t testing.TB, name, how string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := slices.Concat([]string{"-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-pthread"}, sanitizers[how],
+	command := slices.Concat([]string{"cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-pthread"}, sanitizers[how],
 		[]string{"-o", program}, sources, shim)
-	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
-		t.Fatalf("cc: %v: %s", err, out)
+	if err := compiled.MakeFiles(built.dir, []string{name + "-" + how}, command...); err != nil {
+		t.Fatal(err)
 	}
 	return program
 }

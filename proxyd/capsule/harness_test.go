@@ -6,6 +6,7 @@ package capsule
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
+	"github.com/singularity-slurm/singularity-slurm/tests/compiled"
 )
 
 // user is the user ID of programs. The machine needs no account with this ID.
@@ -89,17 +91,17 @@ func buildTools(dir string) {
 		return
 	}
 	tools.dir, tools.warden, tools.enter = dir, filepath.Join(dir, "sing-warden"), filepath.Join(dir, "enter")
-	mk := exec.Command("make", "-s", "-C", "../../slurm-spank/warden", "O="+dir)
+	warden := []string{"make", "-s", "-C", "../../slurm-spank/warden", "O=" + dir}
 	if sanitized {
-		mk.Args = append(mk.Args, "SAN=1")
+		warden = append(warden, "SAN=1")
 	}
-	cc := exec.Command("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", tools.enter, "testdata/enter.c")
-	vfork := exec.Command("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", filepath.Join(dir, "vfork"), "testdata/vfork.c")
-	for _, cmd := range []*exec.Cmd{mk, cc, vfork} {
-		if out, err := cmd.CombinedOutput(); err != nil {
-			tools.failed = fmt.Sprintf("%v: %v\n%s", cmd, err, out)
-			return
-		}
+	err := compiled.MakeFiles(dir, []string{"sing-warden"}, warden...)
+	for _, name := range []string{"enter", "vfork"} {
+		err = errors.Join(err, compiled.MakeFiles(dir, []string{name},
+			"cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", filepath.Join(dir, name), "testdata/"+name+".c"))
+	}
+	if err != nil {
+		tools.failed = err.Error()
 	}
 }
 

@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/compiled"
 )
 
 // Owners of the files. The machine needs no accounts for them.
@@ -88,14 +90,10 @@ func buildTools(t testing.TB) {
 			return
 		}
 		programs.err = os.MkdirAll(dir, 0o755)
-		for _, cmd := range [][]string{
-			{"make", "-s", "-C", "../../libsingshim", "O=" + dir, programs.shim},
-			{"cc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Wno-unused-result", "-Wno-format-overflow", "-o", programs.ops, "testdata/ops.c"},
-		} {
-			if out, err := exec.Command(cmd[0], cmd[1:]...).CombinedOutput(); err != nil {
-				programs.err = errors.Join(programs.err, fmt.Errorf("%v: %w: %s", cmd, err, out))
-			}
-		}
+		programs.err = errors.Join(programs.err,
+			compiled.MakeFiles(dir, []string{"libsingshim.so"}, "make", "-s", "-C", "../../libsingshim", "O="+dir, programs.shim),
+			compiled.MakeFiles(dir, []string{"ops"},
+				"cc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Wno-unused-result", "-Wno-format-overflow", "-o", programs.ops, "testdata/ops.c"))
 	})
 	if programs.err != nil {
 		t.Fatalf("build the programs of the tests: %v", programs.err)

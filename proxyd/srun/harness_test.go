@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/tests/compiled"
 )
 
 // The user of these tests. Where there is Slurm he is alice of the minicluster.
@@ -72,20 +73,25 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	tools.dir, tools.srun = dir, filepath.Join(dir, "srun") // srun says its name in its messages
-	build := exec.Command("make", "-s", "-C", "../../slurm-spank/srun", "O="+dir)
-	if os.Getenv("SRUN_SAN") != "" { //nolint:forbidigo // a test has no other argument
-		build.Args = append(build.Args, "SAN=1")
-	}
-	// A machine without a compiler gets the programs from SRUN_TOOLS.
-	if given := os.Getenv("SRUN_TOOLS"); given != "" { //nolint:forbidigo // as above
-		build = exec.Command("cp", "-r", given+"/.", dir)
-	}
-	if out, err := build.CombinedOutput(); err != nil {
-		tools.failed = fmt.Sprintf("%v: %v\n%s", build, err, out)
-	} else if err := os.Symlink("sing-srun", tools.srun); err != nil {
+	if err := errors.Join(makeTools(dir), os.Symlink("sing-srun", tools.srun)); err != nil {
 		tools.failed = err.Error()
 	}
 	return m.Run()
+}
+
+// makeTools compiles sing-srun, or takes the programs from SRUN_TOOLS on a machine that has no compiler.
+func makeTools(dir string) error {
+	if given := os.Getenv("SRUN_TOOLS"); given != "" { //nolint:forbidigo // a test has no other argument
+		if out, err := exec.Command("cp", "-r", given+"/.", dir).CombinedOutput(); err != nil {
+			return fmt.Errorf("copy %s: %w: %s", given, err, out)
+		}
+		return nil
+	}
+	command := []string{"make", "-s", "-C", "../../slurm-spank/srun", "O=" + dir}
+	if os.Getenv("SRUN_SAN") != "" { //nolint:forbidigo // as above
+		command = append(command, "SAN=1")
+	}
+	return compiled.MakeFiles(dir, []string{"sing-srun"}, command...)
 }
 
 // needRoot skips a test that this machine cannot run.

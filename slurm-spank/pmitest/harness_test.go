@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/compiled"
 )
 
 // patience is the longest time that an answer may take on a busy machine.
@@ -28,14 +30,11 @@ var buildHarness = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	out := filepath.Join(dir, "harness")
-	args := []string{"-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", out, "testdata/harness.c"}
+	command := []string{"cc", "-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", out, "testdata/harness.c"}
 	for _, part := range []string{"buffer", "command", "frame", "pairs", "server", "hub", "collective"} {
-		args = append(args, "../pmi/"+part+".c")
+		command = append(command, "../pmi/"+part+".c")
 	}
-	if text, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("cc: %w\n%s", err, text)
-	}
-	return out, nil
+	return out, compiled.MakeFiles(dir, []string{"harness"}, command...)
 })
 
 func TestMain(m *testing.M) {

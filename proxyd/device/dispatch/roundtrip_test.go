@@ -22,6 +22,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
+	"github.com/singularity-slurm/singularity-slurm/tests/compiled"
 )
 
 // build compiles the C half of the tests once: the library as it is shipped, or a program under sanitizers.
@@ -50,15 +51,16 @@ func (b *build) compiledFile(t *testing.T, name string) string {
 		if b.dir, b.err = os.MkdirTemp("", "dispatch-"); b.err != nil {
 			return
 		}
-		args := []string{"-s", "-C", "../../../libsingshim/shim/device", "O=" + b.dir}
+		command := []string{"make", "-s", "-C", "../../../libsingshim/shim/device", "O=" + b.dir, "CFLAGS=-O0"}
+		names := []string{"libsingshim-device.so"}
 		if b == &sanitized {
-			args = append(args, "SAN=1", "CFLAGS=-O0", b.dir+"/roundtrip", b.dir+"/roundtrip-ring", b.dir+"/trial", b.dir+"/md2")
-		} else {
-			args = append(args, "CFLAGS=-O0", b.dir+"/libsingshim-device.so")
+			command = append(command, "SAN=1")
+			names = []string{"roundtrip", "roundtrip-ring", "trial", "md2"}
 		}
-		if out, err := exec.Command("make", args...).CombinedOutput(); err != nil {
-			b.err = fmt.Errorf("make: %w\n%s", err, out)
+		for _, name := range names {
+			command = append(command, filepath.Join(b.dir, name))
 		}
+		b.err = compiled.MakeFiles(b.dir, names, command...)
 	})
 	if b.err != nil {
 		t.Fatalf("build of the C half: %v", b.err)

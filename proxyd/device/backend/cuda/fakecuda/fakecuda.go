@@ -29,6 +29,8 @@ import (
 	"path/filepath"
 	"strings"
 	"unsafe"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/compiled"
 )
 
 // Library is a fake that was built.
@@ -79,8 +81,8 @@ func compileObject(backend, object string) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"-Wall", "-Wextra", "-Werror", "-O1", "-g", "-fPIC", "-I" + filepath.Join(backend, "driver"), "-r", "-o", object}
-	return runTool("cc", append(args, sources...)...)
+	command := []string{"cc", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-fPIC", "-I" + filepath.Join(backend, "driver"), "-r", "-o", object}
+	return compiled.MakeFiles(filepath.Dir(object), []string{filepath.Base(object)}, append(command, sources...)...)
 }
 
 // runTool runs a program. The error has the program's output.
