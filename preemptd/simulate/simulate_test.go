@@ -275,7 +275,7 @@ func TestReadSacct(t *testing.T) {
 // TestTable shows the three ways side by side, on a trace that -trace names or a made trace.
 func TestTable(t *testing.T) {
 	program := buildPolicy(t, "tiers")
-	jobs := randomTrace(rand.New(rand.NewPCG(1, 1)), 80)
+	jobs := randomTrace(rand.New(rand.NewPCG(1, 1)), 20)
 	var results []Named
 	for _, name := range []string{"FIFO and backfill", "kill and requeue", "capsules"} {
 		c := newConfig(4, 8, tiersPolicy(t, program))

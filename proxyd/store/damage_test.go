@@ -236,6 +236,7 @@ func deleteDamaged(t *testing.T, s *store.Store, id store.ID) {
 // TestCollectionOverDamage: old checkpoints are deleted, chunks stay as long as a checkpoint may need them, and all
 // unused chunks are deleted once the damaged checkpoints are.
 func TestCollectionOverDamage(t *testing.T) {
+	large := storetest.NewImage(3, 40000).Bytes() // its recipe has pieces
 	for name, damage := range map[string]func(be *storetest.Mem){
 		"manifest": func(be *storetest.Mem) { be.Overwrite("manifests/mini/2/1", []byte("nonsense")) },
 		"piece of a recipe": func(be *storetest.Mem) {
@@ -253,7 +254,7 @@ func TestCollectionOverDamage(t *testing.T) {
 			failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), storetest.NewImage(1, 800).Bytes()))
 			kept := storetest.NewImage(2, 800).Bytes()
 			failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 2), kept))
-			failOn(t, dumpRanks(t.Context(), s, checkpointID(2, 1), storetest.NewImage(3, 40000).Bytes()))
+			failOn(t, dumpRanks(t.Context(), s, checkpointID(2, 1), large))
 			damage(be)
 			before := len(be.Files("chunks/"))
 			one := store.Policy{Retention: store.Retention{Count: 1}}

@@ -25,6 +25,18 @@ func TestSharedPanels(t *testing.T) {
 		at := uint64(z)*p.stride(i) + uint64(column)*uint64(p.lead[i]) + uint64(row)
 		return math.Float64frombits(binary.LittleEndian.Uint64(p.operands[i][8*at:]))
 	}
+	want := make([]float64, 0, p.batch*p.n*p.m) // in the order of the loops below
+	for z := range p.batch {
+		for column := range p.n {
+			for row := range p.m {
+				sum := 0.0
+				for k := range p.k {
+					sum = math.FMA(element(0, z, row, k), element(1, z, k, column), sum)
+				}
+				want = append(want, sum)
+			}
+		}
+	}
 	for _, workers := range []int{1, 2, 7} {
 		m, d := p.mapMemory(t)
 		done, ok, err := Run(t.Context(), Launch{Kernel: p.kernel, Grid: p.grid(), Params: p.params(), Memory: m, Workers: workers})
@@ -32,16 +44,14 @@ func TestSharedPanels(t *testing.T) {
 			t.Fatalf("Run: done %d, ok %v, error %v", done, ok, err)
 		}
 		p.operands[3] = d
+		at := 0
 		for z := range p.batch {
 			for column := range p.n {
 				for row := range p.m {
-					want := 0.0
-					for k := range p.k {
-						want = math.FMA(element(0, z, row, k), element(1, z, k, column), want)
+					if got := element(3, z, row, column); got != want[at] {
+						t.Fatalf("%d workers: element %d, %d of product %d is %v, want %v", workers, row, column, z, got, want[at])
 					}
-					if got := element(3, z, row, column); got != want {
-						t.Fatalf("%d workers: element %d, %d of product %d is %v, want %v", workers, row, column, z, got, want)
-					}
+					at++
 				}
 			}
 		}
