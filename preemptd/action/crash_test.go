@@ -117,7 +117,7 @@ func (w *world) goOn(t *testing.T) {
 func TestKilledEverywhere(t *testing.T) {
 	step := 1
 	if testing.Short() {
-		step = 3 // each third point
+		step = 5 // each fifth point
 	}
 	for _, c := range journeys {
 		t.Run(c.name, func(t *testing.T) {
@@ -267,7 +267,7 @@ func TestRefusedLater(t *testing.T) {
 			t.Parallel()
 			points := effectPoints(c.pointNames(t))
 			for i := range points {
-				if strings.HasPrefix(points[i], "after") || testing.Short() && i%3 != 0 {
+				if strings.HasPrefix(points[i], "after") || testing.Short() && i%5 != 0 {
 					continue
 				}
 				t.Run(fmt.Sprintf("%d %s", i, points[i]), func(t *testing.T) { c.checkRefusal(t, i) })

@@ -88,6 +88,9 @@ var models = []*model{
 
 // TestEveryInterleaving: in each order of the ranks' steps, each rank has the memory that it would have on a device of its own.
 func TestEveryInterleaving(t *testing.T) {
+	if testing.Short() {
+		t.Skip("explores all orders, for seconds")
+	}
 	for _, m := range models {
 		wrong, worlds, taken := explore(m, right)
 		if wrong != "" {
