@@ -102,7 +102,7 @@ SLOW_CONTROL := TestFewerNodes|TestLeasesWithoutController
 LONG_CLUSTER := TestStoreOnNFS|TestScale
 
 LINT_PART     = 'lint: $(SELF) lint'
-UNIT_IN_SHORT = 'unit, in short: $(GO) test -json -short -timeout 40m ./...'
+UNIT_IN_SHORT = 'unit, in short: $(GO) test -json -trimpath -short -timeout 40m ./...'
 UNIT_WHOLE    = \
 	'unit, with the race detector: $(GO) test -json -race -timeout 50m $(LONG_UNIT) $$($(GO) list ./... | grep -v -e /tests/pytorch$$ -e /tests/llama$$)' \
 	'unit, without the race detector: $(GO) test -json -timeout 40m $(NO_RACE)'
@@ -142,15 +142,16 @@ ci: deps build $(LINT) ## make test and make test-full in one run, each test onc
 	@$(TALLY) $(UNIT_WHOLE) -- $(TEST_CLUSTER) $(FULL_CLUSTER) -- $(TEST_PROGRAMS) $(FULL_PROGRAMS) $(LINT_PART) $(TEST_HERE) $(FULL_HERE)
 
 # What to run before each commit. It needs neither root nor a cluster; -short leaves out what takes minutes. Six packages
-# at a time, for many tests wait. The tests' heaps are small: with GOGC=400 they spend a quarter less time in all.
+# at a time, for many tests wait. The tests' heaps are small: with GOGC=400 they spend a quarter less time in all. With
+# -trimpath a clone uses packages that another clone has compiled. The linter has vet, and make test's unit tests as well.
 check: $(LINT) ## lint of what changed since main, and the quicker unit tests; no root (3 min; seconds where little changed)
 	@$(TALLY) \
 		'lint of what changed: LINT=$(LINT) contrib/lint-changed' \
-		'unit, the quicker ones: GOGC=400 $(GO) test -json -short -p 6 $(QUICK_UNIT)'
+		'unit, the quicker ones: GOGC=400 $(GO) test -json -trimpath -vet=off -short -p 6 $(QUICK_UNIT)'
 
 test-pkg: ## the tests of one package: make test-pkg P=./proxyd/store [RUN=TestName] [RACE=-race] (seconds)
 	@test -n "$(P)" || { echo "which package? make test-pkg P=./proxyd/store" >&2; exit 1; }
-	@{ $(GO) test -count=1 $(RACE) $(if $(value RUN),-v -run '$(value RUN)') $(P); echo "test-pkg ends with $$?"; } 2>&1 | awk ' \
+	@{ $(GO) test -count=1 -trimpath $(RACE) $(if $(value RUN),-v -run '$(value RUN)') $(P); echo "test-pkg ends with $$?"; } 2>&1 | awk ' \
 		/\[no tests to run\]/ { none = 1 } /^test-pkg ends with / { status = $$4; next } { print; fflush() } \
 		END { if (!status && none) { print "no test has the name of RUN" >"/dev/stderr"; status = 1 } exit status }'
 
