@@ -95,16 +95,22 @@ func notifySystemd(log *slog.Logger, state string) {
 // retryInterval is the time between two requests to a slurmrestd that does not answer, and between two tries to listen.
 const retryInterval = 2 * time.Second
 
-// reachSlurm makes the client, and waits until Slurm has told the name of this cluster.
-func (c *controller) reachSlurm(ctx context.Context) (func(), error) {
-	cfg := c.cfg.Load()
-	options := slurmrest.Config{Address: cfg.Slurmrestd, Timeout: time.Minute, Observe: c.countRequest}
+// slurmClientConfig returns how the configuration has Slurm be asked.
+func slurmClientConfig(cfg *config.Config) slurmrest.Config {
+	options := slurmrest.Config{Address: cfg.Slurmrestd, Timeout: time.Minute}
 	if cfg.TokenFile != "" {
 		options.Token = slurmrest.TokenFile(cfg.TokenFile, cfg.TokenUser)
 	}
 	if cfg.Scontrol != "" {
 		options.Scontrol = slurmrest.ExecScontrol{Path: cfg.Scontrol}
 	}
+	return options
+}
+
+// reachSlurm makes the client, and waits until Slurm has told the name of this cluster.
+func (c *controller) reachSlurm(ctx context.Context) (func(), error) {
+	options := slurmClientConfig(c.cfg.Load())
+	options.Observe = c.countRequest
 	var err error
 	if c.slurm, err = slurmrest.New(options); err != nil {
 		return nil, err

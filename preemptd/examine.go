@@ -5,7 +5,17 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
 
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/config"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/doctor"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/health"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
@@ -56,4 +66,93 @@ func (c *controller) namesOfNodesUp(ctx context.Context) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// errFound says that doctor has found a fault that keeps preemptd from its work.
+var errFound = errors.New("it cannot do its work: see the lines with FAIL")
+
+// doctorTimeout bounds the time that doctor waits for Slurm and for proxyds.
+const doctorTimeout = 30 * time.Second
+
+// doctorCommand is preemptd doctor.
+func doctorCommand(load func() (*config.Config, error)) *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Say what keeps preemptd from its work, also before it works", Args: noArguments,
+		Long: `doctor looks at the configuration, Slurm and the nodes as the preemptd of this machine would find them,
+whether that works, waits, or was never started. It changes nothing. singctl doctor --controller asks
+the preemptd that works.
+
+The exit code is 1 if something has to be done first.`,
+		Example: "  preemptd doctor\n  preemptd doctor --config new.yaml",
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), doctorTimeout)
+			defer cancel()
+			return printFindings(c.OutOrStdout(), examineWithoutDaemon(ctx, load))
+		},
+	}
+}
+
+// examineWithoutDaemon examines a controller that need not run.
+func examineWithoutDaemon(ctx context.Context, load func() (*config.Config, error)) []*rpc.Finding {
+	f := &rpc.Finding{Name: "configuration", Needs: "keys that preemptd knows, with values that it accepts"}
+	cfg, err := load()
+	c := &controller{}
+	if err == nil {
+		c.slurm, err = slurmrest.New(slurmClientConfig(cfg))
+	}
+	if err != nil {
+		f.Level, f.Found, f.Do = rpc.Finding_FAIL, err.Error(), "preemptd config check; preemptd config lists the keys"
+		return []*rpc.Finding{f}
+	}
+	defer c.slurm.Close()
+	c.cfg.Store(cfg)
+	f.Level, f.Found = rpc.Finding_OK, "can be read"
+	d := c.examineController()
+	d.Journal = func(context.Context) error { return checkJournalFolder(cfg.Journal) }
+	d.Policies = func() []*rpc.Policy { return configuredPolicies(cfg) }
+	return append([]*rpc.Finding{f}, d.Examine(ctx)...)
+}
+
+// checkJournalFolder returns an error if the journal can neither be written nor made. It does not open the journal,
+// which another preemptd may have.
+func checkJournalFolder(journal string) error {
+	at := journal
+	if _, err := os.Stat(at); errors.Is(err, os.ErrNotExist) {
+		at = filepath.Dir(at)
+	}
+	if err := unix.Access(at, unix.W_OK); err != nil {
+		return &os.PathError{Op: "write", Path: at, Err: err}
+	}
+	return nil
+}
+
+// configuredPolicies returns the policies that would run, each with what would keep it from running.
+func configuredPolicies(cfg *config.Config) []*rpc.Policy {
+	var all []*rpc.Policy
+	for _, name := range cfg.Policies {
+		p := &rpc.Policy{Name: name}
+		if _, err := policySite(cfg).Configs([]string{name}); err != nil {
+			p.Problem = err.Error()
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// printFindings prints findings, and returns errFound if one of them is a failure.
+func printFindings(w io.Writer, all []*rpc.Finding) (err error) {
+	for _, f := range all {
+		level := "ok"
+		if f.GetLevel() != rpc.Finding_OK {
+			level = f.GetLevel().String()
+		}
+		fmt.Fprintf(w, "%-4s  %-18s  %s\n", level, f.GetName(), f.GetFound())
+		if f.GetLevel() != rpc.Finding_OK {
+			fmt.Fprintf(w, "%26sneeds: %s\n%26sdo:    %s\n", "", f.GetNeeds(), "", f.GetDo())
+		}
+		if f.GetLevel() == rpc.Finding_FAIL {
+			err = errFound
+		}
+	}
+	return err
 }

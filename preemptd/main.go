@@ -105,7 +105,7 @@ preemptd config lists them.`,
 			return err
 		},
 	})
-	root.AddCommand(show, simulateCommand(load), manCommand())
+	root.AddCommand(show, doctorCommand(load), simulateCommand(load), manCommand())
 	return root
 }
 

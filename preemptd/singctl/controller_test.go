@@ -254,7 +254,7 @@ func TestNoController(t *testing.T) {
 	c := newCluster(t)
 	out := c.runLine(t.Context(), "alice", "status", "--controller", "127.0.0.1:1")
 	want := `! singctl: no preemptd answers at 127.0.0.1:1
-! hint: this needs the site's controller, preemptd; on its host: systemctl status preemptd, or systemctl enable --now preemptd where it was never started (a minicluster: up --controller); --controller HOST:PORT or SINGULARITY_SLURM_CONTROLLER if it listens elsewhere
+! hint: this needs the site's controller, preemptd; on its host: preemptd doctor, and systemctl status preemptd, or systemctl enable --now preemptd where it was never started (a minicluster: up --controller); --controller HOST:PORT or SINGULARITY_SLURM_CONTROLLER if it listens elsewhere
 exit 6
 `
 	if out != want {

@@ -21,7 +21,7 @@ import (
 var errFound = errors.New("problems found")
 
 // noController is the advice where no preemptd answers.
-const noController = "this needs the site's controller, preemptd; on its host: systemctl status preemptd, or systemctl enable --now preemptd " +
+const noController = "this needs the site's controller, preemptd; on its host: preemptd doctor, and systemctl status preemptd, or systemctl enable --now preemptd " +
 	"where it was never started (a minicluster: up --controller); --controller HOST:PORT or SINGULARITY_SLURM_CONTROLLER if it listens elsewhere"
 
 // outcome is what an error amounts to: the exit code, the kind of the error in JSON, and the person's next step, ""
