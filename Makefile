@@ -415,10 +415,18 @@ $(NFPM):
 	@GOBIN=$(TOOLS)/new-nfpm $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
 	@mv $(TOOLS)/new-nfpm/nfpm $@
 
+# An administrator may have files in these folders: policies, above all.
 uninstall: ## removes what install installed
 	rm -f $(DESTDIR)$(PREFIX)/sbin/proxyd $(DESTDIR)$(PREFIX)/sbin/preemptd $(DESTDIR)$(PREFIX)/bin/singctl $(SHARED)
 	rm -f $(SHARE)/man/man1/singctl.1 $(SHARE)/man/man1/singctl-*.1 $(SHARE)/man/man8/proxyd.8 $(SHARE)/man/man8/preemptd.8 $(addprefix $(DESTDIR)$(UNITS)/,$(UNIT_FILES))
-	rm -rf $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(LIB) $(DESTDIR)$(DOC)
+	rm -f $(addprefix $(DESTDIR)$(LIBEXEC)/,sing-warden sing-srun sing-pmix sing-policies)
+	for link in $(DESTDIR)$(LIBEXEC)/sing-policy-*; do [ "$$(readlink "$$link")" != sing-policies ] || rm -f "$$link"; done
+	rm -f $(addprefix $(DESTDIR)$(LIB)/,libsingshim.so libsingshim-device.so libsingshim-criu.so spank_singularity.so)
+	rm -f $(addprefix $(DESTDIR)$(DOC)/,plugstack.conf proxyd.yaml preemptd.yaml LICENSE CHANGELOG.md policy-sdk.md)
+	rm -f $(addprefix $(DESTDIR)$(DOC)/,$(notdir $(wildcard docs/*.md)) $(addprefix decisions/,$(notdir $(wildcard docs/decisions/*.md))))
+	rm -f $(addprefix $(DESTDIR)$(DOC)/proto/,proxyd.proto relay.proto preemptd.proto policy.proto)
+	for folder in $(addprefix $(DESTDIR),$(DOC)/decisions $(DOC)/proto $(DOC) $(LIBEXEC) $(LIB)); do \
+		[ ! -d $$folder ] || rmdir --ignore-fail-on-non-empty $$folder || exit 1; done
 
 install-minicluster: $(MINICLUSTER) ## only minicluster, into $(DESTDIR)$(PREFIX)/bin
 	install -D -m 755 $(MINICLUSTER) $(DESTDIR)$(PREFIX)/bin/minicluster
