@@ -59,7 +59,7 @@ func (c *cluster) serveNode(t *testing.T, node, address string, conductor api.Co
 	}
 	server := api.NewServer(api.Options{
 		Node: node, Version: "1.0", SlurmUser: apitest.SlurmUser, Operators: []string{"nobody"}, Keep: 2, Conductor: conductor,
-		Doctor: func(context.Context) []host.Finding { return findings },
+		Doctor: func(context.Context, bool) []host.Finding { return findings },
 	}, c.realm.As(0, 0))
 	l, err := net.Listen("tcp", address)
 	if err != nil {
