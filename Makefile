@@ -88,7 +88,8 @@ QUICK_UNIT  = $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))
 
 # The part of tests/cluster, and of the jobs on software GPUs, that `make test` has: protection, actions, and what people
 # get wrong; a training on one node, one on two, and a server; PyTorch on two nodes. By seed 7 the jobs with GPUs of test and
-# test-full together meet each kind of kill, also fewer nodes, and more and fewer GPUs by lease.
+# test-full together meet each kind of kill, also fewer nodes, one GPU in the place of four and back, and more and fewer GPUs
+# by lease.
 SOME_CLUSTER := TestBadInput|TestActions|TestProtected|TestRESTClient
 # In a lane of its own: what attackers do, and what must not be lost silently.
 ATTACKS := TestReplacedFiles|TestFloods|TestCRIUInHost|TestSharedFolder|TestLostWork|TestChangedFiles|TestObstacleLater

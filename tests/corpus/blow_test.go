@@ -93,6 +93,16 @@ var strikes = map[kind]func(context.Context, hit) error{
 		all := strconv.Itoa(h.program.nodes * h.program.tasks)
 		return moveWith(ctx, h, "NumNodes=1", "NumTasks="+all, "TasksPerNode="+all)
 	},
+	oneGPU: func(ctx context.Context, h hit) error {
+		all := strconv.Itoa(h.program.nodes * h.program.tasks)
+		return moveWith(ctx, h, "NumNodes=1", "NumTasks="+all, "TasksPerNode="+all, "TresPerNode=gres/gpu:1")
+	},
+	allGPUs: func(ctx context.Context, h hit) error {
+		tasks := strconv.Itoa(h.program.tasks)
+		return moveWith(ctx, h, "NumNodes="+strconv.Itoa(h.program.nodes), "NumTasks="+strconv.Itoa(h.program.nodes*h.program.tasks), "TasksPerNode="+tasks,
+			"MinCPUsNode="+tasks, // for all tasks on one node Slurm has raised it by itself
+			"TresPerNode=gres/gpu:"+strconv.Itoa(h.program.gpus))
+	},
 	grow: func(ctx context.Context, h hit) error {
 		_, err := strikeLend(ctx, h)
 		return err

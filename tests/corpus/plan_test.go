@@ -29,6 +29,8 @@ const (
 	slurmd    kind = "slurmd"              // slurmd restarted under the job; then a requeue
 	fewer     kind = "fewer GPUs"          // a move to a single GPU on each node
 	oneNode   kind = "fewer nodes"         // a move to a single node, with as many GPUs as one of them had
+	oneGPU    kind = "one GPU"             // a move to a single GPU of a single node; allGPUs follows in the same run
+	allGPUs   kind = "all GPUs"            // a move back to as many nodes and GPUs as at first
 	grow      kind = "more GPUs"           // another job lends a GPU for as long as the job runs
 	shrink    kind = "fewer GPUs by lease" // another job lends a GPU, and ends
 	warn      kind = "signal"              // the signal that the job has asked for, on which the job requeues itself
@@ -65,18 +67,24 @@ func planBlows(seed uint64, p program, rounds int) [][]blow {
 	if p.gpus > 0 && p.nodes > 1 {
 		deck = append(deck, oneNode)
 	}
-	if p.most > p.gpus {
-		deck = append(deck, grow, shrink)
-	}
 	rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+	// What a program is there for comes first, in each run of the corpus.
+	if p.most > p.gpus {
+		deck = slices.Insert(deck, 0, grow, shrink)
+	}
+	if p.gpus > 1 && p.nodes > 1 {
+		deck = slices.Insert(deck, 0, oneGPU)
+	}
 	if p.signal != "" {
-		deck = slices.Insert(deck, 0, warn) // in each run of the corpus
+		deck = slices.Insert(deck, 0, warn)
 	}
 	all := make([][]blow, rounds)
 	for r := range all {
 		first := blow{kind: deck[r%len(deck)], at: 0.1 + 0.7*rng.Float64(), pick: rng.Uint64()}
 		all[r] = []blow{first}
-		if rng.IntN(3) == 0 {
+		if first.kind == oneGPU {
+			all[r] = append(all[r], blow{kind: allGPUs, at: (1 - first.at) * (0.1 + 0.7*rng.Float64()), pick: rng.Uint64()})
+		} else if rng.IntN(3) == 0 {
 			again := []kind{requeue, move}[rng.IntN(2)]
 			all[r] = append(all[r], blow{kind: again, at: (1 - first.at) * (0.1 + 0.7*rng.Float64()), pick: rng.Uint64()})
 		}
@@ -140,6 +148,7 @@ func TestPlan(t *testing.T) {
 		{program{name: "p", nodes: 1, gpus: 1, most: 1}, nil},
 		{program{name: "p", nodes: 1, gpus: 2, most: 2}, []kind{fewer}},
 		{program{name: "p", nodes: 2, gpus: 1, most: 1}, []kind{oneNode}},
+		{program{name: "p", nodes: 2, gpus: 2, most: 2}, []kind{fewer, oneNode, oneGPU}},
 		{program{name: "p", nodes: 1, gpus: 1, most: 2}, []kind{grow, shrink}},
 		{program{name: "p", nodes: 2}, nil},
 		{program{name: "p", nodes: 1, signal: "USR1"}, []kind{warn}},
@@ -155,6 +164,10 @@ func TestPlan(t *testing.T) {
 		if !slices.Equal(got, c.more) {
 			t.Errorf("program %+v has the additional kinds %v, want %v", c.program, got, c.more)
 		}
+	}
+	four := planBlows(1, program{name: "p", nodes: 2, gpus: 2}, 1)[0]
+	if len(four) != 2 || four[0].kind != oneGPU || four[1].kind != allGPUs || four[0].at+four[1].at > 0.96 {
+		t.Errorf("the first run of a program with four GPUs has %s, want that it comes to one GPU and back", describeBlows(four))
 	}
 	if got := describeBlows([]blow{{kind: move, at: 0.25}, {kind: nodeFail, at: 0.5}}); got != "move at 25 %, node fail at 50 %" {
 		t.Errorf("describeBlows of a move and a node's failure: %v", got)

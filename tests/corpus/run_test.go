@@ -226,7 +226,7 @@ func (c *cluster) compareRuns(want, got ending, wantFolder, gotFolder string, bl
 		if b.kind.rolledBack() {
 			back = max(back, notToZero)
 		}
-		if (b.kind == move || b.kind == fewer || b.kind == oneNode) && got.nodes < 2 {
+		if slices.Contains([]kind{move, fewer, oneNode, oneGPU, allGPUs}, b.kind) && got.nodes < 2 {
 			return errors.New("ran on one node only")
 		}
 	}
