@@ -157,7 +157,7 @@ func TestPrograms(t *testing.T) {
 			two++
 		}
 	}
-	if len(all)-known < 103 || two < 11 || len(devices) < 13 {
+	if len(all)-known < 103 || two < 11 || len(devices) < 15 {
 		t.Errorf("%d programs, %d of them on two nodes, %d known to fail: want 103 that pass, and 11", len(all), two, known)
 	}
 }
