@@ -199,6 +199,39 @@ CUresult sing_cuCtxDestroy_v2(CUcontext ctx)
 }
 SING_PUBLIC(cuCtxDestroy_v2);
 
+/* A context counts its users, as before CUDA 4: the thread that has made the context is the first. */
+CUresult sing_cuCtxAttach(CUcontext *ctx, unsigned int flags)
+{
+	const CUresult r = sing_context_check();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (ctx == NULL || flags != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	atomic_fetch_add(&sing_current->attached, 1);
+	*ctx = (CUcontext)(uintptr_t)sing_current->handle;
+	return CUDA_SUCCESS;
+}
+SING_PUBLIC(cuCtxAttach);
+
+CUresult sing_cuCtxDetach(CUcontext ctx)
+{
+	struct sing_context *c;
+	unsigned int attached;
+	const CUresult r = check_context(ctx, &c);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (c != sing_current)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	attached = atomic_load(&c->attached);
+	while (attached > 0)
+		if (atomic_compare_exchange_weak(&c->attached, &attached, attached - 1))
+			return CUDA_SUCCESS;
+	return sing_cuCtxDestroy_v2(ctx);
+}
+SING_PUBLIC(cuCtxDetach);
+
 CUresult sing_cuCtxPushCurrent_v2(CUcontext ctx)
 {
 	struct sing_context *c;

@@ -18,6 +18,7 @@ struct sing_context {
 	int device;
 	bool primary;
 	_Atomic bool alive;
+	_Atomic unsigned int attached; /* how often cuCtxAttach was called, less cuCtxDetach */
 };
 
 /* The current context of this thread, or NULL. Only context.c changes the variable. */

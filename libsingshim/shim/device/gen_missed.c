@@ -32,317 +32,315 @@ MISS(cuCoredumpRegisterCompleteCallback, 17);
 MISS(cuCoredumpRegisterStartCallback, 18);
 MISS(cuCoredumpSetAttribute, 19);
 MISS(cuCoredumpSetAttributeGlobal, 20);
-MISS(cuCtxAttach, 21);
-MISS(cuCtxDetach, 22);
-MISS(cuCtxFromGreenCtx, 23);
-MISS(cuCtxGetDevResource, 24);
-MISS(cuCtxGetExecAffinity, 25);
-MISS(cuCtxRecordEvent, 26);
-MISS(cuCtxWaitEvent, 27);
-MISS(cuDestroyExternalMemory, 28);
-MISS(cuDestroyExternalSemaphore, 29);
-MISS(cuDevResourceGenerateDesc, 30);
-MISS(cuDevSmResourceSplit, 31);
-MISS(cuDevSmResourceSplitByCount, 32);
-MISS(cuDeviceGetDevResource, 33);
-MISS(cuDeviceGetLuid, 34);
-MISS(cuDeviceGetNvSciSyncAttributes, 35);
-MISS(cuDeviceGetTexture1DLinearMaxWidth, 36);
-MISS(cuDeviceRegisterAsyncNotification, 37);
-MISS(cuDeviceTotalMem, 38);
-MISS(cuDeviceUnregisterAsyncNotification, 39);
-MISS(cuEGLStreamConsumerAcquireFrame, 40);
-MISS(cuEGLStreamConsumerConnect, 41);
-MISS(cuEGLStreamConsumerConnectWithFlags, 42);
-MISS(cuEGLStreamConsumerDisconnect, 43);
-MISS(cuEGLStreamConsumerReleaseFrame, 44);
-MISS(cuEGLStreamProducerConnect, 45);
-MISS(cuEGLStreamProducerDisconnect, 46);
-MISS(cuEGLStreamProducerPresentFrame, 47);
-MISS(cuEGLStreamProducerReturnFrame, 48);
-MISS(cuEventCreateFromEGLSync, 49);
-MISS(cuExternalMemoryGetMappedBuffer, 50);
-MISS(cuExternalMemoryGetMappedMipmappedArray, 51);
-MISS(cuFlushGPUDirectRDMAWrites, 52);
-MISS(cuGLCtxCreate, 53);
-MISS(cuGLCtxCreate_v2, 54);
-MISS(cuGLGetDevices, 55);
-MISS(cuGLGetDevices_v2, 56);
-MISS(cuGLInit, 57);
-MISS(cuGLMapBufferObject, 58);
-MISS(cuGLMapBufferObjectAsync, 59);
-MISS(cuGLMapBufferObjectAsync_v2, 60);
-MISS(cuGLMapBufferObjectAsync_v2_ptsz, 61);
-MISS(cuGLMapBufferObject_v2, 62);
-MISS(cuGLMapBufferObject_v2_ptds, 63);
-MISS(cuGLRegisterBufferObject, 64);
-MISS(cuGLSetBufferObjectMapFlags, 65);
-MISS(cuGLUnmapBufferObject, 66);
-MISS(cuGLUnmapBufferObjectAsync, 67);
-MISS(cuGLUnregisterBufferObject, 68);
-MISS(cuGraphAddBatchMemOpNode, 69);
-MISS(cuGraphAddExternalSemaphoresSignalNode, 70);
-MISS(cuGraphAddExternalSemaphoresWaitNode, 71);
-MISS(cuGraphBatchMemOpNodeGetParams, 72);
-MISS(cuGraphBatchMemOpNodeSetParams, 73);
-MISS(cuGraphExecBatchMemOpNodeSetParams, 74);
-MISS(cuGraphExecExternalSemaphoresSignalNodeSetParams, 75);
-MISS(cuGraphExecExternalSemaphoresWaitNodeSetParams, 76);
-MISS(cuGraphExecGetId, 77);
-MISS(cuGraphExternalSemaphoresSignalNodeGetParams, 78);
-MISS(cuGraphExternalSemaphoresSignalNodeSetParams, 79);
-MISS(cuGraphExternalSemaphoresWaitNodeGetParams, 80);
-MISS(cuGraphExternalSemaphoresWaitNodeSetParams, 81);
-MISS(cuGraphGetId, 82);
-MISS(cuGraphNodeGetContainingGraph, 83);
-MISS(cuGraphNodeGetLocalId, 84);
-MISS(cuGraphNodeGetParams, 85);
-MISS(cuGraphNodeGetToolsId, 86);
-MISS(cuGraphReleaseUserObject, 87);
-MISS(cuGraphRetainUserObject, 88);
-MISS(cuGraphicsEGLRegisterImage, 89);
-MISS(cuGraphicsGLRegisterBuffer, 90);
-MISS(cuGraphicsGLRegisterImage, 91);
-MISS(cuGraphicsMapResources, 92);
-MISS(cuGraphicsMapResources_ptsz, 93);
-MISS(cuGraphicsResourceGetMappedEglFrame, 94);
-MISS(cuGraphicsResourceGetMappedMipmappedArray, 95);
-MISS(cuGraphicsResourceGetMappedPointer, 96);
-MISS(cuGraphicsResourceGetMappedPointer_v2, 97);
-MISS(cuGraphicsResourceSetMapFlags, 98);
-MISS(cuGraphicsResourceSetMapFlags_v2, 99);
-MISS(cuGraphicsSubResourceGetMappedArray, 100);
-MISS(cuGraphicsUnmapResources, 101);
-MISS(cuGraphicsUnmapResources_ptsz, 102);
-MISS(cuGraphicsUnregisterResource, 103);
-MISS(cuGraphicsVDPAURegisterOutputSurface, 104);
-MISS(cuGraphicsVDPAURegisterVideoSurface, 105);
-MISS(cuGreenCtxCreate, 106);
-MISS(cuGreenCtxDestroy, 107);
-MISS(cuGreenCtxGetDevResource, 108);
-MISS(cuGreenCtxGetId, 109);
-MISS(cuGreenCtxRecordEvent, 110);
-MISS(cuGreenCtxStreamCreate, 111);
-MISS(cuGreenCtxWaitEvent, 112);
-MISS(cuImportExternalMemory, 113);
-MISS(cuImportExternalSemaphore, 114);
-MISS(cuLaunchCooperativeKernelMultiDevice, 115);
-MISS(cuLaunchHostFunc_v2, 116);
-MISS(cuLaunchHostFunc_v2_ptsz, 117);
-MISS(cuLibraryGetManaged, 118);
-MISS(cuLibraryGetUnifiedFunction, 119);
-MISS(cuLogsCurrent, 120);
-MISS(cuLogsDumpToFile, 121);
-MISS(cuLogsDumpToMemory, 122);
-MISS(cuLogsRegisterCallback, 123);
-MISS(cuLogsUnregisterCallback, 124);
-MISS(cuMemAlloc, 125);
-MISS(cuMemAllocHost, 126);
-MISS(cuMemAllocPitch, 127);
-MISS(cuMemBatchDecompressAsync, 128);
-MISS(cuMemBatchDecompressAsync_ptsz, 129);
-MISS(cuMemDiscardAndPrefetchBatchAsync, 130);
-MISS(cuMemDiscardAndPrefetchBatchAsync_ptsz, 131);
-MISS(cuMemDiscardBatchAsync, 132);
-MISS(cuMemDiscardBatchAsync_ptsz, 133);
-MISS(cuMemExportToShareableHandle, 134);
-MISS(cuMemFree, 135);
-MISS(cuMemGetAddressRange, 136);
-MISS(cuMemGetHandleForAddressRange, 137);
-MISS(cuMemGetInfo, 138);
-MISS(cuMemHostGetDevicePointer, 139);
-MISS(cuMemImportFromShareableHandle, 140);
-MISS(cuMemMapArrayAsync, 141);
-MISS(cuMemMapArrayAsync_ptsz, 142);
-MISS(cuMemPrefetchBatchAsync, 143);
-MISS(cuMemPrefetchBatchAsync_ptsz, 144);
-MISS(cuMemRangeGetAttribute, 145);
-MISS(cuMemRangeGetAttributes, 146);
-MISS(cuMemcpy2D, 147);
-MISS(cuMemcpy2DAsync, 148);
-MISS(cuMemcpy2DUnaligned, 149);
-MISS(cuMemcpy3D, 150);
-MISS(cuMemcpy3DAsync, 151);
-MISS(cuMemcpy3DBatchAsync, 152);
-MISS(cuMemcpy3DBatchAsync_ptsz, 153);
-MISS(cuMemcpy3DBatchAsync_v2, 154);
-MISS(cuMemcpy3DBatchAsync_v2_ptsz, 155);
-MISS(cuMemcpy3DWithAttributesAsync, 156);
-MISS(cuMemcpy3DWithAttributesAsync_ptsz, 157);
-MISS(cuMemcpyAtoA, 158);
-MISS(cuMemcpyAtoD, 159);
-MISS(cuMemcpyAtoH, 160);
-MISS(cuMemcpyAtoHAsync, 161);
-MISS(cuMemcpyBatchAsync, 162);
-MISS(cuMemcpyBatchAsync_ptsz, 163);
-MISS(cuMemcpyBatchAsync_v2, 164);
-MISS(cuMemcpyBatchAsync_v2_ptsz, 165);
-MISS(cuMemcpyDtoA, 166);
-MISS(cuMemcpyDtoD, 167);
-MISS(cuMemcpyDtoDAsync, 168);
-MISS(cuMemcpyDtoH, 169);
-MISS(cuMemcpyDtoHAsync, 170);
-MISS(cuMemcpyHtoA, 171);
-MISS(cuMemcpyHtoAAsync, 172);
-MISS(cuMemcpyHtoD, 173);
-MISS(cuMemcpyHtoDAsync, 174);
-MISS(cuMemcpyWithAttributesAsync, 175);
-MISS(cuMemcpyWithAttributesAsync_ptsz, 176);
-MISS(cuMemsetD16, 177);
-MISS(cuMemsetD2D16, 178);
-MISS(cuMemsetD2D32, 179);
-MISS(cuMemsetD2D8, 180);
-MISS(cuMemsetD32, 181);
-MISS(cuMemsetD8, 182);
-MISS(cuMipmappedArrayCreate, 183);
-MISS(cuMipmappedArrayDestroy, 184);
-MISS(cuMipmappedArrayGetLevel, 185);
-MISS(cuMipmappedArrayGetMemoryRequirements, 186);
-MISS(cuMipmappedArrayGetSparseProperties, 187);
-MISS(cuModuleGetGlobal, 188);
-MISS(cuModuleGetSurfRef, 189);
-MISS(cuModuleGetTexRef, 190);
-MISS(cuMulticastAddDevice, 191);
-MISS(cuMulticastBindAddr, 192);
-MISS(cuMulticastBindAddr_v2, 193);
-MISS(cuMulticastBindMem, 194);
-MISS(cuMulticastBindMem_v2, 195);
-MISS(cuMulticastCreate, 196);
-MISS(cuMulticastGetGranularity, 197);
-MISS(cuMulticastUnbind, 198);
-MISS(cuParamSetTexRef, 199);
-MISS(cuProfilerInitialize, 200);
-MISS(cuSignalExternalSemaphoresAsync, 201);
-MISS(cuSignalExternalSemaphoresAsync_ptsz, 202);
-MISS(cuStreamBeginCaptureToCig, 203);
-MISS(cuStreamEndCaptureToCig, 204);
-MISS(cuStreamGetDevResource, 205);
-MISS(cuStreamGetDevResource_ptsz, 206);
-MISS(cuStreamGetGreenCtx, 207);
-MISS(cuSurfRefGetArray, 208);
-MISS(cuSurfRefSetArray, 209);
-MISS(cuTexRefCreate, 210);
-MISS(cuTexRefDestroy, 211);
-MISS(cuTexRefGetAddress, 212);
-MISS(cuTexRefGetAddressMode, 213);
-MISS(cuTexRefGetAddress_v2, 214);
-MISS(cuTexRefGetArray, 215);
-MISS(cuTexRefGetBorderColor, 216);
-MISS(cuTexRefGetFilterMode, 217);
-MISS(cuTexRefGetFlags, 218);
-MISS(cuTexRefGetFormat, 219);
-MISS(cuTexRefGetMaxAnisotropy, 220);
-MISS(cuTexRefGetMipmapFilterMode, 221);
-MISS(cuTexRefGetMipmapLevelBias, 222);
-MISS(cuTexRefGetMipmapLevelClamp, 223);
-MISS(cuTexRefGetMipmappedArray, 224);
-MISS(cuTexRefSetAddress, 225);
-MISS(cuTexRefSetAddress2D, 226);
-MISS(cuTexRefSetAddress2D_v2, 227);
-MISS(cuTexRefSetAddress2D_v3, 228);
-MISS(cuTexRefSetAddressMode, 229);
-MISS(cuTexRefSetAddress_v2, 230);
-MISS(cuTexRefSetArray, 231);
-MISS(cuTexRefSetBorderColor, 232);
-MISS(cuTexRefSetFilterMode, 233);
-MISS(cuTexRefSetFlags, 234);
-MISS(cuTexRefSetFormat, 235);
-MISS(cuTexRefSetMaxAnisotropy, 236);
-MISS(cuTexRefSetMipmapFilterMode, 237);
-MISS(cuTexRefSetMipmapLevelBias, 238);
-MISS(cuTexRefSetMipmapLevelClamp, 239);
-MISS(cuTexRefSetMipmappedArray, 240);
-MISS(cuUserObjectCreate, 241);
-MISS(cuUserObjectRelease, 242);
-MISS(cuUserObjectRetain, 243);
-MISS(cuVDPAUCtxCreate, 244);
-MISS(cuVDPAUCtxCreate_v2, 245);
-MISS(cuVDPAUGetDevice, 246);
-MISS(cuWaitExternalSemaphoresAsync, 247);
-MISS(cuWaitExternalSemaphoresAsync_ptsz, 248);
-MISS(ncclCommGetUniqueId, 249);
-MISS(ncclCommGrow, 250);
-MISS(ncclCommMemStats, 251);
-MISS(ncclCommQueryProperties, 252);
-MISS(ncclCommResume, 253);
-MISS(ncclCommRevoke, 254);
-MISS(ncclCommShrink, 255);
-MISS(ncclCommSuspend, 256);
-MISS(ncclCommWindowDeregister, 257);
-MISS(ncclCommWindowRegister, 258);
-MISS(ncclDevCommCreate, 259);
-MISS(ncclDevCommDestroy, 260);
-MISS(ncclGroupSimulateEnd, 261);
-MISS(ncclParamBind, 262);
-MISS(ncclParamDumpAll, 263);
-MISS(ncclParamGet, 264);
-MISS(ncclParamGetAllParameterKeys, 265);
-MISS(ncclParamGetI16, 266);
-MISS(ncclParamGetI32, 267);
-MISS(ncclParamGetI64, 268);
-MISS(ncclParamGetI8, 269);
-MISS(ncclParamGetParameter, 270);
-MISS(ncclParamGetStr, 271);
-MISS(ncclParamGetU16, 272);
-MISS(ncclParamGetU32, 273);
-MISS(ncclParamGetU64, 274);
-MISS(ncclParamGetU8, 275);
-MISS(ncclPutSignal, 276);
-MISS(ncclSignal, 277);
-MISS(ncclWaitSignal, 278);
-MISS(ncclWinGetUserPtr, 279);
-MISS(nvmlDeviceGetAttributes_v2, 280);
-MISS(nvmlDeviceGetComputeRunningProcesses, 281);
-MISS(nvmlDeviceGetComputeRunningProcesses_v2, 282);
-MISS(nvmlDeviceGetFieldValues, 283);
-MISS(nvmlDeviceGetGpuFabricInfo, 284);
-MISS(nvmlDeviceGetGpuFabricInfoV, 285);
-MISS(nvmlDeviceGetHandleByUUIDV, 286);
-MISS(nvmlDeviceGetInforomVersion, 287);
-MISS(nvmlDeviceGetNvLinkRemotePciInfo, 288);
-MISS(nvmlDeviceGetPciInfo, 289);
-MISS(nvmlDeviceGetPciInfo_v2, 290);
-MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 291);
-MISS(nvmlDeviceResetGpuLockedClocks, 292);
-MISS(nvmlDeviceSetApplicationsClocks, 293);
-MISS(nvmlDeviceSetComputeMode, 294);
-MISS(nvmlDeviceSetEccMode, 295);
-MISS(nvmlDeviceSetGpuLockedClocks, 296);
-MISS(nvmlDeviceSetMigMode, 297);
-MISS(nvmlDeviceSetPersistenceMode, 298);
-MISS(nvmlDeviceSetPowerManagementLimit, 299);
-MISS(nvmlSystemGetProcessName, 300);
-MISS(pncclCommGetUniqueId, 301);
-MISS(pncclCommGrow, 302);
-MISS(pncclCommMemStats, 303);
-MISS(pncclCommQueryProperties, 304);
-MISS(pncclCommResume, 305);
-MISS(pncclCommRevoke, 306);
-MISS(pncclCommShrink, 307);
-MISS(pncclCommSuspend, 308);
-MISS(pncclCommWindowDeregister, 309);
-MISS(pncclCommWindowRegister, 310);
-MISS(pncclDevCommCreate, 311);
-MISS(pncclDevCommDestroy, 312);
-MISS(pncclGroupSimulateEnd, 313);
-MISS(pncclParamBind, 314);
-MISS(pncclParamDumpAll, 315);
-MISS(pncclParamGet, 316);
-MISS(pncclParamGetAllParameterKeys, 317);
-MISS(pncclParamGetI16, 318);
-MISS(pncclParamGetI32, 319);
-MISS(pncclParamGetI64, 320);
-MISS(pncclParamGetI8, 321);
-MISS(pncclParamGetParameter, 322);
-MISS(pncclParamGetStr, 323);
-MISS(pncclParamGetU16, 324);
-MISS(pncclParamGetU32, 325);
-MISS(pncclParamGetU64, 326);
-MISS(pncclParamGetU8, 327);
-MISS(pncclPutSignal, 328);
-MISS(pncclSignal, 329);
-MISS(pncclWaitSignal, 330);
-MISS(pncclWinGetUserPtr, 331);
+MISS(cuCtxFromGreenCtx, 21);
+MISS(cuCtxGetDevResource, 22);
+MISS(cuCtxGetExecAffinity, 23);
+MISS(cuCtxRecordEvent, 24);
+MISS(cuCtxWaitEvent, 25);
+MISS(cuDestroyExternalMemory, 26);
+MISS(cuDestroyExternalSemaphore, 27);
+MISS(cuDevResourceGenerateDesc, 28);
+MISS(cuDevSmResourceSplit, 29);
+MISS(cuDevSmResourceSplitByCount, 30);
+MISS(cuDeviceGetDevResource, 31);
+MISS(cuDeviceGetLuid, 32);
+MISS(cuDeviceGetNvSciSyncAttributes, 33);
+MISS(cuDeviceGetTexture1DLinearMaxWidth, 34);
+MISS(cuDeviceRegisterAsyncNotification, 35);
+MISS(cuDeviceTotalMem, 36);
+MISS(cuDeviceUnregisterAsyncNotification, 37);
+MISS(cuEGLStreamConsumerAcquireFrame, 38);
+MISS(cuEGLStreamConsumerConnect, 39);
+MISS(cuEGLStreamConsumerConnectWithFlags, 40);
+MISS(cuEGLStreamConsumerDisconnect, 41);
+MISS(cuEGLStreamConsumerReleaseFrame, 42);
+MISS(cuEGLStreamProducerConnect, 43);
+MISS(cuEGLStreamProducerDisconnect, 44);
+MISS(cuEGLStreamProducerPresentFrame, 45);
+MISS(cuEGLStreamProducerReturnFrame, 46);
+MISS(cuEventCreateFromEGLSync, 47);
+MISS(cuExternalMemoryGetMappedBuffer, 48);
+MISS(cuExternalMemoryGetMappedMipmappedArray, 49);
+MISS(cuFlushGPUDirectRDMAWrites, 50);
+MISS(cuGLCtxCreate, 51);
+MISS(cuGLCtxCreate_v2, 52);
+MISS(cuGLGetDevices, 53);
+MISS(cuGLGetDevices_v2, 54);
+MISS(cuGLInit, 55);
+MISS(cuGLMapBufferObject, 56);
+MISS(cuGLMapBufferObjectAsync, 57);
+MISS(cuGLMapBufferObjectAsync_v2, 58);
+MISS(cuGLMapBufferObjectAsync_v2_ptsz, 59);
+MISS(cuGLMapBufferObject_v2, 60);
+MISS(cuGLMapBufferObject_v2_ptds, 61);
+MISS(cuGLRegisterBufferObject, 62);
+MISS(cuGLSetBufferObjectMapFlags, 63);
+MISS(cuGLUnmapBufferObject, 64);
+MISS(cuGLUnmapBufferObjectAsync, 65);
+MISS(cuGLUnregisterBufferObject, 66);
+MISS(cuGraphAddBatchMemOpNode, 67);
+MISS(cuGraphAddExternalSemaphoresSignalNode, 68);
+MISS(cuGraphAddExternalSemaphoresWaitNode, 69);
+MISS(cuGraphBatchMemOpNodeGetParams, 70);
+MISS(cuGraphBatchMemOpNodeSetParams, 71);
+MISS(cuGraphExecBatchMemOpNodeSetParams, 72);
+MISS(cuGraphExecExternalSemaphoresSignalNodeSetParams, 73);
+MISS(cuGraphExecExternalSemaphoresWaitNodeSetParams, 74);
+MISS(cuGraphExecGetId, 75);
+MISS(cuGraphExternalSemaphoresSignalNodeGetParams, 76);
+MISS(cuGraphExternalSemaphoresSignalNodeSetParams, 77);
+MISS(cuGraphExternalSemaphoresWaitNodeGetParams, 78);
+MISS(cuGraphExternalSemaphoresWaitNodeSetParams, 79);
+MISS(cuGraphGetId, 80);
+MISS(cuGraphNodeGetContainingGraph, 81);
+MISS(cuGraphNodeGetLocalId, 82);
+MISS(cuGraphNodeGetParams, 83);
+MISS(cuGraphNodeGetToolsId, 84);
+MISS(cuGraphReleaseUserObject, 85);
+MISS(cuGraphRetainUserObject, 86);
+MISS(cuGraphicsEGLRegisterImage, 87);
+MISS(cuGraphicsGLRegisterBuffer, 88);
+MISS(cuGraphicsGLRegisterImage, 89);
+MISS(cuGraphicsMapResources, 90);
+MISS(cuGraphicsMapResources_ptsz, 91);
+MISS(cuGraphicsResourceGetMappedEglFrame, 92);
+MISS(cuGraphicsResourceGetMappedMipmappedArray, 93);
+MISS(cuGraphicsResourceGetMappedPointer, 94);
+MISS(cuGraphicsResourceGetMappedPointer_v2, 95);
+MISS(cuGraphicsResourceSetMapFlags, 96);
+MISS(cuGraphicsResourceSetMapFlags_v2, 97);
+MISS(cuGraphicsSubResourceGetMappedArray, 98);
+MISS(cuGraphicsUnmapResources, 99);
+MISS(cuGraphicsUnmapResources_ptsz, 100);
+MISS(cuGraphicsUnregisterResource, 101);
+MISS(cuGraphicsVDPAURegisterOutputSurface, 102);
+MISS(cuGraphicsVDPAURegisterVideoSurface, 103);
+MISS(cuGreenCtxCreate, 104);
+MISS(cuGreenCtxDestroy, 105);
+MISS(cuGreenCtxGetDevResource, 106);
+MISS(cuGreenCtxGetId, 107);
+MISS(cuGreenCtxRecordEvent, 108);
+MISS(cuGreenCtxStreamCreate, 109);
+MISS(cuGreenCtxWaitEvent, 110);
+MISS(cuImportExternalMemory, 111);
+MISS(cuImportExternalSemaphore, 112);
+MISS(cuLaunchCooperativeKernelMultiDevice, 113);
+MISS(cuLaunchHostFunc_v2, 114);
+MISS(cuLaunchHostFunc_v2_ptsz, 115);
+MISS(cuLibraryGetManaged, 116);
+MISS(cuLibraryGetUnifiedFunction, 117);
+MISS(cuLogsCurrent, 118);
+MISS(cuLogsDumpToFile, 119);
+MISS(cuLogsDumpToMemory, 120);
+MISS(cuLogsRegisterCallback, 121);
+MISS(cuLogsUnregisterCallback, 122);
+MISS(cuMemAlloc, 123);
+MISS(cuMemAllocHost, 124);
+MISS(cuMemAllocPitch, 125);
+MISS(cuMemBatchDecompressAsync, 126);
+MISS(cuMemBatchDecompressAsync_ptsz, 127);
+MISS(cuMemDiscardAndPrefetchBatchAsync, 128);
+MISS(cuMemDiscardAndPrefetchBatchAsync_ptsz, 129);
+MISS(cuMemDiscardBatchAsync, 130);
+MISS(cuMemDiscardBatchAsync_ptsz, 131);
+MISS(cuMemExportToShareableHandle, 132);
+MISS(cuMemFree, 133);
+MISS(cuMemGetAddressRange, 134);
+MISS(cuMemGetHandleForAddressRange, 135);
+MISS(cuMemGetInfo, 136);
+MISS(cuMemHostGetDevicePointer, 137);
+MISS(cuMemImportFromShareableHandle, 138);
+MISS(cuMemMapArrayAsync, 139);
+MISS(cuMemMapArrayAsync_ptsz, 140);
+MISS(cuMemPrefetchBatchAsync, 141);
+MISS(cuMemPrefetchBatchAsync_ptsz, 142);
+MISS(cuMemRangeGetAttribute, 143);
+MISS(cuMemRangeGetAttributes, 144);
+MISS(cuMemcpy2D, 145);
+MISS(cuMemcpy2DAsync, 146);
+MISS(cuMemcpy2DUnaligned, 147);
+MISS(cuMemcpy3D, 148);
+MISS(cuMemcpy3DAsync, 149);
+MISS(cuMemcpy3DBatchAsync, 150);
+MISS(cuMemcpy3DBatchAsync_ptsz, 151);
+MISS(cuMemcpy3DBatchAsync_v2, 152);
+MISS(cuMemcpy3DBatchAsync_v2_ptsz, 153);
+MISS(cuMemcpy3DWithAttributesAsync, 154);
+MISS(cuMemcpy3DWithAttributesAsync_ptsz, 155);
+MISS(cuMemcpyAtoA, 156);
+MISS(cuMemcpyAtoD, 157);
+MISS(cuMemcpyAtoH, 158);
+MISS(cuMemcpyAtoHAsync, 159);
+MISS(cuMemcpyBatchAsync, 160);
+MISS(cuMemcpyBatchAsync_ptsz, 161);
+MISS(cuMemcpyBatchAsync_v2, 162);
+MISS(cuMemcpyBatchAsync_v2_ptsz, 163);
+MISS(cuMemcpyDtoA, 164);
+MISS(cuMemcpyDtoD, 165);
+MISS(cuMemcpyDtoDAsync, 166);
+MISS(cuMemcpyDtoH, 167);
+MISS(cuMemcpyDtoHAsync, 168);
+MISS(cuMemcpyHtoA, 169);
+MISS(cuMemcpyHtoAAsync, 170);
+MISS(cuMemcpyHtoD, 171);
+MISS(cuMemcpyHtoDAsync, 172);
+MISS(cuMemcpyWithAttributesAsync, 173);
+MISS(cuMemcpyWithAttributesAsync_ptsz, 174);
+MISS(cuMemsetD16, 175);
+MISS(cuMemsetD2D16, 176);
+MISS(cuMemsetD2D32, 177);
+MISS(cuMemsetD2D8, 178);
+MISS(cuMemsetD32, 179);
+MISS(cuMemsetD8, 180);
+MISS(cuMipmappedArrayCreate, 181);
+MISS(cuMipmappedArrayDestroy, 182);
+MISS(cuMipmappedArrayGetLevel, 183);
+MISS(cuMipmappedArrayGetMemoryRequirements, 184);
+MISS(cuMipmappedArrayGetSparseProperties, 185);
+MISS(cuModuleGetGlobal, 186);
+MISS(cuModuleGetSurfRef, 187);
+MISS(cuModuleGetTexRef, 188);
+MISS(cuMulticastAddDevice, 189);
+MISS(cuMulticastBindAddr, 190);
+MISS(cuMulticastBindAddr_v2, 191);
+MISS(cuMulticastBindMem, 192);
+MISS(cuMulticastBindMem_v2, 193);
+MISS(cuMulticastCreate, 194);
+MISS(cuMulticastGetGranularity, 195);
+MISS(cuMulticastUnbind, 196);
+MISS(cuParamSetTexRef, 197);
+MISS(cuProfilerInitialize, 198);
+MISS(cuSignalExternalSemaphoresAsync, 199);
+MISS(cuSignalExternalSemaphoresAsync_ptsz, 200);
+MISS(cuStreamBeginCaptureToCig, 201);
+MISS(cuStreamEndCaptureToCig, 202);
+MISS(cuStreamGetDevResource, 203);
+MISS(cuStreamGetDevResource_ptsz, 204);
+MISS(cuStreamGetGreenCtx, 205);
+MISS(cuSurfRefGetArray, 206);
+MISS(cuSurfRefSetArray, 207);
+MISS(cuTexRefCreate, 208);
+MISS(cuTexRefDestroy, 209);
+MISS(cuTexRefGetAddress, 210);
+MISS(cuTexRefGetAddressMode, 211);
+MISS(cuTexRefGetAddress_v2, 212);
+MISS(cuTexRefGetArray, 213);
+MISS(cuTexRefGetBorderColor, 214);
+MISS(cuTexRefGetFilterMode, 215);
+MISS(cuTexRefGetFlags, 216);
+MISS(cuTexRefGetFormat, 217);
+MISS(cuTexRefGetMaxAnisotropy, 218);
+MISS(cuTexRefGetMipmapFilterMode, 219);
+MISS(cuTexRefGetMipmapLevelBias, 220);
+MISS(cuTexRefGetMipmapLevelClamp, 221);
+MISS(cuTexRefGetMipmappedArray, 222);
+MISS(cuTexRefSetAddress, 223);
+MISS(cuTexRefSetAddress2D, 224);
+MISS(cuTexRefSetAddress2D_v2, 225);
+MISS(cuTexRefSetAddress2D_v3, 226);
+MISS(cuTexRefSetAddressMode, 227);
+MISS(cuTexRefSetAddress_v2, 228);
+MISS(cuTexRefSetArray, 229);
+MISS(cuTexRefSetBorderColor, 230);
+MISS(cuTexRefSetFilterMode, 231);
+MISS(cuTexRefSetFlags, 232);
+MISS(cuTexRefSetFormat, 233);
+MISS(cuTexRefSetMaxAnisotropy, 234);
+MISS(cuTexRefSetMipmapFilterMode, 235);
+MISS(cuTexRefSetMipmapLevelBias, 236);
+MISS(cuTexRefSetMipmapLevelClamp, 237);
+MISS(cuTexRefSetMipmappedArray, 238);
+MISS(cuUserObjectCreate, 239);
+MISS(cuUserObjectRelease, 240);
+MISS(cuUserObjectRetain, 241);
+MISS(cuVDPAUCtxCreate, 242);
+MISS(cuVDPAUCtxCreate_v2, 243);
+MISS(cuVDPAUGetDevice, 244);
+MISS(cuWaitExternalSemaphoresAsync, 245);
+MISS(cuWaitExternalSemaphoresAsync_ptsz, 246);
+MISS(ncclCommGetUniqueId, 247);
+MISS(ncclCommGrow, 248);
+MISS(ncclCommMemStats, 249);
+MISS(ncclCommQueryProperties, 250);
+MISS(ncclCommResume, 251);
+MISS(ncclCommRevoke, 252);
+MISS(ncclCommShrink, 253);
+MISS(ncclCommSuspend, 254);
+MISS(ncclCommWindowDeregister, 255);
+MISS(ncclCommWindowRegister, 256);
+MISS(ncclDevCommCreate, 257);
+MISS(ncclDevCommDestroy, 258);
+MISS(ncclGroupSimulateEnd, 259);
+MISS(ncclParamBind, 260);
+MISS(ncclParamDumpAll, 261);
+MISS(ncclParamGet, 262);
+MISS(ncclParamGetAllParameterKeys, 263);
+MISS(ncclParamGetI16, 264);
+MISS(ncclParamGetI32, 265);
+MISS(ncclParamGetI64, 266);
+MISS(ncclParamGetI8, 267);
+MISS(ncclParamGetParameter, 268);
+MISS(ncclParamGetStr, 269);
+MISS(ncclParamGetU16, 270);
+MISS(ncclParamGetU32, 271);
+MISS(ncclParamGetU64, 272);
+MISS(ncclParamGetU8, 273);
+MISS(ncclPutSignal, 274);
+MISS(ncclSignal, 275);
+MISS(ncclWaitSignal, 276);
+MISS(ncclWinGetUserPtr, 277);
+MISS(nvmlDeviceGetAttributes_v2, 278);
+MISS(nvmlDeviceGetComputeRunningProcesses, 279);
+MISS(nvmlDeviceGetComputeRunningProcesses_v2, 280);
+MISS(nvmlDeviceGetFieldValues, 281);
+MISS(nvmlDeviceGetGpuFabricInfo, 282);
+MISS(nvmlDeviceGetGpuFabricInfoV, 283);
+MISS(nvmlDeviceGetHandleByUUIDV, 284);
+MISS(nvmlDeviceGetInforomVersion, 285);
+MISS(nvmlDeviceGetNvLinkRemotePciInfo, 286);
+MISS(nvmlDeviceGetPciInfo, 287);
+MISS(nvmlDeviceGetPciInfo_v2, 288);
+MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 289);
+MISS(nvmlDeviceResetGpuLockedClocks, 290);
+MISS(nvmlDeviceSetApplicationsClocks, 291);
+MISS(nvmlDeviceSetComputeMode, 292);
+MISS(nvmlDeviceSetEccMode, 293);
+MISS(nvmlDeviceSetGpuLockedClocks, 294);
+MISS(nvmlDeviceSetMigMode, 295);
+MISS(nvmlDeviceSetPersistenceMode, 296);
+MISS(nvmlDeviceSetPowerManagementLimit, 297);
+MISS(nvmlSystemGetProcessName, 298);
+MISS(pncclCommGetUniqueId, 299);
+MISS(pncclCommGrow, 300);
+MISS(pncclCommMemStats, 301);
+MISS(pncclCommQueryProperties, 302);
+MISS(pncclCommResume, 303);
+MISS(pncclCommRevoke, 304);
+MISS(pncclCommShrink, 305);
+MISS(pncclCommSuspend, 306);
+MISS(pncclCommWindowDeregister, 307);
+MISS(pncclCommWindowRegister, 308);
+MISS(pncclDevCommCreate, 309);
+MISS(pncclDevCommDestroy, 310);
+MISS(pncclGroupSimulateEnd, 311);
+MISS(pncclParamBind, 312);
+MISS(pncclParamDumpAll, 313);
+MISS(pncclParamGet, 314);
+MISS(pncclParamGetAllParameterKeys, 315);
+MISS(pncclParamGetI16, 316);
+MISS(pncclParamGetI32, 317);
+MISS(pncclParamGetI64, 318);
+MISS(pncclParamGetI8, 319);
+MISS(pncclParamGetParameter, 320);
+MISS(pncclParamGetStr, 321);
+MISS(pncclParamGetU16, 322);
+MISS(pncclParamGetU32, 323);
+MISS(pncclParamGetU64, 324);
+MISS(pncclParamGetU8, 325);
+MISS(pncclPutSignal, 326);
+MISS(pncclSignal, 327);
+MISS(pncclWaitSignal, 328);
+MISS(pncclWinGetUserPtr, 329);
 
 const char sing_misses_text[] =
 	"cuArray3DCreate" "\0"
@@ -369,9 +367,6 @@ const char sing_misses_text[] =
 	"cuCoredumpRegisterStartCallback" "\0"
 	"cuCoredumpSetAttribute" "\0"
 	"cuCoredumpSetAttributeGlobal" "\0"
-	"cuCtxAttach" "\0"
-	"counting a context's users ended with CUDA 4; use cuCtxCreate and cuCtxDestroy" "\0"
-	"cuCtxDetach" "\0"
 	"cuCtxFromGreenCtx" "\0"
 	"green contexts divide a device that is shared already" "\0"
 	"cuCtxGetDevResource" "\0"
@@ -733,316 +728,314 @@ const struct sing_miss sing_misses[] = {
 	{ 678, 512, 801 },
 	{ 710, 512, 801 },
 	{ 733, 512, 801 },
-	{ 762, 774, 801 },
-	{ 853, 774, 801 },
-	{ 865, 883, 801 },
-	{ 937, 883, 801 },
-	{ 957, 978, 801 },
-	{ 1026, 1043, 801 },
-	{ 1051, 1043, 801 },
-	{ 1066, 1090, 801 },
-	{ 1146, 1090, 801 },
-	{ 1173, 883, 801 },
-	{ 1199, 883, 801 },
-	{ 1220, 883, 801 },
-	{ 1248, 883, 801 },
-	{ 1271, 1287, 801 },
-	{ 1307, 1338, 801 },
-	{ 1362, 16, 801 },
-	{ 1397, 1431, 801 },
-	{ 1508, 1525, 801 },
-	{ 1608, 1431, 801 },
-	{ 1644, 1676, 801 },
-	{ 1743, 1676, 801 },
-	{ 1770, 1676, 801 },
-	{ 1806, 1676, 801 },
-	{ 1836, 1676, 801 },
-	{ 1868, 1676, 801 },
-	{ 1895, 1676, 801 },
-	{ 1925, 1676, 801 },
-	{ 1957, 1676, 801 },
-	{ 1988, 1676, 801 },
-	{ 2013, 1090, 801 },
-	{ 2045, 1090, 801 },
-	{ 2085, 2112, 801 },
-	{ 2202, 1676, 801 },
-	{ 2216, 1676, 801 },
-	{ 2233, 1676, 801 },
-	{ 2248, 1676, 801 },
-	{ 2266, 1676, 801 },
-	{ 2275, 1676, 801 },
-	{ 2295, 1676, 801 },
-	{ 2320, 1676, 801 },
-	{ 2348, 1676, 801 },
-	{ 2381, 1676, 801 },
-	{ 2404, 1676, 801 },
-	{ 2432, 1676, 801 },
-	{ 2457, 1676, 801 },
-	{ 2485, 1676, 801 },
-	{ 2507, 1676, 801 },
-	{ 2534, 1676, 801 },
-	{ 2561, 1043, 801 },
-	{ 2586, 1090, 801 },
-	{ 2625, 1090, 801 },
-	{ 2662, 1043, 801 },
-	{ 2693, 1043, 801 },
-	{ 2724, 1043, 801 },
-	{ 2759, 1090, 801 },
-	{ 2808, 1090, 801 },
-	{ 2855, 1043, 801 },
-	{ 2872, 1090, 801 },
-	{ 2917, 1090, 801 },
-	{ 2962, 1090, 801 },
-	{ 3005, 1090, 801 },
-	{ 3048, 1043, 801 },
-	{ 3061, 1043, 801 },
-	{ 3091, 1043, 801 },
-	{ 3113, 1043, 801 },
-	{ 3134, 1043, 801 },
-	{ 3156, 3181, 801 },
-	{ 3239, 3181, 801 },
-	{ 3263, 1676, 801 },
-	{ 3290, 1676, 801 },
-	{ 3317, 1676, 801 },
-	{ 3343, 1676, 801 },
-	{ 3366, 1676, 801 },
-	{ 3394, 1676, 801 },
-	{ 3430, 1676, 801 },
-	{ 3472, 1676, 801 },
-	{ 3507, 1676, 801 },
-	{ 3545, 1676, 801 },
-	{ 3575, 1676, 801 },
-	{ 3608, 1676, 801 },
-	{ 3644, 1676, 801 },
-	{ 3669, 1676, 801 },
-	{ 3699, 1676, 801 },
-	{ 3728, 1676, 801 },
-	{ 3765, 1676, 801 },
-	{ 3801, 883, 801 },
-	{ 3818, 883, 801 },
-	{ 3836, 883, 801 },
-	{ 3861, 883, 801 },
-	{ 3877, 883, 801 },
-	{ 3899, 883, 801 },
-	{ 3922, 883, 801 },
-	{ 3942, 1090, 801 },
-	{ 3965, 1090, 801 },
-	{ 3991, 4028, 801 },
-	{ 4099, 1043, 801 },
-	{ 4119, 1043, 801 },
-	{ 4144, 4164, 801 },
-	{ 4236, 4264, 801 },
-	{ 4319, 4333, 801 },
-	{ 4393, 4333, 801 },
-	{ 4410, 4333, 801 },
-	{ 4429, 4333, 801 },
-	{ 4452, 4333, 801 },
-	{ 4477, 1525, 801 },
-	{ 4488, 1525, 801 },
-	{ 4503, 1525, 801 },
-	{ 4519, 4545, 801 },
-	{ 4607, 4545, 801 },
-	{ 4638, 4672, 801 },
-	{ 4773, 4672, 801 },
-	{ 4812, 4672, 801 },
-	{ 4835, 4672, 801 },
-	{ 4863, 4892, 801 },
-	{ 4947, 1525, 801 },
-	{ 4957, 1525, 801 },
-	{ 4978, 4892, 801 },
-	{ 5008, 1525, 801 },
-	{ 5021, 1525, 801 },
-	{ 5047, 4892, 801 },
-	{ 5078, 16, 801 },
-	{ 5097, 16, 801 },
-	{ 5121, 4672, 801 },
-	{ 5145, 4672, 801 },
-	{ 5174, 5197, 801 },
-	{ 5251, 5197, 801 },
-	{ 5275, 1525, 801 },
-	{ 5286, 1525, 801 },
-	{ 5302, 1525, 801 },
-	{ 5322, 1525, 801 },
-	{ 5333, 1525, 801 },
-	{ 5349, 1043, 801 },
-	{ 5370, 1043, 801 },
-	{ 5396, 1043, 801 },
-	{ 5420, 1043, 801 },
-	{ 5449, 1043, 801 },
-	{ 5479, 1043, 801 },
-	{ 5514, 1525, 801 },
-	{ 5527, 1525, 801 },
-	{ 5540, 1525, 801 },
-	{ 5553, 1525, 801 },
-	{ 5571, 1043, 801 },
-	{ 5590, 1043, 801 },
-	{ 5614, 1043, 801 },
-	{ 5636, 1043, 801 },
-	{ 5663, 1525, 801 },
-	{ 5676, 1525, 801 },
-	{ 5689, 1525, 801 },
-	{ 5707, 1525, 801 },
-	{ 5720, 1525, 801 },
-	{ 5738, 1525, 801 },
-	{ 5751, 1525, 801 },
-	{ 5769, 1525, 801 },
-	{ 5782, 1525, 801 },
-	{ 5800, 1043, 801 },
-	{ 5828, 1043, 801 },
-	{ 5861, 1525, 801 },
-	{ 5873, 1525, 801 },
-	{ 5887, 1525, 801 },
-	{ 5901, 1525, 801 },
-	{ 5914, 1525, 801 },
-	{ 5926, 1525, 801 },
-	{ 5937, 16, 801 },
-	{ 5960, 16, 801 },
-	{ 5984, 16, 801 },
-	{ 6009, 16, 801 },
-	{ 6047, 16, 801 },
-	{ 6083, 1525, 801 },
-	{ 6101, 16, 801 },
-	{ 6120, 16, 801 },
-	{ 6138, 6159, 801 },
-	{ 6196, 6159, 801 },
-	{ 6216, 6159, 801 },
-	{ 6239, 6159, 801 },
-	{ 6258, 6159, 801 },
-	{ 6280, 6159, 801 },
-	{ 6298, 6159, 801 },
-	{ 6324, 6159, 801 },
-	{ 6342, 16, 801 },
-	{ 6359, 6380, 801 },
-	{ 6436, 1090, 801 },
-	{ 6468, 1090, 801 },
-	{ 6505, 6531, 801 },
-	{ 6583, 6531, 801 },
-	{ 6607, 883, 801 },
-	{ 6630, 883, 801 },
-	{ 6658, 883, 801 },
-	{ 6678, 16, 801 },
-	{ 6696, 16, 801 },
-	{ 6714, 16, 801 },
-	{ 6729, 16, 801 },
-	{ 6745, 16, 801 },
-	{ 6764, 16, 801 },
-	{ 6787, 16, 801 },
-	{ 6809, 16, 801 },
-	{ 6826, 16, 801 },
-	{ 6849, 16, 801 },
-	{ 6871, 16, 801 },
-	{ 6888, 16, 801 },
-	{ 6906, 16, 801 },
-	{ 6931, 16, 801 },
-	{ 6959, 16, 801 },
-	{ 6986, 16, 801 },
-	{ 7014, 16, 801 },
-	{ 7040, 16, 801 },
-	{ 7059, 16, 801 },
-	{ 7080, 16, 801 },
-	{ 7104, 16, 801 },
-	{ 7128, 16, 801 },
-	{ 7151, 16, 801 },
-	{ 7173, 16, 801 },
-	{ 7190, 16, 801 },
-	{ 7213, 16, 801 },
-	{ 7235, 16, 801 },
-	{ 7252, 16, 801 },
-	{ 7270, 16, 801 },
-	{ 7295, 16, 801 },
-	{ 7323, 16, 801 },
-	{ 7350, 16, 801 },
-	{ 7378, 16, 801 },
-	{ 7404, 3181, 801 },
-	{ 7423, 3181, 801 },
-	{ 7443, 3181, 801 },
-	{ 7462, 1676, 801 },
-	{ 7479, 1676, 801 },
-	{ 7499, 1676, 801 },
-	{ 7516, 1090, 801 },
-	{ 7546, 1090, 801 },
-	{ 7581, 1043, 5 },
-	{ 7601, 1043, 5 },
-	{ 7614, 1043, 5 },
-	{ 7631, 1043, 5 },
-	{ 7655, 7670, 5 },
-	{ 7717, 1043, 5 },
-	{ 7732, 1043, 5 },
-	{ 7747, 7670, 5 },
-	{ 7763, 7788, 5 },
-	{ 7866, 7788, 5 },
-	{ 7889, 7907, 5 },
-	{ 7964, 7907, 5 },
-	{ 7983, 1043, 5 },
-	{ 8004, 8018, 5 },
-	{ 8069, 8018, 5 },
-	{ 8086, 8018, 5 },
-	{ 8099, 8018, 5 },
-	{ 8128, 8018, 5 },
-	{ 8144, 8018, 5 },
-	{ 8160, 8018, 5 },
-	{ 8176, 8018, 5 },
-	{ 8191, 8018, 5 },
-	{ 8213, 8018, 5 },
-	{ 8229, 8018, 5 },
-	{ 8245, 8018, 5 },
-	{ 8261, 8018, 5 },
-	{ 8277, 8018, 5 },
-	{ 8292, 8306, 5 },
-	{ 8364, 8306, 5 },
-	{ 8375, 8306, 5 },
-	{ 8390, 7788, 5 },
-	{ 8408, 1043, 3 },
-	{ 8435, 1043, 3 },
-	{ 8472, 1043, 3 },
-	{ 8512, 1043, 3 },
-	{ 8537, 1043, 3 },
-	{ 8564, 1043, 3 },
-	{ 8592, 1043, 3 },
-	{ 8619, 1043, 3 },
-	{ 8647, 1043, 3 },
-	{ 8680, 1043, 3 },
-	{ 8701, 1043, 3 },
-	{ 8725, 1043, 3 },
-	{ 8769, 8800, 3 },
-	{ 8845, 8800, 3 },
-	{ 8877, 8800, 3 },
-	{ 8902, 8800, 3 },
-	{ 8923, 8800, 3 },
-	{ 8952, 8800, 3 },
-	{ 8973, 8800, 3 },
-	{ 9002, 8800, 3 },
-	{ 9036, 1043, 3 },
-	{ 9061, 1043, 5 },
-	{ 9082, 1043, 5 },
-	{ 9096, 1043, 5 },
-	{ 9114, 1043, 5 },
-	{ 9139, 7670, 5 },
-	{ 9155, 1043, 5 },
-	{ 9171, 1043, 5 },
-	{ 9187, 7670, 5 },
-	{ 9204, 7788, 5 },
-	{ 9230, 7788, 5 },
-	{ 9254, 7907, 5 },
-	{ 9273, 7907, 5 },
-	{ 9293, 1043, 5 },
-	{ 9315, 8018, 5 },
-	{ 9330, 8018, 5 },
-	{ 9348, 8018, 5 },
-	{ 9362, 8018, 5 },
-	{ 9392, 8018, 5 },
-	{ 9409, 8018, 5 },
-	{ 9426, 8018, 5 },
-	{ 9443, 8018, 5 },
-	{ 9459, 8018, 5 },
-	{ 9482, 8018, 5 },
-	{ 9499, 8018, 5 },
-	{ 9516, 8018, 5 },
-	{ 9533, 8018, 5 },
-	{ 9550, 8018, 5 },
-	{ 9566, 8306, 5 },
-	{ 9581, 8306, 5 },
-	{ 9593, 8306, 5 },
-	{ 9609, 7788, 5 },
+	{ 762, 780, 801 },
+	{ 834, 780, 801 },
+	{ 854, 875, 801 },
+	{ 923, 940, 801 },
+	{ 948, 940, 801 },
+	{ 963, 987, 801 },
+	{ 1043, 987, 801 },
+	{ 1070, 780, 801 },
+	{ 1096, 780, 801 },
+	{ 1117, 780, 801 },
+	{ 1145, 780, 801 },
+	{ 1168, 1184, 801 },
+	{ 1204, 1235, 801 },
+	{ 1259, 16, 801 },
+	{ 1294, 1328, 801 },
+	{ 1405, 1422, 801 },
+	{ 1505, 1328, 801 },
+	{ 1541, 1573, 801 },
+	{ 1640, 1573, 801 },
+	{ 1667, 1573, 801 },
+	{ 1703, 1573, 801 },
+	{ 1733, 1573, 801 },
+	{ 1765, 1573, 801 },
+	{ 1792, 1573, 801 },
+	{ 1822, 1573, 801 },
+	{ 1854, 1573, 801 },
+	{ 1885, 1573, 801 },
+	{ 1910, 987, 801 },
+	{ 1942, 987, 801 },
+	{ 1982, 2009, 801 },
+	{ 2099, 1573, 801 },
+	{ 2113, 1573, 801 },
+	{ 2130, 1573, 801 },
+	{ 2145, 1573, 801 },
+	{ 2163, 1573, 801 },
+	{ 2172, 1573, 801 },
+	{ 2192, 1573, 801 },
+	{ 2217, 1573, 801 },
+	{ 2245, 1573, 801 },
+	{ 2278, 1573, 801 },
+	{ 2301, 1573, 801 },
+	{ 2329, 1573, 801 },
+	{ 2354, 1573, 801 },
+	{ 2382, 1573, 801 },
+	{ 2404, 1573, 801 },
+	{ 2431, 1573, 801 },
+	{ 2458, 940, 801 },
+	{ 2483, 987, 801 },
+	{ 2522, 987, 801 },
+	{ 2559, 940, 801 },
+	{ 2590, 940, 801 },
+	{ 2621, 940, 801 },
+	{ 2656, 987, 801 },
+	{ 2705, 987, 801 },
+	{ 2752, 940, 801 },
+	{ 2769, 987, 801 },
+	{ 2814, 987, 801 },
+	{ 2859, 987, 801 },
+	{ 2902, 987, 801 },
+	{ 2945, 940, 801 },
+	{ 2958, 940, 801 },
+	{ 2988, 940, 801 },
+	{ 3010, 940, 801 },
+	{ 3031, 940, 801 },
+	{ 3053, 3078, 801 },
+	{ 3136, 3078, 801 },
+	{ 3160, 1573, 801 },
+	{ 3187, 1573, 801 },
+	{ 3214, 1573, 801 },
+	{ 3240, 1573, 801 },
+	{ 3263, 1573, 801 },
+	{ 3291, 1573, 801 },
+	{ 3327, 1573, 801 },
+	{ 3369, 1573, 801 },
+	{ 3404, 1573, 801 },
+	{ 3442, 1573, 801 },
+	{ 3472, 1573, 801 },
+	{ 3505, 1573, 801 },
+	{ 3541, 1573, 801 },
+	{ 3566, 1573, 801 },
+	{ 3596, 1573, 801 },
+	{ 3625, 1573, 801 },
+	{ 3662, 1573, 801 },
+	{ 3698, 780, 801 },
+	{ 3715, 780, 801 },
+	{ 3733, 780, 801 },
+	{ 3758, 780, 801 },
+	{ 3774, 780, 801 },
+	{ 3796, 780, 801 },
+	{ 3819, 780, 801 },
+	{ 3839, 987, 801 },
+	{ 3862, 987, 801 },
+	{ 3888, 3925, 801 },
+	{ 3996, 940, 801 },
+	{ 4016, 940, 801 },
+	{ 4041, 4061, 801 },
+	{ 4133, 4161, 801 },
+	{ 4216, 4230, 801 },
+	{ 4290, 4230, 801 },
+	{ 4307, 4230, 801 },
+	{ 4326, 4230, 801 },
+	{ 4349, 4230, 801 },
+	{ 4374, 1422, 801 },
+	{ 4385, 1422, 801 },
+	{ 4400, 1422, 801 },
+	{ 4416, 4442, 801 },
+	{ 4504, 4442, 801 },
+	{ 4535, 4569, 801 },
+	{ 4670, 4569, 801 },
+	{ 4709, 4569, 801 },
+	{ 4732, 4569, 801 },
+	{ 4760, 4789, 801 },
+	{ 4844, 1422, 801 },
+	{ 4854, 1422, 801 },
+	{ 4875, 4789, 801 },
+	{ 4905, 1422, 801 },
+	{ 4918, 1422, 801 },
+	{ 4944, 4789, 801 },
+	{ 4975, 16, 801 },
+	{ 4994, 16, 801 },
+	{ 5018, 4569, 801 },
+	{ 5042, 4569, 801 },
+	{ 5071, 5094, 801 },
+	{ 5148, 5094, 801 },
+	{ 5172, 1422, 801 },
+	{ 5183, 1422, 801 },
+	{ 5199, 1422, 801 },
+	{ 5219, 1422, 801 },
+	{ 5230, 1422, 801 },
+	{ 5246, 940, 801 },
+	{ 5267, 940, 801 },
+	{ 5293, 940, 801 },
+	{ 5317, 940, 801 },
+	{ 5346, 940, 801 },
+	{ 5376, 940, 801 },
+	{ 5411, 1422, 801 },
+	{ 5424, 1422, 801 },
+	{ 5437, 1422, 801 },
+	{ 5450, 1422, 801 },
+	{ 5468, 940, 801 },
+	{ 5487, 940, 801 },
+	{ 5511, 940, 801 },
+	{ 5533, 940, 801 },
+	{ 5560, 1422, 801 },
+	{ 5573, 1422, 801 },
+	{ 5586, 1422, 801 },
+	{ 5604, 1422, 801 },
+	{ 5617, 1422, 801 },
+	{ 5635, 1422, 801 },
+	{ 5648, 1422, 801 },
+	{ 5666, 1422, 801 },
+	{ 5679, 1422, 801 },
+	{ 5697, 940, 801 },
+	{ 5725, 940, 801 },
+	{ 5758, 1422, 801 },
+	{ 5770, 1422, 801 },
+	{ 5784, 1422, 801 },
+	{ 5798, 1422, 801 },
+	{ 5811, 1422, 801 },
+	{ 5823, 1422, 801 },
+	{ 5834, 16, 801 },
+	{ 5857, 16, 801 },
+	{ 5881, 16, 801 },
+	{ 5906, 16, 801 },
+	{ 5944, 16, 801 },
+	{ 5980, 1422, 801 },
+	{ 5998, 16, 801 },
+	{ 6017, 16, 801 },
+	{ 6035, 6056, 801 },
+	{ 6093, 6056, 801 },
+	{ 6113, 6056, 801 },
+	{ 6136, 6056, 801 },
+	{ 6155, 6056, 801 },
+	{ 6177, 6056, 801 },
+	{ 6195, 6056, 801 },
+	{ 6221, 6056, 801 },
+	{ 6239, 16, 801 },
+	{ 6256, 6277, 801 },
+	{ 6333, 987, 801 },
+	{ 6365, 987, 801 },
+	{ 6402, 6428, 801 },
+	{ 6480, 6428, 801 },
+	{ 6504, 780, 801 },
+	{ 6527, 780, 801 },
+	{ 6555, 780, 801 },
+	{ 6575, 16, 801 },
+	{ 6593, 16, 801 },
+	{ 6611, 16, 801 },
+	{ 6626, 16, 801 },
+	{ 6642, 16, 801 },
+	{ 6661, 16, 801 },
+	{ 6684, 16, 801 },
+	{ 6706, 16, 801 },
+	{ 6723, 16, 801 },
+	{ 6746, 16, 801 },
+	{ 6768, 16, 801 },
+	{ 6785, 16, 801 },
+	{ 6803, 16, 801 },
+	{ 6828, 16, 801 },
+	{ 6856, 16, 801 },
+	{ 6883, 16, 801 },
+	{ 6911, 16, 801 },
+	{ 6937, 16, 801 },
+	{ 6956, 16, 801 },
+	{ 6977, 16, 801 },
+	{ 7001, 16, 801 },
+	{ 7025, 16, 801 },
+	{ 7048, 16, 801 },
+	{ 7070, 16, 801 },
+	{ 7087, 16, 801 },
+	{ 7110, 16, 801 },
+	{ 7132, 16, 801 },
+	{ 7149, 16, 801 },
+	{ 7167, 16, 801 },
+	{ 7192, 16, 801 },
+	{ 7220, 16, 801 },
+	{ 7247, 16, 801 },
+	{ 7275, 16, 801 },
+	{ 7301, 3078, 801 },
+	{ 7320, 3078, 801 },
+	{ 7340, 3078, 801 },
+	{ 7359, 1573, 801 },
+	{ 7376, 1573, 801 },
+	{ 7396, 1573, 801 },
+	{ 7413, 987, 801 },
+	{ 7443, 987, 801 },
+	{ 7478, 940, 5 },
+	{ 7498, 940, 5 },
+	{ 7511, 940, 5 },
+	{ 7528, 940, 5 },
+	{ 7552, 7567, 5 },
+	{ 7614, 940, 5 },
+	{ 7629, 940, 5 },
+	{ 7644, 7567, 5 },
+	{ 7660, 7685, 5 },
+	{ 7763, 7685, 5 },
+	{ 7786, 7804, 5 },
+	{ 7861, 7804, 5 },
+	{ 7880, 940, 5 },
+	{ 7901, 7915, 5 },
+	{ 7966, 7915, 5 },
+	{ 7983, 7915, 5 },
+	{ 7996, 7915, 5 },
+	{ 8025, 7915, 5 },
+	{ 8041, 7915, 5 },
+	{ 8057, 7915, 5 },
+	{ 8073, 7915, 5 },
+	{ 8088, 7915, 5 },
+	{ 8110, 7915, 5 },
+	{ 8126, 7915, 5 },
+	{ 8142, 7915, 5 },
+	{ 8158, 7915, 5 },
+	{ 8174, 7915, 5 },
+	{ 8189, 8203, 5 },
+	{ 8261, 8203, 5 },
+	{ 8272, 8203, 5 },
+	{ 8287, 7685, 5 },
+	{ 8305, 940, 3 },
+	{ 8332, 940, 3 },
+	{ 8369, 940, 3 },
+	{ 8409, 940, 3 },
+	{ 8434, 940, 3 },
+	{ 8461, 940, 3 },
+	{ 8489, 940, 3 },
+	{ 8516, 940, 3 },
+	{ 8544, 940, 3 },
+	{ 8577, 940, 3 },
+	{ 8598, 940, 3 },
+	{ 8622, 940, 3 },
+	{ 8666, 8697, 3 },
+	{ 8742, 8697, 3 },
+	{ 8774, 8697, 3 },
+	{ 8799, 8697, 3 },
+	{ 8820, 8697, 3 },
+	{ 8849, 8697, 3 },
+	{ 8870, 8697, 3 },
+	{ 8899, 8697, 3 },
+	{ 8933, 940, 3 },
+	{ 8958, 940, 5 },
+	{ 8979, 940, 5 },
+	{ 8993, 940, 5 },
+	{ 9011, 940, 5 },
+	{ 9036, 7567, 5 },
+	{ 9052, 940, 5 },
+	{ 9068, 940, 5 },
+	{ 9084, 7567, 5 },
+	{ 9101, 7685, 5 },
+	{ 9127, 7685, 5 },
+	{ 9151, 7804, 5 },
+	{ 9170, 7804, 5 },
+	{ 9190, 940, 5 },
+	{ 9212, 7915, 5 },
+	{ 9227, 7915, 5 },
+	{ 9245, 7915, 5 },
+	{ 9259, 7915, 5 },
+	{ 9289, 7915, 5 },
+	{ 9306, 7915, 5 },
+	{ 9323, 7915, 5 },
+	{ 9340, 7915, 5 },
+	{ 9356, 7915, 5 },
+	{ 9379, 7915, 5 },
+	{ 9396, 7915, 5 },
+	{ 9413, 7915, 5 },
+	{ 9430, 7915, 5 },
+	{ 9447, 7915, 5 },
+	{ 9463, 8203, 5 },
+	{ 9478, 8203, 5 },
+	{ 9490, 8203, 5 },
+	{ 9506, 7685, 5 },
 };
-unsigned char sing_misses_said[332];
+unsigned char sing_misses_said[330];

@@ -137,907 +137,913 @@ static CUresult junk_call(struct junk *j, unsigned which)
 		j->name = "cuCtxDestroy_v2";
 		return (cuCtxDestroy_v2((CUcontext)junk_handle(j)));
 	case 43:
+		j->name = "cuCtxAttach";
+		return (cuCtxAttach((CUcontext *)junk_memory(j), (unsigned int)junk_number(j)));
+	case 44:
+		j->name = "cuCtxDetach";
+		return (cuCtxDetach((CUcontext)junk_handle(j)));
+	case 45:
 		j->name = "cuCtxPushCurrent";
 		return (cuCtxPushCurrent((CUcontext)junk_handle(j)));
-	case 44:
+	case 46:
 		j->name = "cuCtxPushCurrent_v2";
 		return (cuCtxPushCurrent_v2((CUcontext)junk_handle(j)));
-	case 45:
+	case 47:
 		j->name = "cuCtxPopCurrent";
 		return (cuCtxPopCurrent((CUcontext *)junk_memory(j)));
-	case 46:
+	case 48:
 		j->name = "cuCtxPopCurrent_v2";
 		return (cuCtxPopCurrent_v2((CUcontext *)junk_memory(j)));
-	case 47:
+	case 49:
 		j->name = "cuCtxSetCurrent";
 		return (cuCtxSetCurrent((CUcontext)junk_handle(j)));
-	case 48:
+	case 50:
 		j->name = "cuCtxGetCurrent";
 		return (cuCtxGetCurrent((CUcontext *)junk_memory(j)));
-	case 49:
+	case 51:
 		j->name = "cuCtxGetDevice";
 		return (cuCtxGetDevice((CUdevice *)junk_memory(j)));
-	case 50:
+	case 52:
 		j->name = "cuCtxGetDevice_v2";
 		return (cuCtxGetDevice_v2((CUdevice *)junk_memory(j), (CUcontext)junk_handle(j)));
-	case 51:
+	case 53:
 		j->name = "cuCtxGetApiVersion";
 		return (cuCtxGetApiVersion((CUcontext)junk_handle(j), (unsigned int *)junk_memory(j)));
-	case 52:
+	case 54:
 		j->name = "cuCtxGetId";
 		return (cuCtxGetId((CUcontext)junk_handle(j), (unsigned long long *)junk_memory(j)));
-	case 53:
+	case 55:
 		j->name = "cuCtxSynchronize";
 		return (cuCtxSynchronize());
-	case 54:
+	case 56:
 		j->name = "cuCtxSynchronize_v2";
 		return (cuCtxSynchronize_v2((CUcontext)junk_handle(j)));
-	case 55:
+	case 57:
 		j->name = "cuCtxGetFlags";
 		return (cuCtxGetFlags((unsigned int *)junk_memory(j)));
-	case 56:
+	case 58:
 		j->name = "cuCtxSetFlags";
 		return (cuCtxSetFlags((unsigned int)junk_number(j)));
-	case 57:
+	case 59:
 		j->name = "cuCtxGetLimit";
 		return (cuCtxGetLimit((size_t *)junk_memory(j), (int)junk_number(j)));
-	case 58:
+	case 60:
 		j->name = "cuCtxSetLimit";
 		return (cuCtxSetLimit((int)junk_number(j), (size_t)junk_number(j)));
-	case 59:
+	case 61:
 		j->name = "cuCtxGetCacheConfig";
 		return (cuCtxGetCacheConfig((int *)junk_memory(j)));
-	case 60:
+	case 62:
 		j->name = "cuCtxSetCacheConfig";
 		return (cuCtxSetCacheConfig((int)junk_number(j)));
-	case 61:
+	case 63:
 		j->name = "cuCtxGetSharedMemConfig";
 		return (cuCtxGetSharedMemConfig((int *)junk_memory(j)));
-	case 62:
+	case 64:
 		j->name = "cuCtxSetSharedMemConfig";
 		return (cuCtxSetSharedMemConfig((int)junk_number(j)));
-	case 63:
+	case 65:
 		j->name = "cuCtxGetStreamPriorityRange";
 		return (cuCtxGetStreamPriorityRange((int *)junk_memory(j), (int *)junk_memory(j)));
-	case 64:
+	case 66:
 		j->name = "cuCtxResetPersistingL2Cache";
 		return (cuCtxResetPersistingL2Cache());
-	case 65:
+	case 67:
 		j->name = "cuCtxEnablePeerAccess";
 		return (cuCtxEnablePeerAccess((CUcontext)junk_handle(j), (unsigned int)junk_number(j)));
-	case 66:
+	case 68:
 		j->name = "cuCtxDisablePeerAccess";
 		return (cuCtxDisablePeerAccess((CUcontext)junk_handle(j)));
-	case 67:
+	case 69:
 		j->name = "cuMemGetInfo_v2";
 		return (cuMemGetInfo_v2((size_t *)junk_memory(j), (size_t *)junk_memory(j)));
-	case 68:
+	case 70:
 		j->name = "cuMemAlloc_v2";
 		return (cuMemAlloc_v2((CUdeviceptr *)junk_made(j), (size_t)junk_number(j)));
-	case 69:
+	case 71:
 		j->name = "cuMemAllocPitch_v2";
 		return (cuMemAllocPitch_v2((CUdeviceptr *)junk_made(j), (size_t *)junk_memory(j), (size_t)junk_number(j), (size_t)junk_number(j), (unsigned int)junk_number(j)));
-	case 70:
+	case 72:
 		j->name = "cuMemFree_v2";
 		return (cuMemFree_v2((CUdeviceptr)junk_handle(j)));
-	case 71:
+	case 73:
 		j->name = "cuMemGetAddressRange_v2";
 		return (cuMemGetAddressRange_v2((CUdeviceptr *)junk_memory(j), (size_t *)junk_memory(j), (CUdeviceptr)junk_handle(j)));
-	case 72:
+	case 74:
 		j->name = "cuMemAllocHost_v2";
 		return (cuMemAllocHost_v2((void **)junk_memory(j), (size_t)junk_small(j)));
-	case 73:
+	case 75:
 		j->name = "cuMemHostAlloc";
 		return (cuMemHostAlloc((void **)junk_memory(j), (size_t)junk_small(j), (unsigned int)junk_small(j)));
-	case 74:
+	case 76:
 		j->name = "cuMemFreeHost";
 		return (cuMemFreeHost((const void *)junk_memory(j)));
-	case 75:
+	case 77:
 		j->name = "cuMemHostGetDevicePointer_v2";
 		return (cuMemHostGetDevicePointer_v2((CUdeviceptr *)junk_memory(j), (const void *)junk_memory(j), (unsigned int)junk_small(j)));
-	case 76:
+	case 78:
 		j->name = "cuMemHostGetFlags";
 		return (cuMemHostGetFlags((unsigned int *)junk_memory(j), (const void *)junk_memory(j)));
-	case 77:
+	case 79:
 		j->name = "cuMemHostRegister";
 		return (cuMemHostRegister((const void *)junk_memory(j), (size_t)junk_small(j), (unsigned int)junk_small(j)));
-	case 78:
+	case 80:
 		j->name = "cuMemHostRegister_v2";
 		return (cuMemHostRegister_v2((const void *)junk_memory(j), (size_t)junk_small(j), (unsigned int)junk_small(j)));
-	case 79:
+	case 81:
 		j->name = "cuMemHostUnregister";
 		return (cuMemHostUnregister((const void *)junk_memory(j)));
-	case 80:
+	case 82:
 		j->name = "cuPointerGetAttribute";
 		return (cuPointerGetAttribute(junk_zeros(j), (int)junk_small(j), (CUdeviceptr)junk_handle(j)));
-	case 81:
+	case 83:
 		j->name = "cuPointerGetAttributes";
 		return (cuPointerGetAttributes((unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j), (CUdeviceptr)junk_handle(j)));
-	case 82:
+	case 84:
 		j->name = "cuPointerSetAttribute";
 		return (cuPointerSetAttribute(junk_zeros(j), (int)junk_small(j), (CUdeviceptr)junk_handle(j)));
-	case 83:
+	case 85:
 		j->name = "cuMemAllocManaged";
 		return (cuMemAllocManaged((CUdeviceptr *)junk_memory(j), (size_t)junk_number(j), (unsigned int)junk_number(j)));
-	case 84:
+	case 86:
 		j->name = "cuMemAdvise";
 		return (cuMemAdvise((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (int)junk_number(j), (CUdevice)junk_small(j)));
-	case 85:
+	case 87:
 		j->name = "cuMemAdvise_v2";
 		return (cuMemAdvise_v2((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (int)junk_number(j), *(CUmemLocation *)junk_memory(j)));
-	case 86:
+	case 88:
 		j->name = "cuMemPrefetchAsync";
 		return (cuMemPrefetchAsync((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (CUdevice)junk_small(j), (CUstream)junk_handle(j)));
-	case 87:
+	case 89:
 		j->name = "cuMemPrefetchAsync_v2";
 		return (cuMemPrefetchAsync_v2((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), *(CUmemLocation *)junk_memory(j), (unsigned int)junk_number(j), (CUstream)junk_handle(j)));
-	case 88:
+	case 90:
 		j->name = "cuIpcGetMemHandle";
 		return (cuIpcGetMemHandle((CUipcMemHandle *)junk_memory(j), (CUdeviceptr)junk_handle(j)));
-	case 89:
+	case 91:
 		j->name = "cuIpcOpenMemHandle";
 		return (cuIpcOpenMemHandle((CUdeviceptr *)junk_made(j), *(CUipcMemHandle *)junk_memory(j), (unsigned int)junk_number(j)));
-	case 90:
+	case 92:
 		j->name = "cuIpcOpenMemHandle_v2";
 		return (cuIpcOpenMemHandle_v2((CUdeviceptr *)junk_made(j), *(CUipcMemHandle *)junk_memory(j), (unsigned int)junk_number(j)));
-	case 91:
+	case 93:
 		j->name = "cuIpcCloseMemHandle";
 		return (cuIpcCloseMemHandle((CUdeviceptr)junk_handle(j)));
-	case 92:
+	case 94:
 		j->name = "cuMemAddressReserve";
 		return (cuMemAddressReserve((CUdeviceptr *)junk_made(j), (size_t)junk_number(j), (size_t)junk_number(j), (CUdeviceptr)junk_handle(j), (unsigned long long)junk_number(j)));
-	case 93:
+	case 95:
 		j->name = "cuMemAddressFree";
 		return (cuMemAddressFree((CUdeviceptr)junk_handle(j), (size_t)junk_number(j)));
-	case 94:
+	case 96:
 		j->name = "cuMemCreate";
 		return (cuMemCreate((CUmemGenericAllocationHandle *)junk_made(j), (size_t)junk_number(j), (const CUmemAllocationProp *)junk_memory(j), (unsigned long long)junk_number(j)));
-	case 95:
+	case 97:
 		j->name = "cuMemRelease";
 		return (cuMemRelease((CUmemGenericAllocationHandle)junk_handle(j)));
-	case 96:
+	case 98:
 		j->name = "cuMemMap";
 		return (cuMemMap((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (size_t)junk_number(j), (CUmemGenericAllocationHandle)junk_handle(j), (unsigned long long)junk_number(j)));
-	case 97:
+	case 99:
 		j->name = "cuMemUnmap";
 		return (cuMemUnmap((CUdeviceptr)junk_handle(j), (size_t)junk_number(j)));
-	case 98:
+	case 100:
 		j->name = "cuMemSetAccess";
 		return (cuMemSetAccess((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (const CUmemAccessDesc *)junk_memory(j), (size_t)junk_small(j)));
-	case 99:
+	case 101:
 		j->name = "cuMemGetAccess";
 		return (cuMemGetAccess((unsigned long long *)junk_memory(j), (const CUmemLocation *)junk_memory(j), (CUdeviceptr)junk_handle(j)));
-	case 100:
+	case 102:
 		j->name = "cuMemGetAllocationGranularity";
 		return (cuMemGetAllocationGranularity((size_t *)junk_memory(j), (const CUmemAllocationProp *)junk_memory(j), (int)junk_number(j)));
-	case 101:
+	case 103:
 		j->name = "cuMemGetAllocationPropertiesFromHandle";
 		return (cuMemGetAllocationPropertiesFromHandle((CUmemAllocationProp *)junk_memory(j), (CUmemGenericAllocationHandle)junk_handle(j)));
-	case 102:
+	case 104:
 		j->name = "cuMemRetainAllocationHandle";
 		return (cuMemRetainAllocationHandle((CUmemGenericAllocationHandle *)junk_made(j), (const void *)junk_memory(j)));
-	case 103:
+	case 105:
 		j->name = "cuMemPoolCreate";
 		return (cuMemPoolCreate((CUmemoryPool *)junk_made(j), (const CUmemPoolProps *)junk_memory(j)));
-	case 104:
+	case 106:
 		j->name = "cuMemPoolDestroy";
 		return (cuMemPoolDestroy((CUmemoryPool)junk_handle(j)));
-	case 105:
+	case 107:
 		j->name = "cuMemPoolTrimTo";
 		return (cuMemPoolTrimTo((CUmemoryPool)junk_handle(j), (size_t)junk_number(j)));
-	case 106:
+	case 108:
 		j->name = "cuMemPoolSetAttribute";
 		return (cuMemPoolSetAttribute((CUmemoryPool)junk_handle(j), (int)junk_small(j), junk_zeros(j)));
-	case 107:
+	case 109:
 		j->name = "cuMemPoolGetAttribute";
 		return (cuMemPoolGetAttribute((CUmemoryPool)junk_handle(j), (int)junk_small(j), junk_zeros(j)));
-	case 108:
+	case 110:
 		j->name = "cuMemPoolSetAccess";
 		return (cuMemPoolSetAccess((CUmemoryPool)junk_handle(j), (const CUmemAccessDesc *)junk_memory(j), (size_t)junk_small(j)));
-	case 109:
+	case 111:
 		j->name = "cuMemPoolGetAccess";
 		return (cuMemPoolGetAccess((int *)junk_memory(j), (CUmemoryPool)junk_handle(j), (const CUmemLocation *)junk_memory(j)));
-	case 110:
+	case 112:
 		j->name = "cuMemAllocAsync";
 		return (cuMemAllocAsync((CUdeviceptr *)junk_made(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 111:
+	case 113:
 		j->name = "cuMemAllocFromPoolAsync";
 		return (cuMemAllocFromPoolAsync((CUdeviceptr *)junk_made(j), (size_t)junk_number(j), (CUmemoryPool)junk_handle(j), (CUstream)junk_handle(j)));
-	case 112:
+	case 114:
 		j->name = "cuMemFreeAsync";
 		return (cuMemFreeAsync((CUdeviceptr)junk_handle(j), (CUstream)junk_handle(j)));
-	case 113:
+	case 115:
 		j->name = "cuMemPoolExportToShareableHandle";
 		return (cuMemPoolExportToShareableHandle(junk_zeros(j), (CUmemoryPool)junk_handle(j), (int)junk_small(j), (unsigned long long)junk_small(j)));
-	case 114:
+	case 116:
 		j->name = "cuMemPoolImportFromShareableHandle";
 		return (cuMemPoolImportFromShareableHandle((CUmemoryPool *)junk_made(j), junk_zeros(j), (int)junk_small(j), (unsigned long long)junk_small(j)));
-	case 115:
+	case 117:
 		j->name = "cuMemPoolExportPointer";
 		return (cuMemPoolExportPointer(junk_zeros(j), (CUdeviceptr)junk_handle(j)));
-	case 116:
+	case 118:
 		j->name = "cuMemPoolImportPointer";
 		return (cuMemPoolImportPointer((CUdeviceptr *)junk_made(j), (CUmemoryPool)junk_handle(j), junk_zeros(j)));
-	case 117:
+	case 119:
 		j->name = "cuMemGetDefaultMemPool";
 		return (cuMemGetDefaultMemPool((CUmemoryPool *)junk_memory(j), (const CUmemLocation *)junk_memory(j), (int)junk_number(j)));
-	case 118:
+	case 120:
 		j->name = "cuMemGetMemPool";
 		return (cuMemGetMemPool((CUmemoryPool *)junk_memory(j), (const CUmemLocation *)junk_memory(j), (int)junk_number(j)));
-	case 119:
+	case 121:
 		j->name = "cuMemSetMemPool";
 		return (cuMemSetMemPool((const CUmemLocation *)junk_memory(j), (int)junk_number(j), (CUmemoryPool)junk_handle(j)));
-	case 120:
+	case 122:
 		j->name = "cuMemcpy";
 		return (cuMemcpy((CUdeviceptr)junk_handle(j), (CUdeviceptr)junk_handle(j), (size_t)junk_number(j)));
-	case 121:
+	case 123:
 		j->name = "cuMemcpyAsync";
 		return (cuMemcpyAsync((CUdeviceptr)junk_handle(j), (CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 122:
+	case 124:
 		j->name = "cuMemcpyHtoD_v2";
 		return (cuMemcpyHtoD_v2((CUdeviceptr)junk_handle(j), (const void *)junk_memory(j), (size_t)junk_small(j)));
-	case 123:
+	case 125:
 		j->name = "cuMemcpyHtoDAsync_v2";
 		return (cuMemcpyHtoDAsync_v2((CUdeviceptr)junk_handle(j), (const void *)junk_memory(j), (size_t)junk_small(j), (CUstream)junk_handle(j)));
-	case 124:
+	case 126:
 		j->name = "cuMemcpyDtoH_v2";
 		return (cuMemcpyDtoH_v2((void *)junk_memory(j), (CUdeviceptr)junk_handle(j), (size_t)junk_small(j)));
-	case 125:
+	case 127:
 		j->name = "cuMemcpyDtoHAsync_v2";
 		return (cuMemcpyDtoHAsync_v2((void *)junk_memory(j), (CUdeviceptr)junk_handle(j), (size_t)junk_small(j), (CUstream)junk_handle(j)));
-	case 126:
+	case 128:
 		j->name = "cuMemcpyDtoD_v2";
 		return (cuMemcpyDtoD_v2((CUdeviceptr)junk_handle(j), (CUdeviceptr)junk_handle(j), (size_t)junk_number(j)));
-	case 127:
+	case 129:
 		j->name = "cuMemcpyDtoDAsync_v2";
 		return (cuMemcpyDtoDAsync_v2((CUdeviceptr)junk_handle(j), (CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 128:
+	case 130:
 		j->name = "cuMemcpyPeer";
 		return (cuMemcpyPeer((CUdeviceptr)junk_handle(j), (CUcontext)junk_handle(j), (CUdeviceptr)junk_handle(j), (CUcontext)junk_handle(j), (size_t)junk_number(j)));
-	case 129:
+	case 131:
 		j->name = "cuMemcpyPeerAsync";
 		return (cuMemcpyPeerAsync((CUdeviceptr)junk_handle(j), (CUcontext)junk_handle(j), (CUdeviceptr)junk_handle(j), (CUcontext)junk_handle(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 130:
+	case 132:
 		j->name = "cuMemcpyDtoA_v2";
 		return (cuMemcpyDtoA_v2((CUarray)junk_handle(j), (size_t)junk_number(j), (CUdeviceptr)junk_handle(j), (size_t)junk_number(j)));
-	case 131:
+	case 133:
 		j->name = "cuMemcpyAtoD_v2";
 		return (cuMemcpyAtoD_v2((CUdeviceptr)junk_handle(j), (CUarray)junk_handle(j), (size_t)junk_number(j), (size_t)junk_number(j)));
-	case 132:
+	case 134:
 		j->name = "cuMemcpyHtoA_v2";
 		return (cuMemcpyHtoA_v2((CUarray)junk_handle(j), (size_t)junk_small(j), (const void *)junk_memory(j), (size_t)junk_small(j)));
-	case 133:
+	case 135:
 		j->name = "cuMemcpyAtoH_v2";
 		return (cuMemcpyAtoH_v2((void *)junk_memory(j), (CUarray)junk_handle(j), (size_t)junk_small(j), (size_t)junk_small(j)));
-	case 134:
+	case 136:
 		j->name = "cuMemcpyAtoA_v2";
 		return (cuMemcpyAtoA_v2((CUarray)junk_handle(j), (size_t)junk_number(j), (CUarray)junk_handle(j), (size_t)junk_number(j), (size_t)junk_number(j)));
-	case 135:
+	case 137:
 		j->name = "cuMemcpyHtoAAsync_v2";
 		return (cuMemcpyHtoAAsync_v2((CUarray)junk_handle(j), (size_t)junk_small(j), (const void *)junk_memory(j), (size_t)junk_small(j), (CUstream)junk_handle(j)));
-	case 136:
+	case 138:
 		j->name = "cuMemcpyAtoHAsync_v2";
 		return (cuMemcpyAtoHAsync_v2((void *)junk_memory(j), (CUarray)junk_handle(j), (size_t)junk_small(j), (size_t)junk_small(j), (CUstream)junk_handle(j)));
-	case 137:
+	case 139:
 		j->name = "cuMemsetD8_v2";
 		return (cuMemsetD8_v2((CUdeviceptr)junk_handle(j), (unsigned char)junk_number(j), (size_t)junk_number(j)));
-	case 138:
+	case 140:
 		j->name = "cuMemsetD8Async";
 		return (cuMemsetD8Async((CUdeviceptr)junk_handle(j), (unsigned char)junk_number(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 139:
+	case 141:
 		j->name = "cuMemsetD16_v2";
 		return (cuMemsetD16_v2((CUdeviceptr)junk_handle(j), (unsigned short)junk_number(j), (size_t)junk_number(j)));
-	case 140:
+	case 142:
 		j->name = "cuMemsetD16Async";
 		return (cuMemsetD16Async((CUdeviceptr)junk_handle(j), (unsigned short)junk_number(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 141:
+	case 143:
 		j->name = "cuMemsetD32_v2";
 		return (cuMemsetD32_v2((CUdeviceptr)junk_handle(j), (unsigned int)junk_number(j), (size_t)junk_number(j)));
-	case 142:
+	case 144:
 		j->name = "cuMemsetD32Async";
 		return (cuMemsetD32Async((CUdeviceptr)junk_handle(j), (unsigned int)junk_number(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 143:
+	case 145:
 		j->name = "cuMemsetD2D8_v2";
 		return (cuMemsetD2D8_v2((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (unsigned char)junk_number(j), (size_t)junk_number(j), (size_t)junk_number(j)));
-	case 144:
+	case 146:
 		j->name = "cuMemsetD2D8Async";
 		return (cuMemsetD2D8Async((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (unsigned char)junk_number(j), (size_t)junk_number(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 145:
+	case 147:
 		j->name = "cuMemsetD2D16_v2";
 		return (cuMemsetD2D16_v2((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (unsigned short)junk_number(j), (size_t)junk_number(j), (size_t)junk_number(j)));
-	case 146:
+	case 148:
 		j->name = "cuMemsetD2D16Async";
 		return (cuMemsetD2D16Async((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (unsigned short)junk_number(j), (size_t)junk_number(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 147:
+	case 149:
 		j->name = "cuMemsetD2D32_v2";
 		return (cuMemsetD2D32_v2((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (unsigned int)junk_number(j), (size_t)junk_number(j), (size_t)junk_number(j)));
-	case 148:
+	case 150:
 		j->name = "cuMemsetD2D32Async";
 		return (cuMemsetD2D32Async((CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (unsigned int)junk_number(j), (size_t)junk_number(j), (size_t)junk_number(j), (CUstream)junk_handle(j)));
-	case 149:
+	case 151:
 		j->name = "cuStreamCreate";
 		return (cuStreamCreate((CUstream *)junk_made(j), (unsigned int)junk_number(j)));
-	case 150:
+	case 152:
 		j->name = "cuStreamCreateWithPriority";
 		return (cuStreamCreateWithPriority((CUstream *)junk_made(j), (unsigned int)junk_number(j), (int)junk_number(j)));
-	case 151:
+	case 153:
 		j->name = "cuStreamDestroy";
 		return (cuStreamDestroy((CUstream)junk_handle(j)));
-	case 152:
+	case 154:
 		j->name = "cuStreamDestroy_v2";
 		return (cuStreamDestroy_v2((CUstream)junk_handle(j)));
-	case 153:
+	case 155:
 		j->name = "cuStreamGetPriority";
 		return (cuStreamGetPriority((CUstream)junk_handle(j), (int *)junk_memory(j)));
-	case 154:
+	case 156:
 		j->name = "cuStreamGetFlags";
 		return (cuStreamGetFlags((CUstream)junk_handle(j), (unsigned int *)junk_memory(j)));
-	case 155:
+	case 157:
 		j->name = "cuStreamGetDevice";
 		return (cuStreamGetDevice((CUstream)junk_handle(j), (CUdevice *)junk_memory(j)));
-	case 156:
+	case 158:
 		j->name = "cuStreamGetId";
 		return (cuStreamGetId((CUstream)junk_handle(j), (unsigned long long *)junk_memory(j)));
-	case 157:
+	case 159:
 		j->name = "cuStreamGetCtx";
 		return (cuStreamGetCtx((CUstream)junk_handle(j), (CUcontext *)junk_memory(j)));
-	case 158:
+	case 160:
 		j->name = "cuStreamGetCtx_v2";
 		return (cuStreamGetCtx_v2((CUstream)junk_handle(j), (CUcontext *)junk_memory(j), junk_zeros(j)));
-	case 159:
+	case 161:
 		j->name = "cuStreamCopyAttributes";
 		return (cuStreamCopyAttributes((CUstream)junk_handle(j), (CUstream)junk_handle(j)));
-	case 160:
+	case 162:
 		j->name = "cuStreamGetAttribute";
 		return (cuStreamGetAttribute((CUstream)junk_handle(j), (int)junk_number(j), (CUlaunchAttributeValue *)junk_memory(j)));
-	case 161:
+	case 163:
 		j->name = "cuStreamSetAttribute";
 		return (cuStreamSetAttribute((CUstream)junk_handle(j), (int)junk_number(j), (const CUlaunchAttributeValue *)junk_memory(j)));
-	case 162:
+	case 164:
 		j->name = "cuStreamQuery";
 		return (cuStreamQuery((CUstream)junk_handle(j)));
-	case 163:
+	case 165:
 		j->name = "cuStreamSynchronize";
 		return (cuStreamSynchronize((CUstream)junk_handle(j)));
-	case 164:
+	case 166:
 		j->name = "cuStreamWaitEvent";
 		return (cuStreamWaitEvent((CUstream)junk_handle(j), (CUevent)junk_handle(j), (unsigned int)junk_number(j)));
-	case 165:
+	case 167:
 		j->name = "cuStreamWriteValue32";
 		return (cuStreamWriteValue32((CUstream)junk_handle(j), (CUdeviceptr)junk_handle(j), (unsigned int)junk_number(j), (unsigned int)junk_number(j)));
-	case 166:
+	case 168:
 		j->name = "cuStreamWriteValue32_v2";
 		return (cuStreamWriteValue32_v2((CUstream)junk_handle(j), (CUdeviceptr)junk_handle(j), (unsigned int)junk_number(j), (unsigned int)junk_number(j)));
-	case 167:
+	case 169:
 		j->name = "cuStreamWriteValue64";
 		return (cuStreamWriteValue64((CUstream)junk_handle(j), (CUdeviceptr)junk_handle(j), (unsigned long long)junk_number(j), (unsigned int)junk_number(j)));
-	case 168:
+	case 170:
 		j->name = "cuStreamWriteValue64_v2";
 		return (cuStreamWriteValue64_v2((CUstream)junk_handle(j), (CUdeviceptr)junk_handle(j), (unsigned long long)junk_number(j), (unsigned int)junk_number(j)));
-	case 169:
+	case 171:
 		j->name = "cuStreamAttachMemAsync";
 		return (cuStreamAttachMemAsync((CUstream)junk_handle(j), (CUdeviceptr)junk_handle(j), (size_t)junk_number(j), (unsigned int)junk_number(j)));
-	case 170:
+	case 172:
 		j->name = "cuStreamAddCallback";
 		return (cuStreamAddCallback((CUstream)junk_handle(j), junk_function, junk_zeros(j), (unsigned int)junk_small(j)));
-	case 171:
+	case 173:
 		j->name = "cuLaunchHostFunc";
 		return (cuLaunchHostFunc((CUstream)junk_handle(j), junk_function, junk_zeros(j)));
-	case 172:
+	case 174:
 		j->name = "cuStreamBeginCapture";
 		return (cuStreamBeginCapture((CUstream)junk_handle(j)));
-	case 173:
+	case 175:
 		j->name = "cuStreamBeginCapture_v2";
 		return (cuStreamBeginCapture_v2((CUstream)junk_handle(j), (int)junk_number(j)));
-	case 174:
+	case 176:
 		j->name = "cuStreamBeginCaptureToGraph";
 		return (cuStreamBeginCaptureToGraph((CUstream)junk_handle(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphEdgeData *)junk_memory(j), (size_t)junk_small(j), (int)junk_number(j)));
-	case 175:
+	case 177:
 		j->name = "cuStreamEndCapture";
 		return (cuStreamEndCapture((CUstream)junk_handle(j), (CUgraph *)junk_made(j)));
-	case 176:
+	case 178:
 		j->name = "cuStreamIsCapturing";
 		return (cuStreamIsCapturing((CUstream)junk_handle(j), (int *)junk_memory(j)));
-	case 177:
+	case 179:
 		j->name = "cuStreamGetCaptureInfo";
 		return (cuStreamGetCaptureInfo((CUstream)junk_handle(j), (int *)junk_memory(j), (unsigned long long *)junk_memory(j)));
-	case 178:
+	case 180:
 		j->name = "cuStreamGetCaptureInfo_v2";
 		return (cuStreamGetCaptureInfo_v2((CUstream)junk_handle(j), (int *)junk_memory(j), (unsigned long long *)junk_memory(j), (CUgraph *)junk_memory(j), junk_zeros(j), (size_t *)junk_memory(j)));
-	case 179:
+	case 181:
 		j->name = "cuStreamGetCaptureInfo_v3";
 		return (cuStreamGetCaptureInfo_v3((CUstream)junk_handle(j), (int *)junk_memory(j), (unsigned long long *)junk_memory(j), (CUgraph *)junk_memory(j), junk_zeros(j), junk_zeros(j), (size_t *)junk_memory(j)));
-	case 180:
+	case 182:
 		j->name = "cuStreamUpdateCaptureDependencies";
 		return (cuStreamUpdateCaptureDependencies((CUstream)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (unsigned int)junk_number(j)));
-	case 181:
+	case 183:
 		j->name = "cuStreamUpdateCaptureDependencies_v2";
 		return (cuStreamUpdateCaptureDependencies_v2((CUstream)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphEdgeData *)junk_memory(j), (size_t)junk_small(j), (unsigned int)junk_number(j)));
-	case 182:
+	case 184:
 		j->name = "cuThreadExchangeStreamCaptureMode";
 		return (cuThreadExchangeStreamCaptureMode((int *)junk_memory(j)));
-	case 183:
+	case 185:
 		j->name = "cuEventCreate";
 		return (cuEventCreate((CUevent *)junk_made(j), (unsigned int)junk_number(j)));
-	case 184:
+	case 186:
 		j->name = "cuEventDestroy";
 		return (cuEventDestroy((CUevent)junk_handle(j)));
-	case 185:
+	case 187:
 		j->name = "cuEventDestroy_v2";
 		return (cuEventDestroy_v2((CUevent)junk_handle(j)));
-	case 186:
+	case 188:
 		j->name = "cuEventRecord";
 		return (cuEventRecord((CUevent)junk_handle(j), (CUstream)junk_handle(j)));
-	case 187:
+	case 189:
 		j->name = "cuEventRecordWithFlags";
 		return (cuEventRecordWithFlags((CUevent)junk_handle(j), (CUstream)junk_handle(j), (unsigned int)junk_number(j)));
-	case 188:
+	case 190:
 		j->name = "cuEventQuery";
 		return (cuEventQuery((CUevent)junk_handle(j)));
-	case 189:
+	case 191:
 		j->name = "cuEventSynchronize";
 		return (cuEventSynchronize((CUevent)junk_handle(j)));
-	case 190:
+	case 192:
 		j->name = "cuEventElapsedTime";
 		return (cuEventElapsedTime((float *)junk_memory(j), (CUevent)junk_handle(j), (CUevent)junk_handle(j)));
-	case 191:
+	case 193:
 		j->name = "cuEventElapsedTime_v2";
 		return (cuEventElapsedTime_v2((float *)junk_memory(j), (CUevent)junk_handle(j), (CUevent)junk_handle(j)));
-	case 192:
+	case 194:
 		j->name = "cuIpcGetEventHandle";
 		return (cuIpcGetEventHandle((CUipcEventHandle *)junk_memory(j), (CUevent)junk_handle(j)));
-	case 193:
+	case 195:
 		j->name = "cuIpcOpenEventHandle";
 		return (cuIpcOpenEventHandle((CUevent *)junk_made(j), *(CUipcEventHandle *)junk_memory(j)));
-	case 194:
+	case 196:
 		j->name = "cuModuleLoad";
 		return (cuModuleLoad((CUmodule *)junk_made(j), "add"));
-	case 195:
+	case 197:
 		j->name = "cuModuleLoadData";
 		return (cuModuleLoadData((CUmodule *)junk_made(j), junk_zeros(j)));
-	case 196:
+	case 198:
 		j->name = "cuModuleLoadDataEx";
 		return (cuModuleLoadDataEx((CUmodule *)junk_made(j), junk_zeros(j), (unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j)));
-	case 197:
+	case 199:
 		j->name = "cuModuleLoadFatBinary";
 		return (cuModuleLoadFatBinary((CUmodule *)junk_made(j), junk_zeros(j)));
-	case 198:
+	case 200:
 		j->name = "cuModuleUnload";
 		return (cuModuleUnload((CUmodule)junk_handle(j)));
-	case 199:
+	case 201:
 		j->name = "cuModuleGetLoadingMode";
 		return (cuModuleGetLoadingMode((int *)junk_memory(j)));
-	case 200:
+	case 202:
 		j->name = "cuModuleGetFunction";
 		return (cuModuleGetFunction((CUfunction *)junk_made(j), (CUmodule)junk_handle(j), "add"));
-	case 201:
+	case 203:
 		j->name = "cuModuleGetFunctionCount";
 		return (cuModuleGetFunctionCount((unsigned int *)junk_memory(j), (CUmodule)junk_handle(j)));
-	case 202:
+	case 204:
 		j->name = "cuModuleEnumerateFunctions";
 		return (cuModuleEnumerateFunctions((CUfunction *)junk_memory(j), (unsigned int)junk_small(j), (CUmodule)junk_handle(j)));
-	case 203:
+	case 205:
 		j->name = "cuModuleGetGlobal_v2";
 		return (cuModuleGetGlobal_v2((CUdeviceptr *)junk_memory(j), (size_t *)junk_memory(j), (CUmodule)junk_handle(j), "add"));
-	case 204:
+	case 206:
 		j->name = "cuLibraryLoadData";
 		return (cuLibraryLoadData((CUlibrary *)junk_made(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), (unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j), (unsigned int)junk_small(j)));
-	case 205:
+	case 207:
 		j->name = "cuLibraryLoadFromFile";
 		return (cuLibraryLoadFromFile((CUlibrary *)junk_made(j), "add", junk_zeros(j), junk_zeros(j), (unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j), (unsigned int)junk_small(j)));
-	case 206:
+	case 208:
 		j->name = "cuLibraryUnload";
 		return (cuLibraryUnload((CUlibrary)junk_handle(j)));
-	case 207:
+	case 209:
 		j->name = "cuLibraryGetKernel";
 		return (cuLibraryGetKernel((CUkernel *)junk_made(j), (CUlibrary)junk_handle(j), "add"));
-	case 208:
+	case 210:
 		j->name = "cuLibraryGetKernelCount";
 		return (cuLibraryGetKernelCount((unsigned int *)junk_memory(j), (CUlibrary)junk_handle(j)));
-	case 209:
+	case 211:
 		j->name = "cuLibraryEnumerateKernels";
 		return (cuLibraryEnumerateKernels((CUkernel *)junk_memory(j), (unsigned int)junk_small(j), (CUlibrary)junk_handle(j)));
-	case 210:
+	case 212:
 		j->name = "cuLibraryGetModule";
 		return (cuLibraryGetModule((CUmodule *)junk_made(j), (CUlibrary)junk_handle(j)));
-	case 211:
+	case 213:
 		j->name = "cuLibraryGetGlobal";
 		return (cuLibraryGetGlobal((CUdeviceptr *)junk_memory(j), (size_t *)junk_memory(j), (CUlibrary)junk_handle(j), "add"));
-	case 212:
+	case 214:
 		j->name = "cuKernelGetFunction";
 		return (cuKernelGetFunction((CUfunction *)junk_made(j), (CUkernel)junk_handle(j)));
-	case 213:
+	case 215:
 		j->name = "cuKernelGetLibrary";
 		return (cuKernelGetLibrary((CUlibrary *)junk_memory(j), (CUkernel)junk_handle(j)));
-	case 214:
+	case 216:
 		j->name = "cuKernelGetAttribute";
 		return (cuKernelGetAttribute((int *)junk_memory(j), (int)junk_number(j), (CUkernel)junk_handle(j), (CUdevice)junk_small(j)));
-	case 215:
+	case 217:
 		j->name = "cuKernelSetAttribute";
 		return (cuKernelSetAttribute((int)junk_number(j), (int)junk_number(j), (CUkernel)junk_handle(j), (CUdevice)junk_small(j)));
-	case 216:
+	case 218:
 		j->name = "cuKernelSetCacheConfig";
 		return (cuKernelSetCacheConfig((CUkernel)junk_handle(j), (int)junk_number(j), (CUdevice)junk_small(j)));
-	case 217:
+	case 219:
 		j->name = "cuKernelGetName";
 		return (cuKernelGetName((const char **)junk_memory(j), (CUkernel)junk_handle(j)));
-	case 218:
+	case 220:
 		j->name = "cuKernelGetParamInfo";
 		return (cuKernelGetParamInfo((CUkernel)junk_handle(j), (size_t)junk_number(j), (size_t *)junk_memory(j), (size_t *)junk_memory(j)));
-	case 219:
+	case 221:
 		j->name = "cuKernelGetParamCount";
 		return (cuKernelGetParamCount((CUkernel)junk_handle(j), (size_t *)junk_memory(j)));
-	case 220:
+	case 222:
 		j->name = "cuLinkCreate";
 		return (cuLinkCreate((unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j), (CUlinkState *)junk_made(j)));
-	case 221:
+	case 223:
 		j->name = "cuLinkCreate_v2";
 		return (cuLinkCreate_v2((unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j), (CUlinkState *)junk_made(j)));
-	case 222:
+	case 224:
 		j->name = "cuLinkAddData";
 		return (cuLinkAddData((CUlinkState)junk_handle(j), (int)junk_small(j), junk_zeros(j), (size_t)junk_small(j), "add", (unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j)));
-	case 223:
+	case 225:
 		j->name = "cuLinkAddData_v2";
 		return (cuLinkAddData_v2((CUlinkState)junk_handle(j), (int)junk_small(j), junk_zeros(j), (size_t)junk_small(j), "add", (unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j)));
-	case 224:
+	case 226:
 		j->name = "cuLinkAddFile";
 		return (cuLinkAddFile((CUlinkState)junk_handle(j), (int)junk_small(j), "add", (unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j)));
-	case 225:
+	case 227:
 		j->name = "cuLinkAddFile_v2";
 		return (cuLinkAddFile_v2((CUlinkState)junk_handle(j), (int)junk_small(j), "add", (unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j)));
-	case 226:
+	case 228:
 		j->name = "cuLinkComplete";
 		return (cuLinkComplete((CUlinkState)junk_handle(j), junk_zeros(j), (size_t *)junk_memory(j)));
-	case 227:
+	case 229:
 		j->name = "cuLinkDestroy";
 		return (cuLinkDestroy((CUlinkState)junk_handle(j)));
-	case 228:
+	case 230:
 		j->name = "cuFuncGetAttribute";
 		return (cuFuncGetAttribute((int *)junk_memory(j), (int)junk_number(j), (CUfunction)junk_handle(j)));
-	case 229:
+	case 231:
 		j->name = "cuFuncSetAttribute";
 		return (cuFuncSetAttribute((CUfunction)junk_handle(j), (int)junk_number(j), (int)junk_number(j)));
-	case 230:
+	case 232:
 		j->name = "cuFuncSetCacheConfig";
 		return (cuFuncSetCacheConfig((CUfunction)junk_handle(j), (int)junk_number(j)));
-	case 231:
+	case 233:
 		j->name = "cuFuncSetSharedMemConfig";
 		return (cuFuncSetSharedMemConfig((CUfunction)junk_handle(j), (int)junk_number(j)));
-	case 232:
+	case 234:
 		j->name = "cuFuncGetModule";
 		return (cuFuncGetModule((CUmodule *)junk_memory(j), (CUfunction)junk_handle(j)));
-	case 233:
+	case 235:
 		j->name = "cuFuncGetName";
 		return (cuFuncGetName((const char **)junk_memory(j), (CUfunction)junk_handle(j)));
-	case 234:
+	case 236:
 		j->name = "cuFuncGetParamInfo";
 		return (cuFuncGetParamInfo((CUfunction)junk_handle(j), (size_t)junk_number(j), (size_t *)junk_memory(j), (size_t *)junk_memory(j)));
-	case 235:
+	case 237:
 		j->name = "cuFuncGetParamCount";
 		return (cuFuncGetParamCount((CUfunction)junk_handle(j), (size_t *)junk_memory(j)));
-	case 236:
+	case 238:
 		j->name = "cuFuncIsLoaded";
 		return (cuFuncIsLoaded((int *)junk_memory(j), (CUfunction)junk_handle(j)));
-	case 237:
+	case 239:
 		j->name = "cuFuncLoad";
 		return (cuFuncLoad((CUfunction)junk_handle(j)));
-	case 238:
+	case 240:
 		j->name = "cuFuncSetBlockShape";
 		return (cuFuncSetBlockShape((CUfunction)junk_handle(j), (int)junk_number(j), (int)junk_number(j), (int)junk_number(j)));
-	case 239:
+	case 241:
 		j->name = "cuFuncSetSharedSize";
 		return (cuFuncSetSharedSize((CUfunction)junk_handle(j), (unsigned int)junk_number(j)));
-	case 240:
+	case 242:
 		j->name = "cuParamSetSize";
 		return (cuParamSetSize((CUfunction)junk_handle(j), (unsigned int)junk_number(j)));
-	case 241:
+	case 243:
 		j->name = "cuParamSeti";
 		return (cuParamSeti((CUfunction)junk_handle(j), (int)junk_number(j), (unsigned int)junk_number(j)));
-	case 242:
+	case 244:
 		j->name = "cuParamSetf";
 		return (cuParamSetf((CUfunction)junk_handle(j), (int)junk_number(j), (float)junk_number(j)));
-	case 243:
+	case 245:
 		j->name = "cuParamSetv";
 		return (cuParamSetv((CUfunction)junk_handle(j), (int)junk_small(j), junk_zeros(j), (unsigned int)junk_small(j)));
-	case 244:
+	case 246:
 		j->name = "cuLaunch";
 		return (cuLaunch((CUfunction)junk_handle(j)));
-	case 245:
+	case 247:
 		j->name = "cuLaunchGrid";
 		return (cuLaunchGrid((CUfunction)junk_handle(j), (int)junk_number(j), (int)junk_number(j)));
-	case 246:
+	case 248:
 		j->name = "cuLaunchGridAsync";
 		return (cuLaunchGridAsync((CUfunction)junk_handle(j), (int)junk_number(j), (int)junk_number(j), (CUstream)junk_handle(j)));
-	case 247:
+	case 249:
 		j->name = "cuOccupancyMaxActiveBlocksPerMultiprocessor";
 		return (cuOccupancyMaxActiveBlocksPerMultiprocessor((int *)junk_memory(j), (CUfunction)junk_handle(j), (int)junk_number(j), (size_t)junk_number(j)));
-	case 248:
+	case 250:
 		j->name = "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags";
 		return (cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags((int *)junk_memory(j), (CUfunction)junk_handle(j), (int)junk_number(j), (size_t)junk_number(j), (unsigned int)junk_number(j)));
-	case 249:
+	case 251:
 		j->name = "cuOccupancyAvailableDynamicSMemPerBlock";
 		return (cuOccupancyAvailableDynamicSMemPerBlock((size_t *)junk_memory(j), (CUfunction)junk_handle(j), (int)junk_number(j), (int)junk_number(j)));
-	case 250:
+	case 252:
 		j->name = "cuOccupancyMaxPotentialBlockSize";
 		return (cuOccupancyMaxPotentialBlockSize((int *)junk_memory(j), (int *)junk_memory(j), (CUfunction)junk_handle(j), junk_function, (size_t)junk_number(j), (int)junk_number(j)));
-	case 251:
+	case 253:
 		j->name = "cuOccupancyMaxPotentialBlockSizeWithFlags";
 		return (cuOccupancyMaxPotentialBlockSizeWithFlags((int *)junk_memory(j), (int *)junk_memory(j), (CUfunction)junk_handle(j), junk_function, (size_t)junk_number(j), (int)junk_number(j), (unsigned int)junk_number(j)));
-	case 252:
+	case 254:
 		j->name = "cuOccupancyMaxPotentialClusterSize";
 		return (cuOccupancyMaxPotentialClusterSize((int *)junk_memory(j), (CUfunction)junk_handle(j), junk_zeros(j)));
-	case 253:
+	case 255:
 		j->name = "cuOccupancyMaxActiveClusters";
 		return (cuOccupancyMaxActiveClusters((int *)junk_memory(j), (CUfunction)junk_handle(j), junk_zeros(j)));
-	case 254:
+	case 256:
 		j->name = "cuGraphCreate";
 		return (cuGraphCreate((CUgraph *)junk_made(j), (unsigned int)junk_number(j)));
-	case 255:
+	case 257:
 		j->name = "cuGraphDestroy";
 		return (cuGraphDestroy((CUgraph)junk_handle(j)));
-	case 256:
+	case 258:
 		j->name = "cuGraphClone";
 		return (cuGraphClone((CUgraph *)junk_made(j), (CUgraph)junk_handle(j)));
-	case 257:
+	case 259:
 		j->name = "cuGraphNodeFindInClone";
 		return (cuGraphNodeFindInClone((CUgraphNode *)junk_memory(j), (CUgraphNode)junk_handle(j), (CUgraph)junk_handle(j)));
-	case 258:
+	case 260:
 		j->name = "cuGraphAddEmptyNode";
 		return (cuGraphAddEmptyNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j)));
-	case 259:
+	case 261:
 		j->name = "cuGraphAddKernelNode";
 		return (cuGraphAddKernelNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 260:
+	case 262:
 		j->name = "cuGraphAddKernelNode_v2";
 		return (cuGraphAddKernelNode_v2((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 261:
+	case 263:
 		j->name = "cuGraphKernelNodeGetParams";
 		return (cuGraphKernelNodeGetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 262:
+	case 264:
 		j->name = "cuGraphKernelNodeGetParams_v2";
 		return (cuGraphKernelNodeGetParams_v2((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 263:
+	case 265:
 		j->name = "cuGraphKernelNodeSetParams";
 		return (cuGraphKernelNodeSetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 264:
+	case 266:
 		j->name = "cuGraphKernelNodeSetParams_v2";
 		return (cuGraphKernelNodeSetParams_v2((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 265:
+	case 267:
 		j->name = "cuGraphKernelNodeCopyAttributes";
 		return (cuGraphKernelNodeCopyAttributes((CUgraphNode)junk_handle(j), (CUgraphNode)junk_handle(j)));
-	case 266:
+	case 268:
 		j->name = "cuGraphKernelNodeGetAttribute";
 		return (cuGraphKernelNodeGetAttribute((CUgraphNode)junk_handle(j), (int)junk_number(j), (CUlaunchAttributeValue *)junk_memory(j)));
-	case 267:
+	case 269:
 		j->name = "cuGraphKernelNodeSetAttribute";
 		return (cuGraphKernelNodeSetAttribute((CUgraphNode)junk_handle(j), (int)junk_number(j), (const CUlaunchAttributeValue *)junk_memory(j)));
-	case 268:
+	case 270:
 		j->name = "cuGraphAddMemsetNode";
 		return (cuGraphAddMemsetNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (const CUDA_MEMSET_NODE_PARAMS *)junk_memory(j), (CUcontext)junk_handle(j)));
-	case 269:
+	case 271:
 		j->name = "cuGraphMemsetNodeGetParams";
 		return (cuGraphMemsetNodeGetParams((CUgraphNode)junk_handle(j), (CUDA_MEMSET_NODE_PARAMS *)junk_memory(j)));
-	case 270:
+	case 272:
 		j->name = "cuGraphMemsetNodeSetParams";
 		return (cuGraphMemsetNodeSetParams((CUgraphNode)junk_handle(j), (const CUDA_MEMSET_NODE_PARAMS *)junk_memory(j)));
-	case 271:
+	case 273:
 		j->name = "cuGraphAddHostNode";
 		return (cuGraphAddHostNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 272:
+	case 274:
 		j->name = "cuGraphHostNodeGetParams";
 		return (cuGraphHostNodeGetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 273:
+	case 275:
 		j->name = "cuGraphHostNodeSetParams";
 		return (cuGraphHostNodeSetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 274:
+	case 276:
 		j->name = "cuGraphAddChildGraphNode";
 		return (cuGraphAddChildGraphNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (CUgraph)junk_handle(j)));
-	case 275:
+	case 277:
 		j->name = "cuGraphChildGraphNodeGetGraph";
 		return (cuGraphChildGraphNodeGetGraph((CUgraphNode)junk_handle(j), (CUgraph *)junk_memory(j)));
-	case 276:
+	case 278:
 		j->name = "cuGraphAddEventRecordNode";
 		return (cuGraphAddEventRecordNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (CUevent)junk_handle(j)));
-	case 277:
+	case 279:
 		j->name = "cuGraphEventRecordNodeGetEvent";
 		return (cuGraphEventRecordNodeGetEvent((CUgraphNode)junk_handle(j), (CUevent *)junk_memory(j)));
-	case 278:
+	case 280:
 		j->name = "cuGraphEventRecordNodeSetEvent";
 		return (cuGraphEventRecordNodeSetEvent((CUgraphNode)junk_handle(j), (CUevent)junk_handle(j)));
-	case 279:
+	case 281:
 		j->name = "cuGraphAddEventWaitNode";
 		return (cuGraphAddEventWaitNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (CUevent)junk_handle(j)));
-	case 280:
+	case 282:
 		j->name = "cuGraphEventWaitNodeGetEvent";
 		return (cuGraphEventWaitNodeGetEvent((CUgraphNode)junk_handle(j), (CUevent *)junk_memory(j)));
-	case 281:
+	case 283:
 		j->name = "cuGraphEventWaitNodeSetEvent";
 		return (cuGraphEventWaitNodeSetEvent((CUgraphNode)junk_handle(j), (CUevent)junk_handle(j)));
-	case 282:
+	case 284:
 		j->name = "cuGraphAddMemAllocNode";
 		return (cuGraphAddMemAllocNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 283:
+	case 285:
 		j->name = "cuGraphMemAllocNodeGetParams";
 		return (cuGraphMemAllocNodeGetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 284:
+	case 286:
 		j->name = "cuGraphAddMemFreeNode";
 		return (cuGraphAddMemFreeNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (CUdeviceptr)junk_handle(j)));
-	case 285:
+	case 287:
 		j->name = "cuGraphMemFreeNodeGetParams";
 		return (cuGraphMemFreeNodeGetParams((CUgraphNode)junk_handle(j), (CUdeviceptr *)junk_memory(j)));
-	case 286:
+	case 288:
 		j->name = "cuGraphAddNode";
 		return (cuGraphAddNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 287:
+	case 289:
 		j->name = "cuGraphAddNode_v2";
 		return (cuGraphAddNode_v2((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphEdgeData *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 288:
+	case 290:
 		j->name = "cuGraphNodeSetParams";
 		return (cuGraphNodeSetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 289:
+	case 291:
 		j->name = "cuGraphConditionalHandleCreate";
 		return (cuGraphConditionalHandleCreate((CUgraphConditionalHandle *)junk_made(j), (CUgraph)junk_handle(j), (CUcontext)junk_handle(j), (unsigned int)junk_number(j), (unsigned int)junk_number(j)));
-	case 290:
+	case 292:
 		j->name = "cuGraphNodeGetType";
 		return (cuGraphNodeGetType((CUgraphNode)junk_handle(j), (int *)junk_memory(j)));
-	case 291:
+	case 293:
 		j->name = "cuGraphGetNodes";
 		return (cuGraphGetNodes((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 292:
+	case 294:
 		j->name = "cuGraphGetRootNodes";
 		return (cuGraphGetRootNodes((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 293:
+	case 295:
 		j->name = "cuGraphGetEdges";
 		return (cuGraphGetEdges((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 294:
+	case 296:
 		j->name = "cuGraphGetEdges_v2";
 		return (cuGraphGetEdges_v2((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphNode *)junk_memory(j), (CUgraphEdgeData *)junk_memory(j), (size_t *)junk_count(j)));
-	case 295:
+	case 297:
 		j->name = "cuGraphNodeGetDependencies";
 		return (cuGraphNodeGetDependencies((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 296:
+	case 298:
 		j->name = "cuGraphNodeGetDependencies_v2";
 		return (cuGraphNodeGetDependencies_v2((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphEdgeData *)junk_memory(j), (size_t *)junk_count(j)));
-	case 297:
+	case 299:
 		j->name = "cuGraphNodeGetDependentNodes";
 		return (cuGraphNodeGetDependentNodes((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 298:
+	case 300:
 		j->name = "cuGraphNodeGetDependentNodes_v2";
 		return (cuGraphNodeGetDependentNodes_v2((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphEdgeData *)junk_memory(j), (size_t *)junk_count(j)));
-	case 299:
+	case 301:
 		j->name = "cuGraphAddDependencies";
 		return (cuGraphAddDependencies((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j)));
-	case 300:
+	case 302:
 		j->name = "cuGraphAddDependencies_v2";
 		return (cuGraphAddDependencies_v2((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (const CUgraphEdgeData *)junk_memory(j), (size_t)junk_small(j)));
-	case 301:
+	case 303:
 		j->name = "cuGraphRemoveDependencies";
 		return (cuGraphRemoveDependencies((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j)));
-	case 302:
+	case 304:
 		j->name = "cuGraphRemoveDependencies_v2";
 		return (cuGraphRemoveDependencies_v2((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (const CUgraphEdgeData *)junk_memory(j), (size_t)junk_small(j)));
-	case 303:
+	case 305:
 		j->name = "cuGraphDestroyNode";
 		return (cuGraphDestroyNode((CUgraphNode)junk_handle(j)));
-	case 304:
+	case 306:
 		j->name = "cuGraphInstantiate";
 		return (cuGraphInstantiate((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (char *)junk_memory(j), (size_t)junk_small(j)));
-	case 305:
+	case 307:
 		j->name = "cuGraphInstantiate_v2";
 		return (cuGraphInstantiate_v2((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (char *)junk_memory(j), (size_t)junk_small(j)));
-	case 306:
+	case 308:
 		j->name = "cuGraphInstantiateWithFlags";
 		return (cuGraphInstantiateWithFlags((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (unsigned long long)junk_number(j)));
-	case 307:
+	case 309:
 		j->name = "cuGraphInstantiateWithParams";
 		return (cuGraphInstantiateWithParams((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (CUDA_GRAPH_INSTANTIATE_PARAMS *)junk_memory(j)));
-	case 308:
+	case 310:
 		j->name = "cuGraphExecGetFlags";
 		return (cuGraphExecGetFlags((CUgraphExec)junk_handle(j), (unsigned long long *)junk_memory(j)));
-	case 309:
+	case 311:
 		j->name = "cuGraphExecDestroy";
 		return (cuGraphExecDestroy((CUgraphExec)junk_handle(j)));
-	case 310:
+	case 312:
 		j->name = "cuGraphUpload";
 		return (cuGraphUpload((CUgraphExec)junk_handle(j), (CUstream)junk_handle(j)));
-	case 311:
+	case 313:
 		j->name = "cuGraphLaunch";
 		return (cuGraphLaunch((CUgraphExec)junk_handle(j), (CUstream)junk_handle(j)));
-	case 312:
+	case 314:
 		j->name = "cuGraphExecUpdate";
 		return (cuGraphExecUpdate((CUgraphExec)junk_handle(j), (CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (int *)junk_memory(j)));
-	case 313:
+	case 315:
 		j->name = "cuGraphExecUpdate_v2";
 		return (cuGraphExecUpdate_v2((CUgraphExec)junk_handle(j), (CUgraph)junk_handle(j), (CUgraphExecUpdateResultInfo *)junk_memory(j)));
-	case 314:
+	case 316:
 		j->name = "cuGraphNodeSetEnabled";
 		return (cuGraphNodeSetEnabled((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (unsigned int)junk_number(j)));
-	case 315:
+	case 317:
 		j->name = "cuGraphNodeGetEnabled";
 		return (cuGraphNodeGetEnabled((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (unsigned int *)junk_memory(j)));
-	case 316:
+	case 318:
 		j->name = "cuGraphExecKernelNodeSetParams";
 		return (cuGraphExecKernelNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 317:
+	case 319:
 		j->name = "cuGraphExecKernelNodeSetParams_v2";
 		return (cuGraphExecKernelNodeSetParams_v2((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 318:
+	case 320:
 		j->name = "cuGraphExecMemsetNodeSetParams";
 		return (cuGraphExecMemsetNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (const CUDA_MEMSET_NODE_PARAMS *)junk_memory(j), (CUcontext)junk_handle(j)));
-	case 319:
+	case 321:
 		j->name = "cuGraphExecHostNodeSetParams";
 		return (cuGraphExecHostNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 320:
+	case 322:
 		j->name = "cuGraphExecChildGraphNodeSetParams";
 		return (cuGraphExecChildGraphNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (CUgraph)junk_handle(j)));
-	case 321:
+	case 323:
 		j->name = "cuGraphExecEventRecordNodeSetEvent";
 		return (cuGraphExecEventRecordNodeSetEvent((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (CUevent)junk_handle(j)));
-	case 322:
+	case 324:
 		j->name = "cuGraphExecEventWaitNodeSetEvent";
 		return (cuGraphExecEventWaitNodeSetEvent((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (CUevent)junk_handle(j)));
-	case 323:
+	case 325:
 		j->name = "cuGraphExecNodeSetParams";
 		return (cuGraphExecNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 324:
+	case 326:
 		j->name = "cuArrayCreate_v2";
 		return (cuArrayCreate_v2((CUarray *)junk_memory(j), junk_zeros(j)));
-	case 325:
+	case 327:
 		j->name = "cuArrayGetDescriptor_v2";
 		return (cuArrayGetDescriptor_v2(junk_zeros(j), (CUarray)junk_handle(j)));
-	case 326:
+	case 328:
 		j->name = "cuArray3DCreate_v2";
 		return (cuArray3DCreate_v2((CUarray *)junk_memory(j), junk_zeros(j)));
-	case 327:
+	case 329:
 		j->name = "cuArray3DGetDescriptor_v2";
 		return (cuArray3DGetDescriptor_v2(junk_zeros(j), (CUarray)junk_handle(j)));
-	case 328:
+	case 330:
 		j->name = "cuArrayDestroy";
 		return (cuArrayDestroy((CUarray)junk_handle(j)));
-	case 329:
+	case 331:
 		j->name = "cuTexObjectCreate";
 		return (cuTexObjectCreate((CUtexObject *)junk_memory(j), junk_zeros(j), junk_zeros(j), junk_zeros(j)));
-	case 330:
+	case 332:
 		j->name = "cuTexObjectDestroy";
 		return (cuTexObjectDestroy((CUtexObject)junk_handle(j)));
-	case 331:
+	case 333:
 		j->name = "cuTexObjectGetResourceDesc";
 		return (cuTexObjectGetResourceDesc(junk_zeros(j), (CUtexObject)junk_handle(j)));
-	case 332:
+	case 334:
 		j->name = "cuTexObjectGetTextureDesc";
 		return (cuTexObjectGetTextureDesc(junk_zeros(j), (CUtexObject)junk_handle(j)));
-	case 333:
+	case 335:
 		j->name = "cuTexObjectGetResourceViewDesc";
 		return (cuTexObjectGetResourceViewDesc(junk_zeros(j), (CUtexObject)junk_handle(j)));
-	case 334:
+	case 336:
 		j->name = "cuSurfObjectCreate";
 		return (cuSurfObjectCreate((CUsurfObject *)junk_memory(j), junk_zeros(j)));
-	case 335:
+	case 337:
 		j->name = "cuSurfObjectDestroy";
 		return (cuSurfObjectDestroy((CUsurfObject)junk_handle(j)));
-	case 336:
+	case 338:
 		j->name = "cuSurfObjectGetResourceDesc";
 		return (cuSurfObjectGetResourceDesc(junk_zeros(j), (CUsurfObject)junk_handle(j)));
-	case 337:
+	case 339:
 		j->name = "cuTensorMapEncodeTiled";
 		return (cuTensorMapEncodeTiled(junk_zeros(j), (int)junk_small(j), (unsigned int)junk_small(j), (CUdeviceptr)junk_handle(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j)));
-	case 338:
+	case 340:
 		j->name = "cuTensorMapEncodeIm2col";
 		return (cuTensorMapEncodeIm2col(junk_zeros(j), (int)junk_small(j), (unsigned int)junk_small(j), (CUdeviceptr)junk_handle(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), (unsigned int)junk_small(j), (unsigned int)junk_small(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j)));
-	case 339:
+	case 341:
 		j->name = "cuTensorMapEncodeIm2colWide";
 		return (cuTensorMapEncodeIm2colWide(junk_zeros(j), (int)junk_small(j), (unsigned int)junk_small(j), (CUdeviceptr)junk_handle(j), junk_zeros(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (unsigned int)junk_small(j), (unsigned int)junk_small(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j)));
-	case 340:
+	case 342:
 		j->name = "cuTensorMapReplaceAddress";
 		return (cuTensorMapReplaceAddress(junk_zeros(j), (CUdeviceptr)junk_handle(j)));
-	case 341:
+	case 343:
 		j->name = "cuProfilerStart";
 		return (cuProfilerStart());
-	case 342:
+	case 344:
 		j->name = "cuProfilerStop";
 		return (cuProfilerStop());
 	}
 	return (CUDA_SUCCESS);
 }
 
-enum { JUNK_CALLS = 343 };
+enum { JUNK_CALLS = 345 };
