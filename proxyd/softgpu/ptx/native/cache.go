@@ -5,7 +5,7 @@ package native
 
 import (
 	"math"
-	"sort"
+	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
 )
@@ -28,13 +28,9 @@ type slot struct {
 
 // usage is the instructions of a block that use a register, ascending.
 type usage struct {
+	noted int // cache.noted when the block was noted
 	at    []int32
 	reads []bool // the instruction reads the old value; else it writes all lanes that run
-}
-
-type register struct {
-	class Class
-	ref   Ref
 }
 
 // cache keeps places in vector registers within a block. A slot that is newer than memory is written back when the slot
@@ -42,25 +38,46 @@ type register struct {
 type cache struct {
 	routines
 	slots [slots]slot
-	uses  map[register]*usage
+	uses  [2][2][]usage // of a Word and a Long, of a register and a constant, by their numbers
+	noted int           // how often a block was noted: a usage of an earlier block has another number
 }
 
 func slotVec(i int) amd64.Vec { return amd64.Vec(firstSlot + i) }
 
+// usesOf returns the list of the uses of a kind of register, and a register's place in the list.
+func (e *cache) usesOf(c Class, r Ref) (all *[]usage, at int) {
+	size := Ref(wordBytes)
+	if c == Long {
+		size = longBytes
+	}
+	return &e.uses[c][r&1], int(r / size)
+}
+
+// findUsage returns the uses of a register in the block, or nil if the block does not use it.
+func (e *cache) findUsage(c Class, r Ref) *usage {
+	all, at := e.usesOf(c, r)
+	if at >= len(*all) || (*all)[at].noted != e.noted {
+		return nil
+	}
+	return &(*all)[at]
+}
+
 // noteUses notes the registers that a block's instructions use.
 func (e *cache) noteUses(b block) {
-	e.uses = map[register]*usage{}
+	e.noted++
 	for i := b.from; i < b.to; i++ {
 		in := &e.insts[i]
 		for _, a := range in.Accesses {
 			if a.Class == Flag {
 				continue
 			}
-			k := register{a.Class, a.Ref}
-			u := e.uses[k]
-			if u == nil {
-				u = new(usage)
-				e.uses[k] = u
+			all, at := e.usesOf(a.Class, a.Ref)
+			for at >= len(*all) {
+				*all = append(*all, usage{})
+			}
+			u := &(*all)[at]
+			if u.noted != e.noted {
+				u.noted, u.at, u.reads = e.noted, u.at[:0], u.reads[:0]
 			}
 			reads := !a.Write || in.Guard != 0
 			if n := len(u.at); n > 0 && u.at[n-1] == i {
@@ -78,11 +95,11 @@ const never = math.MaxInt32
 // nextUse is the first instruction from pos on that reads a register's present value; never if no instruction of the
 // block reads it before it is overwritten.
 func (e *cache) nextUse(p place, pos int32) int32 {
-	u := e.uses[register{p.class, p.ref}]
+	u := e.findUsage(p.class, p.ref)
 	if u == nil {
 		return never
 	}
-	i := sort.Search(len(u.at), func(i int) bool { return u.at[i] >= pos })
+	i, _ := slices.BinarySearch(u.at, pos)
 	if i == len(u.at) || !u.reads[i] {
 		return never
 	}
@@ -91,8 +108,8 @@ func (e *cache) nextUse(p place, pos int32) int32 {
 
 // isDead reports whether no instruction reads a register's present value, from pos on.
 func (e *cache) isDead(p place, pos int32) bool {
-	if u := e.uses[register{p.class, p.ref}]; u != nil {
-		if i := sort.Search(len(u.at), func(i int) bool { return u.at[i] >= pos }); i < len(u.at) {
+	if u := e.findUsage(p.class, p.ref); u != nil {
+		if i, _ := slices.BinarySearch(u.at, pos); i < len(u.at) {
 			return !u.reads[i]
 		}
 	}

@@ -38,7 +38,7 @@ func (e *cache) unifyResult(in *Inst, d amd64.Vec) {
 
 // readsNaNs reports whether an operation that reads the present instruction's result may tell NaNs apart.
 func (e *cache) readsNaNs(r Ref) bool {
-	u := e.uses[register{Word, r}]
+	u := e.findUsage(Word, r)
 	i := sort.Search(len(u.at), func(i int) bool { return u.at[i] > e.pos })
 	for ; i < len(u.at); i++ {
 		in := &e.insts[u.at[i]]
