@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/threaddata"
 )
 
 // The kernel keeps no deadline of an epoll_wait that a stop has interrupted. So Observe looks at threads before they
@@ -17,7 +19,7 @@ import (
 // whether the freezer interrupted that same wait: the thread has then waited exactly once more, in the freezer.
 
 // Observed records when threads began to wait. The zero value has no threads.
-type Observed struct{ threads map[threadID]observation }
+type Observed struct{ threads map[threaddata.ID]observation }
 
 type observation struct {
 	begin    int64 // in nanoseconds of CLOCK_MONOTONIC
@@ -31,14 +33,14 @@ func Observe(pid int) (Observed, error) {
 	if err != nil || !reader.observes {
 		return Observed{}, err
 	}
-	namespace := namespaceOf(pid)
+	namespace := threaddata.NamespaceOf(pid)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	self, err := readStatus(unix.Gettid())
 	if err != nil {
 		return Observed{}, fmt.Errorf("observe threads: %w", err)
 	}
-	own := threadID{namespaceOf(os.Getpid()), uint32(self.innermost)}
+	own := threaddata.ID{Namespace: threaddata.NamespaceOf(os.Getpid()), Number: uint32(self.innermost)}
 	for range observeTries {
 		all, undisturbed, err := reader.observeOnce(namespace, own)
 		if err != nil || undisturbed {
@@ -55,7 +57,7 @@ const observeTries = 20
 // relates the scheduler's clock, which differs from CLOCK_MONOTONIC, to CLOCK_MONOTONIC. undisturbed is false if the
 // thread left the core after it read CLOCK_MONOTONIC: its arrival is then a later one, all waits would seem to have begun
 // earlier than they did, and calls with a timeout would end too early.
-func (r *blockReader) observeOnce(namespace uint32, own threadID) (all Observed, undisturbed bool, err error) {
+func (r *blockReader) observeOnce(namespace uint32, own threaddata.ID) (all Observed, undisturbed bool, err error) {
 	moment := unix.NsecToTimespec(int64(50 * time.Microsecond))
 	_ = unix.Nanosleep(&moment, nil) // an interrupted wait serves as well
 	before, err := countSwitches()
@@ -66,13 +68,13 @@ func (r *blockReader) observeOnce(namespace uint32, own threadID) (all Observed,
 	if err != nil {
 		return Observed{}, false, err
 	}
-	all = Observed{map[threadID]observation{}}
+	all = Observed{map[threaddata.ID]observation{}}
 	ahead, known := int64(0), false
-	err = r.readThreads(func(id threadID, r threadRecord) {
+	err = r.readThreads(func(id threaddata.ID, r threadRecord) {
 		if id == own {
 			ahead, known = r.arrival-arrived, true
 		}
-		if id.namespace == namespace {
+		if id.Namespace == namespace {
 			all.threads[id] = observation{r.arrival + r.ran, r.switches}
 		}
 	})
@@ -101,18 +103,9 @@ func countSwitches() (int64, error) {
 
 // beginOf returns when a thread that has been frozen since began its wait, in nanoseconds of CLOCK_MONOTONIC. ok is
 // false if Observe did not see the thread in the wait that the freezer interrupted.
-func (o Observed) beginOf(id threadID, now threadRecord) (begin int64, ok bool) {
+func (o Observed) beginOf(id threaddata.ID, now threadRecord) (begin int64, ok bool) {
 	seen, ok := o.threads[id]
 	return seen.begin, ok && now.switches == seen.switches+1
-}
-
-// namespaceOf returns the inode of a thread's PID namespace, 0 if the thread is gone.
-func namespaceOf(tid int) uint32 {
-	var st unix.Stat_t
-	if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", tid), &st); err != nil {
-		return 0
-	}
-	return uint32(st.Ino)
 }
 
 func readClock(clock int32) (int64, error) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/threaddata"
 )
 
 // TestObserveBusy: also where the observing thread is preempted again and again, no thread is taken to have begun its wait
@@ -56,7 +58,7 @@ func TestObserveBusy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := threadID{namespaceOf(os.Getpid()), uint32(self.innermost)}
+	id := threaddata.ID{Namespace: threaddata.NamespaceOf(os.Getpid()), Number: uint32(self.innermost)}
 	seen := 0
 	var earliest time.Duration
 	for range 200 {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/threaddata"
 )
 
 // Rewound are threads that make their calls again when they run.
@@ -74,12 +76,12 @@ func (f *traced) addThread(t *rewoundThread, err error) {
 func (r *Rewound) Count() int { return len(r.threads) }
 
 // rewindThread rewinds a thread. It returns nil if the thread is in no call that can be made again.
-func rewindThread(tid int, records map[threadID]threadRecord, seen Observed, clocksRead time.Duration) (*rewoundThread, error) {
+func rewindThread(tid int, records map[threaddata.ID]threadRecord, seen Observed, clocksRead time.Duration) (*rewoundThread, error) {
 	s, err := readStatus(tid)
 	if err != nil || s.awaitsHandler() {
 		return nil, nil //nolint:nilerr,nilnil // a thread that is gone has no call to rewind
 	}
-	id := threadID{namespaceOf(tid), uint32(s.innermost)}
+	id := threaddata.ID{Namespace: threaddata.NamespaceOf(tid), Number: uint32(s.innermost)}
 	k := known{filtered: s.filtered}
 	if record, ok := records[id]; ok {
 		k.block = &record.block
@@ -175,13 +177,13 @@ func (t *rewoundThread) interruptCall() error {
 	return os.NewSyscallError("ptrace setregs", unix.PtraceSetRegs(t.tid, &t.after))
 }
 
-func readRecords() (map[threadID]threadRecord, error) {
+func readRecords() (map[threaddata.ID]threadRecord, error) {
 	reader, err := loadBlockReader()
 	if err != nil {
 		return nil, err
 	}
-	all := map[threadID]threadRecord{}
-	return all, reader.readThreads(func(id threadID, r threadRecord) { all[id] = r })
+	all := map[threaddata.ID]threadRecord{}
+	return all, reader.readThreads(func(id threaddata.ID, r threadRecord) { all[id] = r })
 }
 
 // mayBeInterrupted tells whether Rewind may have to rewind the call if it was interrupted. Most threads of most
