@@ -29,6 +29,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/landlock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/metrics"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
@@ -159,6 +160,9 @@ func (n *node) probeCRIU(ctx context.Context) (func(), error) {
 	go func() {
 		if err := syscalls.Prepare(); err != nil {
 			n.log.Warn("checkpoints interrupt system calls with a timeout", "error", err)
+		}
+		if _, err := landlock.Prepare(); err != nil {
+			n.log.Warn("programs with no_new_privs are not captured, for they may have confined themselves by Landlock", "error", err)
 		}
 	}()
 	return nil, nil

@@ -12,9 +12,10 @@
  * Pipes with O_DIRECT, which keep the bytes of separate writes apart as packets: the end of a
  * packet cannot be seen from outside. Linux has had such pipes since 3.4.
  *
- * Landlock's scopes (Linux 6.12), by which xz forbids itself to connect to abstract unix
- * sockets: a process that CRIU captures must connect to such a socket. Programs ask first for the
- * kernel's version of Landlock, and use no scopes if the version is below 6.
+ * Landlock, by which xz and pacman confine themselves: the kernel tells nothing of a process's
+ * restrictions, and CRIU does not save them, so a restored process would be free of them without
+ * knowing it. Programs ask first for the kernel's version of Landlock, for Linux has it since 5.13,
+ * and may have it switched off.
  */
 #define _GNU_SOURCE
 #include "next_library.h"
@@ -24,12 +25,6 @@
 #include <stdarg.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-/* linux/landlock.h may not have this attribute. */
-enum {
-	LANDLOCK_VERSION_FLAG = 1 << 0,
-	LANDLOCK_WITHOUT_SCOPES = 5,
-};
 
 __attribute__((visibility("default"))) int pipe2(int ends[2], int flags)
 {
@@ -56,27 +51,42 @@ REFUSE_RING(io_uring_queue_init)
 REFUSE_RING(io_uring_queue_init_params)
 REFUSE_RING(io_uring_queue_init_mem)
 
+/* The error of a system call that is refused, 0 for others. */
+static int refusal_of(long number, long flags)
+{
+	switch (number) {
+	case SYS_pipe2:
+		return (flags & O_DIRECT ? EINVAL : 0);
+	case SYS_io_uring_setup:
+	case SYS_landlock_create_ruleset:
+	case SYS_landlock_add_rule:
+	case SYS_landlock_restrict_self:
+		return (ENOSYS);
+	default:
+		return (0);
+	}
+}
+
 /*
  * Like libc's own syscall, this reads six arguments, even if fewer were passed. The sanitizer would
  * report those that were not passed.
  */
 __attribute__((visibility("default"), no_sanitize("address"))) long syscall(long number, ...)
 {
-	long a[6], r;
+	long a[6];
 	va_list ap;
+	int refused;
 
 	va_start(ap, number);
 	for (int i = 0; i < 6; ++i)
 		a[i] = va_arg(ap, long);
 	va_end(ap);
 
-	if (number == SYS_io_uring_setup || (number == SYS_pipe2 && (a[1] & O_DIRECT))) {
-		errno = number == SYS_pipe2 ? EINVAL : ENOSYS;
+	refused = refusal_of(number, a[1]);
+	if (refused) {
+		errno = refused;
 		return (-1);
 	}
 
-	r = NEXT(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
-
-	return (number == SYS_landlock_create_ruleset && a[2] == LANDLOCK_VERSION_FLAG && r > LANDLOCK_WITHOUT_SCOPES ?
-			LANDLOCK_WITHOUT_SCOPES : r);
+	return (NEXT(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]));
 }

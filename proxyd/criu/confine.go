@@ -15,6 +15,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/landlock"
 )
 
 // At a dump criu parses data that the user's processes choose: names, numbers and sizes of mappings, descriptors,
@@ -150,6 +152,31 @@ func usesSeccomp(p Program) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// confinedError names a process of the program that is not dumped, since criu would restore the process without its
+// restrictions, and not complain.
+type confinedError struct{ text string }
+
+func (e *confinedError) Error() string { return e.text }
+
+// refuseConfined returns a confinedError if a process of the program has confined itself by Landlock. The program
+// stands still.
+func refuseConfined(p Program) error {
+	confined := landlock.FindConfined(p.Init)
+	if confined.IsEmpty() {
+		return nil
+	}
+	members, err := membersOf(p.Init)
+	if err != nil {
+		return err
+	}
+	for _, m := range findDescendants(members, []int{p.PID}) {
+		if what := confined.Describe(m.host); what != "" {
+			return &confinedError{fmt.Sprintf("process %d (%s) %s", m.pid, m.name, what)}
+		}
+	}
+	return nil
 }
 
 // lendFreezer lets a criu with freezeGroup freeze and thaw the cgroup.

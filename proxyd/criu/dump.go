@@ -74,17 +74,14 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	d := &dumper{sink: sink, frozen: frozen, noted: &Image{}, cores: map[string][]byte{}}
 	s.carry, s.endStrays = d.saveStream, true
 	if frozen {
+		if err := refuseConfined(p); err != nil {
+			return nil, s.failureOf("dump", p, err)
+		}
 		if d.noted.calls, err = rewindCalls(ctx, cgroup(p.Cgroup), &p); err != nil {
 			return nil, errors.Join(fail(err), d.noted.SetTimeLeft())
 		}
 	} else { // a frozen program does not run before the streams have ended anyway
-		s.pass = func(int) error {
-			err := s.waitForStreams()
-			if err == nil {
-				err = d.recordProcesses(p.Init)
-			}
-			return err
-		}
+		s.pass = func(int) error { return d.recordStopped(s, p) }
 	}
 	if err := s.runCriu(ctx, c); err != nil {
 		return nil, s.failureOf("dump", p, errors.Join(err, d.refreezeCgroup(ctx, p)))
@@ -168,6 +165,17 @@ func (d *dumper) drainStream(w io.Writer, st *stream) (n int64, err error) {
 		return err
 	})
 	return n, err
+}
+
+// recordStopped looks at the program while criu has stopped the program.
+func (d *dumper) recordStopped(s *session, p Program) error {
+	if err := s.waitForStreams(); err != nil {
+		return err
+	}
+	if err := refuseConfined(p); err != nil {
+		return err
+	}
+	return d.recordProcesses(p.Init)
 }
 
 // recordProcesses notes the properties of the dumped processes that are in no image.

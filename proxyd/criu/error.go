@@ -44,6 +44,10 @@ func (s *session) failureOf(op string, p Program, err error) *Error {
 	if errors.As(err, &changed) {
 		e.Obstacle = changed.Error()
 	}
+	var confined *confinedError
+	if errors.As(err, &confined) {
+		e.Obstacle = confined.Error()
+	}
 	complaints := s.log.allComplaints()
 	for _, c := range complaints {
 		e.Lines = append(e.Lines, c.text)

@@ -22,6 +22,16 @@ import os
 m = os.posix_openpt(os.O_RDWR | os.O_NOCTTY); os.unlockpt(m); os.grantpt(m); open('/tmp/terminal', 'w').write(os.ptsname(m))`,
 }
 
+// confine begins a script in which confine() has the calling thread execute no files from then on.
+const confine = `
+import ctypes
+libc = ctypes.CDLL(None)
+def confine():
+    ruleset = libc.syscall(444, ctypes.byref(ctypes.c_uint64(1)), 8, 0)
+    assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.syscall(446, ruleset, 0) == 0
+    import os; os.close(ruleset)
+`
+
 // TestObstacles: the error names the part of the program that cannot be dumped, and the program runs on.
 func TestObstacles(t *testing.T) {
 	needCRIU(t)
@@ -72,6 +82,19 @@ libc = ctypes.CDLL(None)
 if os.fork() == 0:
     libc.ptrace(0, 0, 0, 0); signal.raise_signal(signal.SIGSTOP); os._exit(0)
 os.waitid(os.P_ALL, 0, os.WSTOPPED | os.WNOWAIT)`, `^process \d+( \(python3\))? is run by a debugger$`},
+		"Landlock": {confine + `confine()`, `^process \d+ \(python3\) has confined itself by Landlock$`},
+		"Landlock in a thread": {confine + `
+import threading
+done = threading.Event()
+def work(): confine(); done.set(); threading.Event().wait()
+threading.Thread(target=work, daemon=True).start(); done.wait()`, `^process \d+ \(python3\) has confined itself by Landlock$`},
+		"Landlock in a child": {confine + `
+import os, signal
+r, w = os.pipe()
+if os.fork() == 0:
+    confine(); os.write(w, b'.')
+    while True: signal.pause()
+os.read(r, 1)`, `^process \d+ \(python3\) has confined itself by Landlock$`},
 		"namespace": {`
 import os
 pid = os.fork()
@@ -102,4 +125,29 @@ if pid == 0:
 			r.askAndExpect("question", "question answered")
 		})
 	}
+}
+
+// TestConfinedWhileFrozen: a program that has confined itself after the last look for obstacles is found when the
+// program is frozen, and runs on as before.
+func TestConfinedWhileFrozen(t *testing.T) {
+	needCRIU(t)
+	g, c := newCgroup(t), newCapsule(t)
+	r := c.runProgram("/usr/bin/python3", "-c", confine+"confine()\nprint('ready', flush=True)\nprint(input() + ' answered', flush=True)")
+	r.expectLine("ready")
+	g.putProcess(t, r)
+	if err := g.setFrozen(testDeadline(t), true); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Dump(testDeadline(t), r.program, newImageFolder(t))
+	var e *Error
+	if !errors.As(err, &e) || !strings.HasSuffix(e.Obstacle, "(python3) has confined itself by Landlock") {
+		t.Errorf("Dump: error %v, want one about Landlock", err)
+	}
+	if !g.standsStill(t) {
+		t.Error("the program is not frozen any more")
+	}
+	if err := g.setFrozen(testDeadline(t), false); err != nil {
+		t.Fatal(err)
+	}
+	r.askAndExpect("question", "question answered")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/landlock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
 
@@ -44,6 +45,20 @@ func checkDeadlines(context.Context, *node) Finding {
 		return f.withProblem(Warn, err.Error(), "boot Linux 5.8 or newer with CONFIG_DEBUG_INFO_BTF and CONFIG_BPF_SYSCALL")
 	}
 	return f.withOK("can be read")
+}
+
+// checkLandlock checks that proxyd can see which processes have confined themselves by Landlock.
+func checkLandlock(context.Context, *node) Finding {
+	f := Finding{Name: "kernel: Landlock", Needs: "BPF and BTF, so that programs that have confined themselves are known"}
+	there, err := landlock.Prepare()
+	switch {
+	case err != nil:
+		return f.withProblem(Warn, err.Error()+": no program with no_new_privs is captured, and no container",
+			"boot Linux with CONFIG_DEBUG_INFO_BTF and CONFIG_BPF_SYSCALL, or without landlock in lsm=")
+	case !there:
+		return f.withOK("the kernel has none")
+	}
+	return f.withOK("domains can be seen")
 }
 
 // Release returns the kernel's release, as uname -r prints it.

@@ -54,6 +54,7 @@ var checks = []func(context.Context, *node) Finding{
 	checkRelay,
 	checkFanotify,
 	checkDeadlines,
+	checkLandlock,
 	checkCriuFinding,
 	checkMunge,
 	checkSlurmctld,

@@ -49,7 +49,7 @@ func Prepare() error {
 
 func newBlockReader() (*blockReader, error) {
 	var o taskOffsets
-	reader, err := threaddata.NewReader("sing_restart", func(spec *btf.Spec) (_ []threaddata.Field, err error) {
+	reader, err := threaddata.NewReader(threaddata.Wanted{Name: "sing_restart", ChooseFields: func(spec *btf.Spec) (_ []threaddata.Field, err error) {
 		if o, err = readOffsets(spec); err != nil {
 			return nil, err
 		}
@@ -58,7 +58,7 @@ func newBlockReader() (*blockReader, error) {
 			number(o.switches), number(o.arrival), number(o.sum), number(o.before),
 			{Path: []uint32{o.restart}, Size: o.layout.size},
 		}, nil
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}

@@ -40,6 +40,15 @@ type Field struct {
 	Size uint32
 }
 
+// Wanted describes a Reader.
+type Wanted struct {
+	Name string // of the BPF program
+	// OfProcess has the ID of each thread be that of its process.
+	OfProcess bool
+	// ChooseFields returns the fields, in the order in which ReadThreads passes their bytes on.
+	ChooseFields func(*btf.Spec) ([]Field, error)
+}
+
 // Reader reads fields of all threads. It may be used concurrently.
 type Reader struct {
 	name    string
@@ -53,10 +62,9 @@ const maxFields = 400
 // idSize is the size of the thread's ID, with which each record of the BPF program begins.
 const idSize = 8
 
-// NewReader makes a reader, which takes half a second. name is the program's in the kernel. choose returns the fields, in
-// the order in which ReadThreads passes their bytes on. NewReader fails if this kernel has no such programs or no BTF,
-// or if the caller lacks rights.
-func NewReader(name string, choose func(*btf.Spec) ([]Field, error)) (*Reader, error) {
+// NewReader makes a reader, which takes half a second. NewReader fails if this kernel has no such programs or no BTF, or
+// if the caller lacks rights.
+func NewReader(w Wanted) (*Reader, error) {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
 		return nil, err
@@ -66,7 +74,7 @@ func NewReader(name string, choose func(*btf.Spec) ([]Field, error)) (*Reader, e
 	if err != nil {
 		return nil, err
 	}
-	fields, err := choose(spec)
+	fields, err := w.ChooseFields(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -81,18 +89,18 @@ func NewReader(name string, choose func(*btf.Spec) ([]Field, error)) (*Reader, e
 		return nil, err
 	}
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: name, Type: ebpf.Tracing, AttachType: ebpf.AttachTraceIter, AttachTo: "task",
-		License: "GPL", Instructions: o.makeProgram(fields, size),
+		Name: w.Name, Type: ebpf.Tracing, AttachType: ebpf.AttachTraceIter, AttachTo: "task",
+		License: "GPL", Instructions: o.makeProgram(w.OfProcess, fields, size),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{name, program, int(size)}, nil
+	return &Reader{w.Name, program, int(size)}, nil
 }
 
 // offsets has the offsets of the kernel's data that each BPF program reads.
 type offsets struct {
-	threadPID            uint32 // in task_struct
+	threadPID, leader    uint32 // in task_struct
 	level, numbers       uint32 // in pid
 	numberSize           uint32 // of upid
 	number, numberSpace  uint32 // in upid
@@ -109,7 +117,7 @@ func readOffsets(spec *btf.Spec) (offsets, error) {
 		problems = append(problems, err)
 		return at
 	}
-	o.threadPID = find("task_struct", "thread_pid")
+	o.threadPID, o.leader = find("task_struct", "thread_pid"), find("task_struct", "group_leader")
 	o.level, o.numbers = find("pid", "level"), find("pid", "numbers")
 	o.number, o.numberSpace = find("upid", "nr"), find("upid", "ns")
 	o.spaceCommon, o.inum = find("pid_namespace", "ns"), find("ns_common", "inum")
@@ -125,7 +133,7 @@ func readOffsets(spec *btf.Spec) (offsets, error) {
 
 // makeProgram makes the program that the kernel runs for each thread. The program follows pointers with
 // bpf_probe_read_kernel, which fails without harm if a pointer is bad: the thread has no record then.
-func (o offsets) makeProgram(fields []Field, size uint32) asm.Instructions {
+func (o offsets) makeProgram(ofProcess bool, fields []Field, size uint32) asm.Instructions {
 	record := -int32(idSize + (size+7)/8*8)
 	scratch := record - 16
 	copyTo := func(to int32, size uint32) asm.Instructions {
@@ -152,8 +160,13 @@ func (o offsets) makeProgram(fields []Field, size uint32) asm.Instructions {
 		asm.LoadMem(asm.R6, asm.R1, int16(o.contextMeta), asm.DWord),
 		asm.LoadMem(asm.R6, asm.R6, int16(o.seq), asm.DWord),
 	})
-	// R8: the thread's struct pid, then its number in its own namespace.
-	add(from(asm.R7, o.threadPID), copyTo(scratch, 8), fromScratch(asm.R8),
+	// R8: the struct pid of the thread, or of its process, then the number in its own namespace.
+	named := asm.R7
+	if ofProcess {
+		add(from(asm.R7, o.leader), copyTo(scratch, 8), fromScratch(asm.R8))
+		named = asm.R8
+	}
+	add(from(named, o.threadPID), copyTo(scratch, 8), fromScratch(asm.R8),
 		from(asm.R8, o.level), copyTo(scratch, 4),
 		asm.Instructions{
 			asm.LoadMem(asm.R9, asm.RFP, int16(scratch), asm.Word),

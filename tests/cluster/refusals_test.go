@@ -60,6 +60,10 @@ var refusals = map[string]refusal{
 		"./holds userfaultfd", "",
 		"holds", "handles page faults itself: switch that off in the program",
 	},
+	"Landlock": {
+		"./holds landlock", "",
+		"holds", "has confined itself by Landlock: run the program without its sandbox",
+	},
 	"System V memory of two programs": {
 		"srun -n1 -o step.$SLURM_JOB_ID ./holds segment & until grep -q ready step.$SLURM_JOB_ID; do sleep 0.1; done; ./holds segment", "",
 		"holds", "shares System V memory with another program of the job: have a single task start both programs",
@@ -78,7 +82,8 @@ func TestRefusals(t *testing.T) {
 		for name, row := range refusals {
 			t.Run(name, func(t *testing.T) { t.Parallel(); c.isRefused(t, row) })
 		}
-		t.Run("io_uring by the C library", func(t *testing.T) { t.Parallel(); c.doesWithoutRing(t) })
+		t.Run("io_uring by the C library", func(t *testing.T) { t.Parallel(); c.doesWithoutCall(t, "425, 4, ctypes.create_string_buffer(256)") })
+		t.Run("Landlock by the C library", func(t *testing.T) { t.Parallel(); c.doesWithoutCall(t, "444, None, 0, 1") })
 		t.Run("components", func(t *testing.T) { t.Parallel(); c.failsComponents(t) })
 		t.Run("multi-prog", func(t *testing.T) { t.Parallel(); c.capturesPrograms(t) })
 	})
@@ -149,13 +154,13 @@ func (c protected) beginsAnew(t *testing.T, job, obstacle string) {
 	})
 }
 
-// doesWithoutRing: a program that asks the C library for io_uring gets the error of a kernel without io_uring, and is
-// captured.
-func (c protected) doesWithoutRing(t *testing.T) {
+// doesWithoutCall: a program that asks the C library for io_uring or Landlock, by a system call with arguments, gets the
+// error of a kernel without it, and is captured.
+func (c protected) doesWithoutCall(t *testing.T, arguments string) {
 	job := c.submitFile(t, c.writeScript(t, `python3 -c '
 import ctypes, os, time
 libc = ctypes.CDLL(None, use_errno=True)
-print(libc.syscall(425, 4, ctypes.create_string_buffer(256)), os.strerror(ctypes.get_errno()), flush=True)
+print(libc.syscall(`+arguments+`), os.strerror(ctypes.get_errno()), flush=True)
 time.sleep(1000)'`))
 	c.waitForLine(t, job, "-1 Function not implemented")
 	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 0)

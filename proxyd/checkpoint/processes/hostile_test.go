@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/landlock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts/mountstest"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
@@ -69,6 +70,7 @@ func TestManyMounts(t *testing.T) {
 		t.Skipf("SKIP: needs user namespaces with mounts: %q", line)
 	}
 	group := groupOf(t, cmd.Process.Pid)
+	_, _ = landlock.Prepare() // reads the kernel's BTF, once for all looks
 	before := bytesRead(t)
 	found := FindObstacles(t.Context(), os.Getpid(), []capsule.Program{{Name: "batch", Cgroup: group}})
 	if got := bytesRead(t) - before; got > 1<<20 {
@@ -122,6 +124,7 @@ func TestManyDescriptors(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc
 	}
+	_, _ = landlock.Prepare() // once for all looks
 	openMany(t, procfs.MaxDescriptors-1000)
 	bounded := allocated()
 	if isNamed() {

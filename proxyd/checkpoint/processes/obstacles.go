@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/landlock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
@@ -71,7 +72,7 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 	if err != nil {
 		return nil // the capsule has ended
 	}
-	queues, files := queuesOf(init, table), nodeFilesOf(table)
+	queues, files, confined := queuesOf(init, table), nodeFilesOf(table), landlock.FindConfined(init)
 	programs = slices.DeleteFunc(slices.Clone(programs), func(p capsule.Program) bool { return p.Ended || p.Waiting })
 	var found []Obstacle
 	var members [][]int
@@ -87,10 +88,15 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 			if what := nestedNamespaces(init, pid); what != "" {
 				found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: containerCure})
 			}
+			if what := confined.Describe(pid); what != "" {
+				found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: confinedCure})
+			}
 		}
 	}
 	return append(found, findSharedSegments(ctx, init, programs, members)...)
 }
+
+const confinedCure = "run the program without its sandbox"
 
 const containerCure = "have Slurm start the container: sbatch --container or srun --container"
 

@@ -4,10 +4,12 @@
 package processes
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/landlock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
@@ -214,5 +217,49 @@ func TestCapsulePID(t *testing.T) {
 	}
 	if got := capsulePID(os.Getpid(), pid); got != pid {
 		t.Errorf("in that of this process: %d, want %d", got, pid)
+	}
+}
+
+// TestLandlock: a process that has confined itself by Landlock is named, with advice.
+func TestLandlock(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: it loads a BPF program")
+	}
+	if there, err := landlock.Prepare(); err != nil || !there {
+		t.Skip("SKIP: needs Landlock, BPF and BTF: ", err)
+	}
+	program := exec.Command("python3", "-c", `
+import ctypes
+libc = ctypes.CDLL(None)
+ruleset = libc.syscall(444, ctypes.byref(ctypes.c_uint64(1)), 8, 0)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.syscall(446, ruleset, 0) == 0
+print("ready", flush=True)
+import sys; sys.stdin.read()`)
+	program.Stderr = os.Stderr
+	in, err := program.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := program.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		_ = program.Wait()
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
+		t.Fatalf("the program printed %q, %v", line, err)
+	}
+	found := FindObstacles(t.Context(), os.Getpid(), []capsule.Program{{Name: "batch", Cgroup: groupOf(t, program.Process.Pid)}})
+	want := fmt.Sprintf("python3 (PID %d) has confined itself by Landlock: run the program without its sandbox", program.Process.Pid)
+	if !slices.ContainsFunc(found, func(o Obstacle) bool { return o.String() == want }) {
+		t.Errorf("obstacles %v, want %s", found, want)
+	}
+	if plain := startInNamespaces(t, 0); strings.Contains(fmt.Sprint(FindObstacles(t.Context(), os.Getpid(), []capsule.Program{{Name: "batch", Cgroup: groupOf(t, plain)}})), "Landlock") {
+		t.Error("a process without restrictions is named, too")
 	}
 }

@@ -1,13 +1,15 @@
 /* SPDX-FileCopyrightText: 2026 The singularity-slurm authors */
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Makes the descriptor or memory that its argument names, by the system call, and stays. Linked statically, so that no library
+/* Makes the descriptor or memory that its argument names, or confines itself, by the system call, and stays. Linked statically, so that no library
  * answers in the kernel's place. */
 #include <linux/io_uring.h>
+#include <linux/landlock.h>
 #include <linux/perf_event.h>
 #include <linux/userfaultfd.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -35,6 +37,17 @@ static long attach(void)
 	return (0);
 }
 
+/* confine has this process execute no files from here on. */
+static long confine(void)
+{
+	const struct landlock_ruleset_attr attr = { .handled_access_fs = LANDLOCK_ACCESS_FS_EXECUTE };
+	const int ruleset = syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
+
+	if (ruleset < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(SYS_landlock_restrict_self, ruleset, 0))
+		return (-1);
+	return (close(ruleset));
+}
+
 static long open_kind(const char *kind)
 {
 	struct io_uring_params params = { 0 };
@@ -47,6 +60,8 @@ static long open_kind(const char *kind)
 		return (syscall(SYS_userfaultfd, UFFD_USER_MODE_ONLY));
 	if (strcmp(kind, "segment") == 0)
 		return (attach());
+	if (strcmp(kind, "landlock") == 0)
+		return (confine());
 	return (-1);
 }
 
