@@ -74,10 +74,10 @@ func Build(seen Seen, k Known) *sdk.Snapshot {
 
 type builder struct {
 	*sdk.Snapshot
-	seen   Seen
-	known  Known
-	places map[string]int32
-	held   []sdk.GPUSet // by node
+	seen     Seen
+	known    Known
+	places   map[string]int32
+	usedGPUs []sdk.GPUSet // by node
 }
 
 func (b *builder) addNodes() {
@@ -93,7 +93,7 @@ func (b *builder) addNodes() {
 			Partitions: n.Partitions, Features: n.ActiveFeatures, CPUs: int(n.CPUs), Memory: n.RealMemory, GPUs: nodeGPUs(n.GRES),
 		})
 	}
-	b.held = make([]sdk.GPUSet, len(b.Nodes))
+	b.usedGPUs = make([]sdk.GPUSet, len(b.Nodes))
 }
 
 // inOrder returns a list in order, and copies the list only if the list is not in order. Rows are

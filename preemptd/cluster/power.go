@@ -26,7 +26,7 @@ func (b *builder) addPower() {
 		}
 		for g := range n.GPUs {
 			watts := p.Idle
-			if b.held[i]>>g&1 == 1 {
+			if b.usedGPUs[i]>>g&1 == 1 {
 				watts = p.Busy
 			}
 			n.GPUs[g].Watts, n.GPUs[g].Limit = float32(watts), float32(p.Busy)

@@ -41,9 +41,9 @@ func (b *builder) fillShares(j *slurmrest.Job, made *sdk.Job) bool {
 		}
 		if i < len(j.GRESDetail) {
 			set, _, known := gpuIndexes(j.GRESDetail[i])
-			if known && set&^b.Nodes[place].All() == 0 && set&b.held[place] == 0 {
+			if known && set&^b.Nodes[place].All() == 0 && set&b.usedGPUs[place] == 0 {
 				share.GPUs = set
-				b.held[place] |= set
+				b.usedGPUs[place] |= set
 			} else {
 				exact = false
 			}
@@ -80,11 +80,11 @@ func (b *builder) guessGPUs(j *sdk.Job) {
 			return
 		}
 		s := &j.Shares[i]
-		free := b.Nodes[s.Node].All() &^ b.held[s.Node]
+		free := b.Nodes[s.Node].All() &^ b.usedGPUs[s.Node]
 		left := len(j.Shares) - i
 		got := free.First((missing + left - 1) / left)
 		s.GPUs |= got
-		b.held[s.Node] |= got
+		b.usedGPUs[s.Node] |= got
 		missing -= bits.OnesCount64(uint64(got))
 	}
 	j.GPUs -= max(missing, 0) // Slurm says more than there are

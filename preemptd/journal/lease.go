@@ -79,9 +79,9 @@ func (j *Journal) Take(ctx context.Context) (Lease, error) {
 	return now, nil
 }
 
-// Await waits until this process has the lease. told is called when another process has the lease, once for each;
-// told may be nil. Await returns ctx's error, or an error of a journal that cannot be written.
-func (j *Journal) Await(ctx context.Context, told func(Lease)) error {
+// Await waits until this process has the lease. onLease is called when another process has the lease, once for each;
+// onLease may be nil. Await returns ctx's error, or an error of a journal that cannot be written.
+func (j *Journal) Await(ctx context.Context, onLease func(Lease)) error {
 	tick := time.NewTicker(leaseLook)
 	defer tick.Stop()
 	said := int64(-1)
@@ -93,9 +93,9 @@ func (j *Journal) Await(ctx context.Context, told func(Lease)) error {
 			return err
 		case now.Mine:
 			return nil
-		case told != nil && said != now.Term:
+		case onLease != nil && said != now.Term:
 			said = now.Term
-			told(now)
+			onLease(now)
 		}
 		select {
 		case <-ctx.Done():

@@ -19,8 +19,8 @@ type Wait struct {
 
 // loggedWait is the reason of a wait, and whether the log has it.
 type loggedWait struct {
-	why  string
-	told bool
+	why      string
+	reported bool
 }
 
 // maxExplained is for how many jobs the log says why they wait.
@@ -77,8 +77,8 @@ func (l *Loop) logWaiting(waiting []Wait) {
 		switch {
 		case was == nil || was.why != w.Why:
 			was = &loggedWait{why: w.Why}
-		case !was.told:
-			was.told = true
+		case !was.reported:
+			was.reported = true
 			l.Log.Info("waits", "job", int64(w.Job), "tier", w.Tier.String(), "why", w.Why)
 		}
 		now[w.Job] = was

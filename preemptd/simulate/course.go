@@ -9,8 +9,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// buckets is the largest number of parts into which the course of a simulation is cut. As the simulation goes
-// on, two parts become a single part.
+// buckets is the largest number of sections into which the course of a simulation is cut. As the simulation goes
+// on, two sections become a single section.
 const buckets = 512
 
 // moment counts computing GPUs and waiting jobs at a moment.
@@ -19,16 +19,16 @@ type moment struct {
 	waiting [sdk.Tiers]int // jobs
 }
 
-// course is a simulation over time, as sums of its moments in parts of equal width.
+// course is a simulation over time, as sums of its moments in sections of equal width.
 type course struct {
-	now   moment
-	at    int64
-	width int64 // milliseconds of a part
-	parts []part
+	now      moment
+	at       int64
+	width    int64 // milliseconds of a section
+	sections []courseSection
 }
 
-// part is the sum of the moments, each times the milliseconds that the moment lasted.
-type part struct {
+// courseSection is the sum of the moments, each times the milliseconds that the moment lasted.
+type courseSection struct {
 	busy    int64
 	waiting [sdk.Tiers]int64
 }
@@ -40,40 +40,40 @@ func (c *course) advanceTo(when int64) {
 	for c.at < when {
 		i := int(c.at / c.width)
 		for i >= buckets {
-			c.halveParts()
+			c.halveSections()
 			i = int(c.at / c.width)
 		}
-		for len(c.parts) <= i {
-			c.parts = append(c.parts, part{})
+		for len(c.sections) <= i {
+			c.sections = append(c.sections, courseSection{})
 		}
 		end := min(when, int64(i+1)*c.width)
-		c.parts[i].addMoment(c.now, end-c.at)
+		c.sections[i].addMoment(c.now, end-c.at)
 		c.at = end
 	}
 }
 
-func (p *part) addMoment(m moment, ms int64) {
+func (p *courseSection) addMoment(m moment, ms int64) {
 	p.busy += int64(m.busy) * ms
 	for t, n := range m.waiting {
 		p.waiting[t] += int64(n) * ms
 	}
 }
 
-// halveParts makes a single part of two.
-func (c *course) halveParts() {
+// halveSections makes a single section of two.
+func (c *course) halveSections() {
 	n := 0
-	for i := 0; i < len(c.parts); i += 2 {
-		sum := c.parts[i]
-		if i+1 < len(c.parts) {
-			sum.busy += c.parts[i+1].busy
-			for t, w := range c.parts[i+1].waiting {
+	for i := 0; i < len(c.sections); i += 2 {
+		sum := c.sections[i]
+		if i+1 < len(c.sections) {
+			sum.busy += c.sections[i+1].busy
+			for t, w := range c.sections[i+1].waiting {
 				sum.waiting[t] += w
 			}
 		}
-		c.parts[n] = sum
+		c.sections[n] = sum
 		n++
 	}
-	c.parts = c.parts[:n]
+	c.sections = c.sections[:n]
 	c.width *= 2
 }
 
@@ -85,8 +85,8 @@ type Sample struct {
 }
 
 func (c *course) samplesOf(gpus int) []Sample {
-	all := make([]Sample, len(c.parts))
-	for i, p := range c.parts {
+	all := make([]Sample, len(c.sections))
+	for i, p := range c.sections {
 		start := int64(i) * c.width
 		ms := float64(min(c.width, c.at-start))
 		all[i] = Sample{Start: time.Duration(start) * time.Millisecond, Busy: float64(p.busy) / ms / float64(gpus)}

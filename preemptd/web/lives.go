@@ -22,24 +22,24 @@ type life struct {
 	id                sdk.JobID
 	label, name, user string
 	tier              sdk.Tier
-	parts             []part
+	spans             []stateSpan
 	ended             time.Time // zero: the job is there
 	seen              time.Time // last
 }
 
-// part is a time in which a job's state was the same.
-type part struct {
-	from, to time.Time // to is zero while the part lasts
+// stateSpan is a time in which a job's state was the same.
+type stateSpan struct {
+	from, to time.Time // to is zero while the span lasts
 	state    sdk.JobState
 	gpus     int
 }
 
 const (
-	// remembered is for how long parts are kept: older parts are dropped.
+	// remembered is for how long spans are kept: older spans are dropped.
 	remembered = 24 * time.Hour
 	// Bounds of the memory.
 	maxLives = 100_000
-	maxParts = 500 // of a job
+	maxSpans = 500 // of a job
 )
 
 // recordStates notes the present states of all jobs.
@@ -72,9 +72,9 @@ func (l *lives) recordStates(s *sdk.Snapshot) {
 	}
 }
 
-// recordState begins a new part if the job's state has changed: at the time that Slurm names, else now.
+// recordState begins a new span if the job's state has changed: at the time that Slurm names, else now.
 func (l *life) recordState(j *sdk.Job, now time.Time) {
-	next := part{from: now, state: j.State}
+	next := stateSpan{from: now, state: j.State}
 	if j.Holds() {
 		next.gpus = j.GPUs
 	}
@@ -85,8 +85,8 @@ func (l *life) recordState(j *sdk.Job, now time.Time) {
 	case sdk.Waiting:
 		began = j.Eligible
 	}
-	if n := len(l.parts); n > 0 {
-		was := l.parts[n-1]
+	if n := len(l.spans); n > 0 {
+		was := l.spans[n-1]
 		if was.to.IsZero() && was.state == next.state && was.gpus == next.gpus {
 			return
 		}
@@ -97,25 +97,25 @@ func (l *life) recordState(j *sdk.Job, now time.Time) {
 		next.from = began
 	}
 	l.endSpan(next.from)
-	l.parts = append(l.parts, next)
-	if over := len(l.parts) - maxParts; over > 0 {
-		l.parts = slices.Delete(l.parts, 0, over)
+	l.spans = append(l.spans, next)
+	if over := len(l.spans) - maxSpans; over > 0 {
+		l.spans = slices.Delete(l.spans, 0, over)
 	}
 }
 
 func (l *life) endSpan(at time.Time) {
-	if n := len(l.parts); n > 0 && l.parts[n-1].to.IsZero() {
-		l.parts[n-1].to = at
+	if n := len(l.spans); n > 0 && l.spans[n-1].to.IsZero() {
+		l.spans[n-1].to = at
 	}
 }
 
-// forgetBefore drops parts that had ended before, and reports whether no part is left.
+// forgetBefore drops spans that had ended before, and reports whether no span is left.
 func (l *life) forgetBefore(before time.Time) bool {
-	l.parts = slices.DeleteFunc(l.parts, func(p part) bool { return !p.to.IsZero() && p.to.Before(before) })
-	return len(l.parts) == 0
+	l.spans = slices.DeleteFunc(l.spans, func(p stateSpan) bool { return !p.to.IsZero() && p.to.Before(before) })
+	return len(l.spans) == 0
 }
 
-// livesWithin returns the lives with a part in the time since from: those with GPUs first, then higher tiers, then
+// livesWithin returns the lives with a span in the time since from: those with GPUs first, then higher tiers, then
 // newer jobs. Only lives with text in their label, name or user.
 func (l *lives) livesWithin(from time.Time, text string) []*life {
 	var all []*life
@@ -137,10 +137,10 @@ func (l *life) matchesText(text string) bool {
 
 // sortRank is 0 for jobs that hold GPUs, 1 for other jobs that are there, 2 for jobs that have ended.
 func (l *life) sortRank() int {
-	switch n := len(l.parts); {
+	switch n := len(l.spans); {
 	case !l.ended.IsZero():
 		return 2
-	case n > 0 && l.parts[n-1].gpus > 0:
+	case n > 0 && l.spans[n-1].gpus > 0:
 		return 0
 	}
 	return 1

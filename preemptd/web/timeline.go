@@ -112,7 +112,7 @@ func (s *Server) livesWithin(from time.Time, match string, limit int) (shown []l
 	shown = []lifeJSON{}
 	for _, l := range found[:min(limit, len(found))] {
 		one := lifeJSON{ID: int64(l.id), Label: l.label, Name: l.name, User: l.user, Tier: l.tier.String(), Parts: []partJSON{}, Marks: []markJSON{}}
-		for _, p := range l.parts {
+		for _, p := range l.spans {
 			if p.to.IsZero() || p.to.After(from) {
 				one.Parts = append(one.Parts, partJSON{p.from.Unix(), unixSeconds(p.to), p.state.String(), p.gpus})
 			}

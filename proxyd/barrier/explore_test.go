@@ -338,7 +338,7 @@ func encodeBarrier(w *world, b *Barrier) string {
 	}
 	for _, c := range w.comms {
 		if m := b.comms[c.Comm]; m != nil {
-			for _, l := range m.left {
+			for _, l := range m.departed {
 				to = append(to, bitOf(l))
 			}
 			to = append(to, bitOf(m.aborted))

@@ -21,9 +21,9 @@ type issueCounts struct {
 
 // group is a communicator and its state.
 type group struct {
-	ranks   []Rank
-	left    []bool // by member: destroyed
-	aborted bool
+	ranks    []Rank
+	departed []bool // by member: destroyed
+	aborted  bool
 }
 
 // entry is a line and the highest of its numbers.
@@ -49,7 +49,7 @@ func newIssueCounts() issueCounts {
 // enterComm makes a communicator known. A communicator that is known stays unchanged.
 func (b *Barrier) enterComm(c Communicator) {
 	if b.comms[c.Comm] == nil {
-		b.comms[c.Comm] = &group{ranks: c.Members, left: make([]bool, len(c.Members))}
+		b.comms[c.Comm] = &group{ranks: c.Members, departed: make([]bool, len(c.Members))}
 	}
 }
 
@@ -114,7 +114,7 @@ func (b *Barrier) openLine(k Key) int {
 	for _, key := range l.keysOf(len(c.ranks)) {
 		s, who := len(b.sides), c.ranks[key.Member]
 		r := &b.ranks[who]
-		b.sides = append(b.sides, side{key: key, rank: who, line: len(b.lines), final: r.ended || c.left[key.Member]})
+		b.sides = append(b.sides, side{key: key, rank: who, line: len(b.lines), final: r.ended || c.departed[key.Member]})
 		b.sideOf[key] = s
 		l.sides = append(l.sides, s)
 		r.sides = append(r.sides, s)
@@ -208,7 +208,7 @@ func (b *Barrier) leaveComm(who Rank, comm Comm, m int32) *Failure {
 	if f := b.checkKey(who, Key{Comm: comm, Member: m}); f != nil {
 		return f
 	}
-	b.comms[comm].left[m] = true
+	b.comms[comm].departed[m] = true
 	var sides []int
 	for _, s := range b.ranks[who].sides {
 		if k := b.sides[s].key; k.Comm == comm && k.Member == m {

@@ -18,7 +18,7 @@ func cloneBarrier(b *Barrier) *Barrier {
 		n.ranks[i].sides = slices.Clip(n.ranks[i].sides)
 	}
 	for c, m := range n.comms {
-		n.comms[c] = &group{m.ranks, slices.Clone(m.left), m.aborted}
+		n.comms[c] = &group{m.ranks, slices.Clone(m.departed), m.aborted}
 	}
 	return &n
 }

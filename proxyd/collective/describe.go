@@ -62,7 +62,7 @@ func (c *Comm) replaceDepartedLinks(others int) int {
 		ours, theirs := net.Pipe() // no goroutine reads or writes this pipe
 		theirs.Close()
 		c.links[p] = newLink(p, ours, 0, c.failComm)
-		c.links[p].left, c.links[p].state = true, linkEnded
+		c.links[p].peerLeft, c.links[p].state = true, linkEnded
 		others--
 	}
 	return others

@@ -81,22 +81,22 @@ type link struct {
 	fail  func(error)
 	rooms int // how many frameReady may wait for us to send
 
-	mu      sync.Mutex
-	recvs   map[key]*message // posted here, not all there yet
-	early   map[key]promise  // eager messages that are not posted here yet
-	sends   map[key]*message // posted here; the other side has no room yet
-	ready   map[key]promise  // the other side has room; not posted here yet
-	control []byte           // frames to write first
-	bulk    []*message       // to be written, in turns
-	credit  int              // eager messages that we may send
-	stalled []*message       // eager messages without credit
-	taken   int              // eager messages of which the other side has not heard
-	left    bool             // the other side said bye
-	reason  string           // why we abort, if we do
-	state   linkState
-	writing bool          // a goroutine writes to conn
-	spare   []byte        // the memory that control had before
-	wake    chan struct{} // of the writer
+	mu       sync.Mutex
+	recvs    map[key]*message // posted here, not all there yet
+	early    map[key]promise  // eager messages that are not posted here yet
+	sends    map[key]*message // posted here; the other side has no room yet
+	ready    map[key]promise  // the other side has room; not posted here yet
+	control  []byte           // frames to write first
+	bulk     []*message       // to be written, in turns
+	credit   int              // eager messages that we may send
+	stalled  []*message       // eager messages without credit
+	taken    int              // eager messages of which the other side has not heard
+	peerLeft bool             // the other side said bye
+	reason   string           // why we abort, if we do
+	state    linkState
+	writing  bool          // a goroutine writes to conn
+	spare    []byte        // the memory that control had before
+	wake     chan struct{} // of the writer
 }
 
 type linkState uint8
@@ -127,7 +127,7 @@ func (l *link) sendMessage(m *message, eager bool) {
 		return
 	}
 	l.mu.Lock()
-	if l.left {
+	if l.peerLeft {
 		l.mu.Unlock()
 		l.fail(fmt.Errorf("%s: %w", m.key, ErrLeft))
 		return
@@ -183,7 +183,7 @@ func (l *link) receiveMessage(m *message, eager bool) {
 		if !eager {
 			l.control = header{frameReady, m.check, m.key, uint64(m.size)}.appendTo(l.control)
 		}
-		left := l.left
+		left := l.peerLeft
 		l.mu.Unlock()
 		if left {
 			l.fail(fmt.Errorf("%s: %w", m.key, ErrLeft))
@@ -212,7 +212,7 @@ func (l *link) receiveMessage(m *message, eager bool) {
 // countTaken counts an eager message that was taken. The caller holds mu and wakes the writer.
 func (l *link) countTaken() {
 	l.taken++
-	if l.taken >= window/2 && !l.left {
+	if l.taken >= window/2 && !l.peerLeft {
 		l.control = header{kind: frameCredit, size: uint64(l.taken)}.appendTo(l.control)
 		l.taken = 0
 	}

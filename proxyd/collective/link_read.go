@@ -43,7 +43,7 @@ func (l *link) readFrames() error {
 func (l *link) peerIsGone() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.left
+	return l.peerLeft
 }
 
 // handleFrame carries out a frame.
@@ -184,7 +184,7 @@ func (l *link) handleCredit(n int) error {
 func (l *link) handleBye() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.left = true
+	l.peerLeft = true
 	for k := range l.recvs {
 		return fmt.Errorf("%s: %w", k, ErrLeft)
 	}

@@ -13,9 +13,9 @@ package collective
 func (r *run) reduceByTree(recv []byte, root int) error {
 	s := &step{}
 	t := &climb{run: r, step: s, sum: newSum(r.coll.op.Type, r.coll.op.Reduction, r.size), bytes: len(r.firstOp().Send)}
-	t.held = make([]int, r.size+1)
+	t.localBelow = make([]int, r.size+1)
 	for rank, p := range r.home {
-		t.held[rank+1] = t.held[rank] + countIf(p == r.me, 1)
+		t.localBelow[rank+1] = t.localBelow[rank] + countIf(p == r.me, 1)
 	}
 	value, err := t.computeAt(node{0, r.size})
 	if err != nil {
@@ -61,16 +61,16 @@ func (r *run) reduceByTree(recv []byte, root int) error {
 // climb is the way up.
 type climb struct {
 	*run
-	step  *step
-	sum   *sum
-	bytes int
-	held  []int // by rank r: how many of the ranks below r are in this process
+	step       *step
+	sum        *sum
+	bytes      int
+	localBelow []int // by rank r: how many of the ranks below r are in this process
 }
 
 // computeAt returns n's value in the process of n's first rank, nil in other processes. The caller
 // may overwrite the value.
 func (t *climb) computeAt(n node) ([]byte, error) {
-	here := t.held[n.hi] - t.held[n.lo]
+	here := t.localBelow[n.hi] - t.localBelow[n.lo]
 	switch here {
 	case 0:
 		return nil, nil

@@ -65,8 +65,8 @@ var making capsuleLocks
 // capsuleLocks are locks of capsules. No capsule waits for another capsule: the file server of that capsule's user may
 // hang.
 type capsuleLocks struct {
-	mu   sync.Mutex
-	held map[int]*capsuleLock
+	mu    sync.Mutex
+	locks map[int]*capsuleLock
 }
 
 type capsuleLock struct {
@@ -78,13 +78,13 @@ type capsuleLock struct {
 // lock locks a capsule, and returns the function that unlocks it.
 func (c *capsuleLocks) lock(init int) (unlock func()) {
 	c.mu.Lock()
-	if c.held == nil {
-		c.held = map[int]*capsuleLock{}
+	if c.locks == nil {
+		c.locks = map[int]*capsuleLock{}
 	}
-	l := c.held[init]
+	l := c.locks[init]
 	if l == nil {
 		l = &capsuleLock{}
-		c.held[init] = l
+		c.locks[init] = l
 	}
 	l.users++
 	c.mu.Unlock()
@@ -94,7 +94,7 @@ func (c *capsuleLocks) lock(init int) (unlock func()) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if l.users--; l.users == 0 {
-			delete(c.held, init)
+			delete(c.locks, init)
 		}
 	}
 }

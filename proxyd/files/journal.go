@@ -104,7 +104,7 @@ type Journal struct {
 	end            int64           // of the log
 	pending        map[int64]bool  // places in the list before pos that may still be completed
 	known          map[string]seen // paths since the last Cut
-	told           map[int64]bool  // pending places that the log has as Unsure
+	loggedUnsure   map[int64]bool  // pending places that the log has as Unsure
 	tail           []byte          // of the log, up to end: not known to be durable
 	written        int             // how much of the tail is in the file
 	losing         bool            // the log says since the last Cut that an entry is missing
@@ -119,7 +119,7 @@ type Journal struct {
 // Journal continues where the last Journal stopped; with a new list, the new Journal continues
 // the old log.
 func OpenJournal(dir, log string) (*Journal, error) {
-	j := &Journal{pending: map[int64]bool{}, known: map[string]seen{}, told: map[int64]bool{}}
+	j := &Journal{pending: map[int64]bool{}, known: map[string]seen{}, loggedUnsure: map[int64]bool{}}
 	if err := j.openLists(dir, log); err != nil {
 		j.closeFiles()
 		return nil, fmt.Errorf("journal %s: %w", dir, err)

@@ -115,10 +115,10 @@ func (j *Journal) readList(b []byte, end int64, final bool) ([]byte, error) {
 
 // appendUncertain takes a change that a program was about to make, once.
 func (j *Journal) appendUncertain(b []byte, at int64, p parsed) []byte {
-	if p.state != statePending || j.told[at] || len(j.told) >= maxEntries {
+	if p.state != statePending || j.loggedUnsure[at] || len(j.loggedUnsure) >= maxEntries {
 		return b
 	}
-	j.told[at] = true
+	j.loggedUnsure[at] = true
 	p.entry.Kind = Unsure
 	return j.appendEntry(b, p.entry)
 }

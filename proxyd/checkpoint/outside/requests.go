@@ -39,11 +39,11 @@ type ends struct{ from, to netip.AddrPort }
 // answers has programs' requests answered, except while the forwarder stands still: a connection that began then would
 // have one end in the checkpoint, and no other end in the forwarder.
 type answers struct {
-	mu      sync.Mutex
-	changed sync.Cond
-	held    bool
-	ended   bool
-	asked   map[ends]bool
+	mu       sync.Mutex
+	changed  sync.Cond
+	withheld bool
+	ended    bool
+	asked    map[ends]bool
 }
 
 func (a *answers) changeState(f func()) {
@@ -53,8 +53,8 @@ func (a *answers) changeState(f func()) {
 	a.changed.Broadcast()
 }
 
-func (a *answers) withholdAnswers() { a.changeState(func() { a.held = true }) }
-func (a *answers) releaseAnswers()  { a.changeState(func() { a.held = false }) }
+func (a *answers) withholdAnswers() { a.changeState(func() { a.withheld = true }) }
+func (a *answers) releaseAnswers()  { a.changeState(func() { a.withheld = false }) }
 func (a *answers) endAnswers()      { a.changeState(func() { a.ended = true }) }
 
 // beginQuestion notes a question. The result is false if the question is there already, or there are too many.
@@ -76,7 +76,7 @@ func (a *answers) finishQuestion(e ends, give func() error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	defer delete(a.asked, e)
-	for a.held && !a.ended && give != nil {
+	for a.withheld && !a.ended && give != nil {
 		a.changed.Wait()
 	}
 	if a.ended || give == nil {

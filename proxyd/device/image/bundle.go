@@ -58,7 +58,7 @@ func Parts(data []byte) ([][]byte, error) {
 	for i, p := range parts {
 		switch magicNumber(p) {
 		case magicELF:
-			whole, err := fetchELF(held(p), 0)
+			whole, err := fetchELF(loadedImage(p), 0)
 			if err != nil {
 				return nil, err
 			}
@@ -76,11 +76,11 @@ func Parts(data []byte) ([][]byte, error) {
 	return parts, nil
 }
 
-// held is an image that is in this process's memory already.
-type held []byte
+// loadedImage is an image that is in this process's memory already.
+type loadedImage []byte
 
 // Read implements Memory.
-func (h held) Read(addr uint64, p []byte) error {
+func (h loadedImage) Read(addr uint64, p []byte) error {
 	if addr > uint64(len(h)) || uint64(len(p)) > uint64(len(h))-addr {
 		return fmt.Errorf("%w: it ends after %d bytes", ErrInvalid, len(h))
 	}

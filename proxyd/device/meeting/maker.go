@@ -35,9 +35,9 @@ func (m *maker) Assume(number int, id *Identity) {
 
 func (m *maker) Identity() Identity { return Identity{m.token, m.key} }
 
-func (m *maker) Hold() { m.room.setHeld(true) }
+func (m *maker) Hold() { m.room.setKeptOpen(true) }
 
-func (m *maker) Release() { m.room.setHeld(false) }
+func (m *maker) Release() { m.room.setKeptOpen(false) }
 
 func (m *maker) Waits(id ID) bool {
 	if id.makerToken() != m.token {

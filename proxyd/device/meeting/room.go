@@ -70,11 +70,11 @@ type gathering struct {
 
 // room holds the gatherings of a process.
 type room struct {
-	mu   sync.Mutex
-	open map[string]*gathering // by the identity's nonce
-	past map[string]error      // how the latest gatherings ended: a rank that comes late must not wait
-	old  []string              // keys of past, oldest first
-	held bool                  // full gatherings stay open
+	mu       sync.Mutex
+	open     map[string]*gathering // by the identity's nonce
+	past     map[string]error      // how the latest gatherings ended: a rank that comes late must not wait
+	old      []string              // keys of past, oldest first
+	keptOpen bool                  // full gatherings stay open
 }
 
 // remembered bounds how many endings a room remembers.
@@ -112,19 +112,19 @@ func (r *room) enterRank(nonce []byte, h here) (*gathering, error) {
 	}
 	g.there[rank], g.addresses[rank], g.servers[rank] = true, h.address, h.server
 	g.missing--
-	if g.missing == 0 && !r.held {
+	if g.missing == 0 && !r.keptOpen {
 		r.endGathering(nonce, g, nil)
 	}
 	return g, nil
 }
 
-// setHeld makes full gatherings wait (held), or ends them.
-func (r *room) setHeld(held bool) {
+// setKeptOpen makes full gatherings wait (kept), or ends them.
+func (r *room) setKeptOpen(kept bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.held = held
+	r.keptOpen = kept
 	for nonce, g := range r.open {
-		if !held && g.missing == 0 {
+		if !kept && g.missing == 0 {
 			r.endGathering([]byte(nonce), g, nil)
 		}
 	}

@@ -45,17 +45,17 @@ type Forwarder struct {
 
 	rest sync.RWMutex // held shared while a connection changes, and alone between hold and go. Taken first
 
-	mu          sync.Mutex
-	held        bool
-	wentOn      time.Time // when hold last ended
-	relay       Relay
-	told        chan struct{} // closed when relay changes
-	connections map[string]*connection
-	granted     map[ends]*granted
-	lost        []Lost
-	listeners   []syscall.RawConn
-	refused     bool // the relay did not know the ticket of the last link
-	clients     clients
+	mu           sync.Mutex
+	frozen       bool
+	wentOn       time.Time // when hold last ended
+	relay        Relay
+	relayChanged chan struct{} // closed when relay changes
+	connections  map[string]*connection
+	granted      map[ends]*granted
+	lost         []Lost
+	listeners    []syscall.RawConn
+	refused      bool // the relay did not know the ticket of the last link
+	clients      clients
 }
 
 // setRefused records whether the relay refused the ticket of the last link.
@@ -73,14 +73,14 @@ type Lost struct {
 }
 
 func newForwarder(ctx context.Context, log *slog.Logger) *Forwarder {
-	return &Forwarder{ctx: ctx, log: log, connections: map[string]*connection{}, granted: map[ends]*granted{}, told: make(chan struct{})}
+	return &Forwarder{ctx: ctx, log: log, connections: map[string]*connection{}, granted: map[ends]*granted{}, relayChanged: make(chan struct{})}
 }
 
 // currentRelay returns the relay, and a channel that is closed when the relay changes.
 func (f *Forwarder) currentRelay() (Relay, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.relay, f.told
+	return f.relay, f.relayChanged
 }
 
 // acceptFrom takes the connections of programs from a listener, a duplicate of which the forwarder keeps.

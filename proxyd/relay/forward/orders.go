@@ -165,8 +165,8 @@ func (f *Forwarder) handleOrder(c *net.UnixConn, o order, files []*os.File) erro
 func (f *Forwarder) beginRelay(r Relay, files []*os.File) error {
 	f.mu.Lock()
 	f.relay = r
-	close(f.told)
-	f.told = make(chan struct{})
+	close(f.relayChanged)
+	f.relayChanged = make(chan struct{})
 	f.mu.Unlock()
 	if len(r.Clients.Ports) > 0 {
 		f.clients.once.Do(func() { go f.serveOffers() })
@@ -183,8 +183,8 @@ func (f *Forwarder) beginRelay(r Relay, files []*os.File) error {
 // second call is harmless.
 func (f *Forwarder) freezeConnections() {
 	f.mu.Lock()
-	held := f.held
-	f.held = true
+	held := f.frozen
+	f.frozen = true
 	f.mu.Unlock()
 	if !held {
 		f.rest.Lock()
@@ -200,8 +200,8 @@ func (f *Forwarder) freezeConnections() {
 // thawConnections undoes freezeConnections. A second call is harmless.
 func (f *Forwarder) thawConnections() {
 	f.mu.Lock()
-	held := f.held
-	f.held = false
+	held := f.frozen
+	f.frozen = false
 	f.wentOn = time.Now()
 	f.mu.Unlock()
 	if held {

@@ -46,9 +46,9 @@ type State struct {
 // that have come and are not used yet. An End has no lock and no socket. The zero value is the end of
 // a new connection.
 type End struct {
-	s    State
-	next uint64 // the next position to send by the present link
-	told uint64 // position up to which the other end knows that bytes are used
+	s            State
+	next         uint64 // the next position to send by the present link
+	acknowledged uint64 // position up to which the other end knows that bytes are used
 }
 
 // State returns a copy of the end's state.
@@ -110,7 +110,7 @@ func (e *End) Done() bool { return e.s.ShutUsed && e.s.InEnd && len(e.s.In) == 0
 
 // Idle tells whether this end has no frame to send by the present link.
 func (e *End) Idle() bool {
-	return e.told >= e.UsedPosition() && (e.next >= e.sendLimit() || e.next-e.s.Base >= Window)
+	return e.acknowledged >= e.UsedPosition() && (e.next >= e.sendLimit() || e.next-e.s.Base >= Window)
 }
 
 // Position returns how far the end is, for the other end's Resume.
@@ -130,15 +130,15 @@ func (e *End) Resume(other Position) error {
 	e.next = other.Received
 	// The other end may know less than this end has told by an earlier link, or more, if this end comes from
 	// a checkpoint.
-	e.told = other.Base
+	e.acknowledged = other.Base
 	return nil
 }
 
 // Pull returns the next frame to send by the present link; nil if there is no frame to send. The used position is sent
 // before data, so that two ends never wait for each other.
 func (e *End) Pull() *Frame {
-	if used := e.UsedPosition(); e.told < used {
-		e.told = used
+	if used := e.UsedPosition(); e.acknowledged < used {
+		e.acknowledged = used
 		return &Frame{Kind: KindUsed, Used: used}
 	}
 	sent := e.next - e.s.Base
@@ -159,7 +159,7 @@ func (e *End) Pull() *Frame {
 func (e *End) Receive(f *Frame) error {
 	switch f.Kind {
 	case KindData:
-		if e.s.InEnd || e.s.Got+uint64(len(f.Data)) > e.told+Window {
+		if e.s.InEnd || e.s.Got+uint64(len(f.Data)) > e.acknowledged+Window {
 			return fmt.Errorf("%w: more bytes than may come", ErrProtocol)
 		}
 		e.s.In = append(e.s.In, f.Data...)

@@ -48,7 +48,7 @@ func (b *block) recycleBlock() {
 	k := b.run.kernel
 	b.forgetRanges()
 	for _, w := range b.warps {
-		w.lanesRun, w.issued, w.told = 0, 0, nil
+		w.lanesRun, w.issued, w.machineLaunch = 0, 0, nil
 	}
 	b.run = nil
 	k.blocks.Put(b)

@@ -108,7 +108,7 @@ func addressIn(l *lowerer, i int, s types.Space) access {
 }
 
 // bulkCopy is a cp.async.bulk: the source, and the mbarrier to which the copy is reported, if there is one.
-type bulkCopy struct{ from, told access }
+type bulkCopy struct{ from, barrier access }
 
 // lowerBulk is cp.async.bulk, which copies at once as well.
 func lowerBulk(l *lowerer) {
@@ -145,8 +145,8 @@ func lowerBulk(l *lowerer) {
 		refs: []ref{c.from.base, l.sourceRef(2, types.U32)}, opnds: []opnd{c.from.addressOperand(), use32}, bulk: c,
 	}
 	if told {
-		c.told = addressIn(l, 3, types.SharedSpace)
-		x.refs, x.opnds = append(x.refs, c.told.base), append(x.opnds, use32)
+		c.barrier = addressIn(l, 3, types.SharedSpace)
+		x.refs, x.opnds = append(x.refs, c.barrier.base), append(x.opnds, use32)
 	}
 	m := l.emitMicro(opBulk, shape{a: to.addressOperand()}, 0, 0, to.base, ref(to.space), 0)
 	m.imm, m.ext = to.off, x
@@ -164,7 +164,7 @@ func opBulk(w *warp, in *inst, m uint32) {
 		copy(bulkBytes(w, in, types.Space(in.b), laneAddress(w, in.a, types.Space(in.b), in.imm, i), n, i, true),
 			bulkBytes(w, in, c.from.space, laneAddress(w, refs[0], c.from.space, c.from.off, i), n, i, false))
 		if len(refs) > 2 {
-			told := w.bytesAt(w.sharedAt(in, w.u32(refs[2])[i]+uint32(c.told.off), mbarrierSize, i), mbarrierSize)
+			told := w.bytesAt(w.sharedAt(in, w.u32(refs[2])[i]+uint32(c.barrier.off), mbarrierSize, i), mbarrierSize)
 			updateMbarrier(w, in, told, i, func(b *mbarrier) { b.bytes -= int32(n) })
 		}
 	}

@@ -125,10 +125,10 @@ var specialKeys = func() map[string]micro {
 func (w *warp) startNative() {
 	s, r, at := &w.machine, w.block.run, w.block.pos
 	s.Uniform[uniformBlock], s.Uniform[uniformBlock+1], s.Uniform[uniformBlock+2] = at.X, at.Y, at.Z
-	if w.told == r {
+	if w.machineLaunch == r {
 		return
 	}
-	w.told = r
+	w.machineLaunch = r
 	size, grid := r.cfg.Block, r.cfg.Grid
 	for i, v := range []uint32{size.X, size.Y, size.Z, grid.X, grid.Y, grid.Z, uint32(w.id)} {
 		s.Uniform[uniformSize+i] = v

@@ -75,15 +75,15 @@ type warp struct {
 	left   int
 	bailed native.Place
 
-	told    *launch // that machine knows of
-	entered *frame  // refs mean its registers
-	top     *frame  // of the kernel itself, for all blocks
+	machineLaunch *launch // that machine knows of
+	entered       *frame  // refs mean its registers
+	top           *frame  // of the kernel itself, for all blocks
 }
 
 // startWarp makes the warp ready to run its block's kernel in the lanes of mask.
 func (w *warp) startWarp(b *block, id int, mask uint32) {
 	k := b.run.kernel
-	if w.straight && w.told == b.run {
+	if w.straight && w.machineLaunch == b.run {
 		restartWarp(w, mask)
 		return
 	}
