@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -57,7 +58,7 @@ func TestConfined(t *testing.T) {
 	if got := c.Describe(child); got != isConfined {
 		t.Errorf("child of a confined thread: %q", got)
 	}
-	for name, pid := range map[string]int{"another child": plain, "this process": os.Getpid(), "no process": 1 << 30} {
+	for name, pid := range map[string]int{"another child": plain, "no process": 1 << 30} {
 		if got := c.Describe(pid); got != "" {
 			t.Errorf("%s: %q", name, got)
 		}
@@ -72,6 +73,12 @@ func TestConfined(t *testing.T) {
 		return nil
 	}); err != nil {
 		t.Fatal(err)
+	}
+	// A thread ends a moment after its goroutine.
+	for end := time.Now().Add(30 * time.Second); FindConfined(os.Getpid()).Describe(os.Getpid()) != ""; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("this process counts as confined after the end of its confined threads")
+		}
 	}
 }
 
