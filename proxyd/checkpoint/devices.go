@@ -93,7 +93,8 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *run
 	}
 	switch {
 	case j.c.Devices.Kind == kindCuda:
-		spec.Kind = kindCuda
+		// No move between real GPUs was seen yet, and one loses what kernels' malloc gave: no job has one without a request.
+		spec.Kind, spec.Regroup = kindCuda, false
 		if spec.GPUs, err = j.c.realGPUs(ctx, g.MachineNumbers); err != nil {
 			return nil, err
 		}

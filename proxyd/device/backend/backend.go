@@ -124,8 +124,9 @@ type Splicer interface{ Spliced() Spliced }
 type InstructionCounter interface{ Instructions() uint64 }
 
 // Mover is a Space that can go to another device of its backend while the space is not mapped: Move fails with
-// AlreadyMapped while the space is mapped, and with InvalidValue if the device is of another backend. Memory,
-// addresses, contexts and queued work stay.
+// AlreadyMapped while the space is mapped, with InvalidValue if the device is of another backend, and with NotReady if
+// something is under way that needs the space where it is, a collective for example. Memory, addresses, contexts and
+// queued work stay. If Move fails, the space is where it was, as it was, unless its contexts have a fault.
 type Mover interface{ Move(to Device) error }
 
 // Overlapper is a Device that can map spaces with any addresses, also with addresses of spaces that are mapped on other

@@ -52,11 +52,23 @@ func placeDevices(ctx context.Context, s *Server, order []int) error {
 	if err := s.checkPlaces(order); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotPlaced, err)
 	}
+	was := placesOf(s)
+	setPlaces(s, order)
+	s.state.alike, s.state.regroup = nil, nil // were decided for the places before
+	err := s.moveSpaces(ctx)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	// The backend has refused. What has moved already moves back.
+	setPlaces(s, was)
+	return fmt.Errorf("%w: %w", ErrNotPlaced, errors.Join(err, s.moveSpaces(ctx)))
+}
+
+// setPlaces has spaces that are made from now on be at other places.
+func setPlaces(s *Server, order []int) {
 	for i, at := range order {
 		s.devices[i].SetPlace(s.machine.placeAt(at))
 	}
-	s.state.alike, s.state.regroup = nil, nil // were decided for the places before
-	return s.moveSpaces(ctx)
 }
 
 // checkPlaces checks an order for the job's devices.
@@ -73,7 +85,15 @@ func (s *Server) checkPlaces(order []int) error {
 		if to.Info().Memory < s.devices[i].Info().Memory {
 			return fmt.Errorf("device %d has %d bytes of memory, and device %d of the machine %d", i, s.devices[i].Info().Memory, at, to.Info().Memory)
 		}
-		moves = moves || to.TimeSlices != is.TimeSlices
+		if to.TimeSlices == is.TimeSlices {
+			continue
+		}
+		moves = true
+		for _, p := range s.allProcesses() {
+			if p.InTeam(s.devices[i]) {
+				return fmt.Errorf("device %d is in a communicator of NCCL, which stays on its GPUs until the job is restored: %w", i, backend.NotSupported)
+			}
+		}
 	}
 	if !moves {
 		return nil

@@ -27,36 +27,41 @@ func TestPlacedWhileRunning(t *testing.T) {
 	const room = 3 * backend.Granule
 	for seed := range seeds {
 		calm := newTroupe(t, serverOf(t, "test", nil, room, room, room, room), seed).playSteps(80)
-		s := serverOf(t, "test", []int{0, 0, 0, 0}, room, room, room, room)
-		w := newTroupe(t, s, seed)
-		over, placed := make(chan struct{}), make(chan int)
-		go func() {
-			r, n := rand.New(rand.NewPCG(seed, 11)), 0
-			defer func() { placed <- n }()
-			for ; ; n++ {
-				order := make([]int, 4)
-				for i := range order {
-					order[i] = r.IntN(4)
-				}
-				if err := s.Place(t.Context(), order); err != nil {
-					t.Error(err)
-					return
-				}
-				checkPlaced(t, s, order)
-				select {
-				case <-over:
-					return
-				default:
-				}
+		playPlaced(t, serverOf(t, "test", []int{0, 0, 0, 0}, room, room, room, room), seed, 4, calm)
+	}
+}
+
+// playPlaced has a troupe play while its job is put on other devices all the time, and compares the bytes.
+func playPlaced(t *testing.T, s *Server, seed uint64, devices int, want []byte) {
+	t.Helper()
+	w := newTroupe(t, s, seed)
+	over, placed := make(chan struct{}), make(chan int)
+	go func() {
+		r, n := rand.New(rand.NewPCG(seed, 11)), 0
+		defer func() { placed <- n }()
+		for ; ; n++ {
+			order := make([]int, 4)
+			for i := range order {
+				order[i] = r.IntN(devices)
 			}
-		}()
-		got := w.playSteps(80)
-		close(over)
-		n := <-placed
-		t.Logf("seed %d: placed %d times", seed, n)
-		if !bytes.Equal(got, calm) || len(bytes.Trim(got, "\x00")) == 0 || n == 0 {
-			t.Errorf("seed %d: other bytes than without, after %d places", seed, n)
+			if err := s.Place(t.Context(), order); err != nil {
+				t.Error(err)
+				return
+			}
+			checkPlaced(t, s, order)
+			select {
+			case <-over:
+				return
+			default:
+			}
 		}
+	}()
+	got := w.playSteps(80)
+	close(over)
+	n := <-placed
+	t.Logf("seed %d: placed %d times", seed, n)
+	if !bytes.Equal(got, want) || len(bytes.Trim(got, "\x00")) == 0 || n == 0 {
+		t.Errorf("seed %d: other bytes than without, after %d places", seed, n)
 	}
 }
 

@@ -78,6 +78,8 @@ var cases = []struct {
 	{"a paused space", testPausing},
 	{"a paused kernel", testPausedKernel},
 	{"a space moves to another device", testMove},
+	{"a space moves with its program's objects", testMoveObjects},
+	{"a space moves away from its peer", testMovePeers},
 	{"an exchange that is put back", testPutBackExchange},
 	{"memory freed under held work", testFreeingHeld},
 	{"a stream that is full", testFullStream},

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -44,6 +45,10 @@ type Backend struct {
 	nccl    *nccl.Library
 	ncclErr error
 
+	rehearsing sync.Mutex          // held by a move, while contexts of driver.Rehearsal are there
+	repeating  map[[2]*device]bool // see checkRepeating
+	memories   atomic.Uint64       // that were made, in all
+
 	hostMu sync.Mutex
 	hosts  map[backend.Addr]*host
 }
@@ -69,7 +74,7 @@ func Open(cfg Config) (*Backend, error) {
 	}
 	b := &Backend{
 		cfg: cfg, drv: d, epoch: time.Now(), spaces: map[*space]bool{}, mapped: map[*space]bool{}, hosts: map[backend.Addr]*host{},
-		window: newWindow(), pinned: newPinned(),
+		window: newWindow(), pinned: newPinned(), repeating: map[[2]*device]bool{},
 	}
 	if err := b.startDevices(); err != nil {
 		return nil, errors.Join(err, b.Close())

@@ -20,9 +20,12 @@ import (
 // program at the program's addresses while its space is mapped. swap.go says when the bytes are in the host's memory
 // instead.
 type memory struct {
-	device *device
 	owner  *space // nil: the server's own
+	number uint64 // of the backend's memories, in the order in which they were made
 	size   uint64
+
+	// device and at are written under mu, while holds is 0, by a move to another device. Users hold mu or the memory.
+	device *device
 	at     backend.Addr // in the window
 
 	kept atomic.Bool // by a pool: the bytes are not needed
@@ -44,7 +47,7 @@ func (d *device) newMemory(size uint64, owner *space) (*memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &memory{device: d, owner: owner, size: size, at: at, given: make([]bool, size/backend.Granule)}
+	m := &memory{device: d, owner: owner, number: b.memories.Add(1), size: size, at: at, given: make([]bool, size/backend.Granule)}
 	if owner == nil || owner.shown.Load() {
 		if err := m.ensurePresent(); err != nil {
 			b.window.forgetMemory(m)
@@ -173,6 +176,11 @@ func (m *memory) endMemory() error {
 func (m *memory) reachFrom(d *device) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.reachLocked(d)
+}
+
+// reachLocked is reachFrom. The caller holds mu.
+func (m *memory) reachLocked(d *device) error {
 	if d == m.device || slices.Contains(m.reached, d.dev) {
 		return nil
 	}

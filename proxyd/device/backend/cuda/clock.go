@@ -6,6 +6,7 @@
 package cuda
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -35,17 +36,23 @@ type clock struct {
 // renewed is how old a moment may be that other points are measured from.
 const renewed = time.Second
 
-func (k *clock) startClock(c *cudaContext) error {
-	k.context = c
-	e, err := c.marks.getEvent(true)
+// firstMoment makes the moment from which a new context of the driver's measures.
+func (b *Backend) firstMoment(own *lane) (*moment, error) {
+	e, err := b.drv.NewEvent(own.ctx, true)
 	if err == nil {
-		err = c.own.drv.Record(c.ctx, e, c.own.stream)
+		err = b.drv.Record(own.ctx, e, own.stream)
 	}
 	if err == nil {
-		err = c.own.waitIdle()
+		err = own.waitIdle()
 	}
-	k.last, k.made = &moment{event: e, at: c.space.device.backend.elapsed(), known: true}, time.Now()
-	return err
+	return &moment{event: e, at: b.elapsed(), known: true}, err
+}
+
+// restartClock measures from a moment from here on.
+func (k *clock) restartClock(m *moment) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.last, k.next, k.made = m, nil, time.Now()
 }
 
 // currentMoment returns the moment from which the next recording in a lane is measured. The lane may have a long kernel, so
@@ -77,26 +84,56 @@ func (k *clock) currentMoment(l *lane) (*moment, error) {
 }
 
 // timeOf is the time of a mark that is done.
-func (k *clock) timeOf(m *mark) (time.Duration, error) {
+func (k *clock) timeOf(m *mark) (at time.Duration, err error) {
+	k.mu.Lock()
+	restored := m.base == nil
+	k.mu.Unlock()
+	if restored {
+		return m.at, nil // also of a context that has ended
+	}
+	c := k.context
+	err = c.whileAlive(func() error {
+		at, err = k.timeOfAlive(m)
+		return err
+	})
+	return at, c.recordFault(err)
+}
+
+// timeOfAlive is timeOf while the driver's context is alive.
+func (k *clock) timeOfAlive(m *mark) (time.Duration, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if m.base == nil {
 		return m.at, nil
 	}
+	m.mu.Lock()
+	made := m.made
+	m.mu.Unlock()
+	if made != k.context.marks.made {
+		// The event stands for a later mark by now: keepTime has the time of each mark that an event stands for.
+		return 0, fmt.Errorf("time of an event that was recorded again: %w", backend.NotReady)
+	}
 	at, err := k.resolveMoment(m.base)
 	if err != nil {
 		return 0, err
 	}
-	c := k.context
-	var since time.Duration
-	err = c.whileAlive(func() error {
-		since, err = c.marks.drv.Elapsed(c.ctx, m.base.event, m.event)
-		return err
-	})
-	return at + since, c.recordFault(err)
+	since, err := k.context.marks.drv.Elapsed(k.context.ctx, m.base.event, m.event)
+	return at + since, err
 }
 
-// resolveMoment finds the time of a moment. The caller holds mu.
+// keepTime finds the time of a mark that is done, before the driver's context ends. The context is alive.
+func (k *clock) keepTime(m *mark) error {
+	at, err := k.timeOfAlive(m)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	m.at, m.base = at, nil
+	return nil
+}
+
+// resolveMoment finds the time of a moment. The caller holds mu, and the driver's context is alive.
 func (k *clock) resolveMoment(x *moment) (time.Duration, error) {
 	var chain []*moment
 	for ; !x.known; x = x.prev {
@@ -104,13 +141,9 @@ func (k *clock) resolveMoment(x *moment) (time.Duration, error) {
 	}
 	c := k.context
 	for i := len(chain) - 1; i >= 0; i-- {
-		var since time.Duration
-		err := c.whileAlive(func() (err error) {
-			since, err = c.marks.drv.Elapsed(c.ctx, x.event, chain[i].event)
-			return err
-		})
+		since, err := c.marks.drv.Elapsed(c.ctx, x.event, chain[i].event)
 		if err != nil {
-			return 0, c.recordFault(err)
+			return 0, err
 		}
 		chain[i].at, chain[i].known, chain[i].prev = x.at+since, true, nil
 		x = chain[i]

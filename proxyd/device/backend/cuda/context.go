@@ -7,7 +7,6 @@ package cuda
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -20,47 +19,46 @@ import (
 
 // cudaContext is a context of the program, and a context of the driver's: a fault stays there.
 type cudaContext struct {
-	space *space
-	id    backend.ContextID
-	ctx   driver.Context
-	fault atomic.Pointer[error]
-	gone  atomic.Bool
-	own   *lane // for work that is in no stream of the program
-	clock clock
-	marks events // spare events of the driver's
+	space  *space
+	id     backend.ContextID
+	number uint64 // of the space's contexts and modules, in the order in which they were made
+	ctx    driver.Context
+	fault  atomic.Pointer[error]
+	gone   atomic.Bool
+	own    *lane // for work that is in no stream of the program
+	clock  clock
+	marks  events // spare events of the driver's
 
 	moving sync.Mutex // held by the user of own
 
 	mu      sync.Mutex // the order in which streams are given work
 	legacy  *stream
 	streams map[*stream]bool // also streams that were destroyed with work in them
-	modules map[*module]bool
+	modules map[*module]bool // also modules that were unloaded and that queued work uses
+	events  map[*event]bool
+
+	settings sync.Mutex
+	limits   []limitValue // that the program has set, in this order
 
 	ending sync.RWMutex // held while the driver's context ends, for reading during calls on the context
 	ended  bool
 }
 
 func newContext(s *space, id backend.ContextID) (*cudaContext, error) {
-	b := s.device.backend
-	c := &cudaContext{space: s, id: id, streams: map[*stream]bool{}, modules: map[*module]bool{}}
-	var err error
-	if c.ctx, err = b.drv.NewContext(s.device.dev, s.cfg.Owner); err != nil {
+	c := &cudaContext{space: s, id: id, number: s.countObject(), streams: map[*stream]bool{}, modules: map[*module]bool{}, events: map[*event]bool{}}
+	c.marks.drv, c.clock.context = s.device.backend.drv, c
+	c.legacy = c.plainStream(backend.StreamConfig{})
+	c.streams[c.legacy] = true
+	p, err := c.makeParts(s.currentDevice(), s.cfg.Owner)
+	if err != nil {
 		return nil, err
 	}
-	c.marks.drv, c.marks.ctx = b.drv, c.ctx
-	if c.own, err = b.newLane(c.ctx, 0, c.whileAlive); err == nil {
-		if err = c.clock.startClock(c); err == nil {
-			c.legacy, err = c.newStream(backend.StreamConfig{})
-		}
-	}
-	if err == nil {
-		err = c.loadFirst()
-	}
-	if err != nil {
-		return nil, errors.Join(err, b.drv.DestroyContext(c.ctx))
-	}
+	c.adoptParts(p)
 	return c, nil
 }
+
+// firstVariable is the name of firstModule's variable.
+const firstVariable = "sing_first"
 
 // firstModule has the driver reserve the addresses of a context's code and variables when the context is made, and not
 // when the program's first module is loaded: so other calls of the program before that do not change where its
@@ -75,12 +73,6 @@ const firstModule = `
 	ret;
 }
 `
-
-// loadFirst loads firstModule, which ends with the context.
-func (c *cudaContext) loadFirst() error {
-	_, _, err := c.space.device.backend.drv.Load(c.ctx, append([]byte(firstModule), 0), backend.LoadConfig{}, c.space.cfg.Owner)
-	return err
-}
 
 // ID implements backend.Context.
 func (c *cudaContext) ID() backend.ContextID { return c.id }
@@ -218,15 +210,31 @@ func (c *cudaContext) SetLimit(l backend.Limit, v uint64) error {
 	if _, err := c.Limit(l); err != nil {
 		return err
 	}
-	return c.recordFault(c.whileAlive(func() error { return c.space.device.backend.drv.SetLimit(c.ctx, l, v) }))
+	return c.recordFault(c.whileAlive(func() error {
+		if err := c.space.device.backend.drv.SetLimit(c.ctx, l, v); err != nil {
+			return err
+		}
+		c.settings.Lock()
+		defer c.settings.Unlock()
+		c.limits = append(slices.DeleteFunc(c.limits, func(x limitValue) bool { return x.limit == l }), limitValue{l, v})
+		return nil
+	}))
+}
+
+// limitValue is the value of a limit.
+type limitValue struct {
+	limit backend.Limit
+	value uint64
 }
 
 // Destroy implements backend.Context.
 func (c *cudaContext) Destroy() error {
+	s := c.space
+	s.steady.RLock()
+	defer s.steady.RUnlock()
 	if !c.gone.CompareAndSwap(false, true) {
 		return fmt.Errorf("context %d: %w", c.id, backend.ContextIsDestroyed)
 	}
-	s := c.space
 	for _, m := range c.pendingWork(anyStream) {
 		if m.waitFor(s.ctx) != nil {
 			return errClosed

@@ -228,7 +228,12 @@ func copyMemory(to *memory, there uint64, from *memory, at, n uint64) error {
 		return err
 	}
 	defer from.releaseHold()
-	if from.reachFrom(to.device) == nil {
+	return from.copyHeld(to, there, at, n, from.reachFrom(to.device) == nil)
+}
+
+// copyHeld is copyMemory to memory that is held, of memory that stays.
+func (from *memory) copyHeld(to *memory, there, at, n uint64, reached bool) error {
+	if reached {
 		return to.device.borrowLane(func(l *lane) error {
 			if err := l.drv.CopyDevice(l.ctx, l.stream, to.at+backend.Addr(there), from.at+backend.Addr(at), n); err != nil {
 				return err

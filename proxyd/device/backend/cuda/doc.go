@@ -11,8 +11,9 @@
 //	│           or has in the host's memory
 //	└─ space    the names of calls (package ledger); the view: memory     space.go alloc.go vmm.go host.go view.go
 //	   │        that work finds at the program's addresses while mapped
+//	   │        and can move to another device                         move.go move_contexts.go
 //	   ├─ place      memory at an address, which a pool may keep          place.go
-//	   └─ cudaContext   each a context of the driver: a fault stays there    context.go
+//	   └─ cudaContext   each a context of the driver: a fault stays there    context.go parts.go
 //	      ├─ stream     a lane, and a queue before it                    stream.go queue.go copy.go stream_words.go exchange.go launch.go
 //	      ├─ mark       a point of a stream's work                       event.go clock.go
 //	      ├─ module     code, and variables                              module.go variable.go facts.go
@@ -54,7 +55,8 @@
 // Locks:
 //
 //	Backend.mu → space.mu → view.mu → memory.mu → window.mu, Backend.hostMu
-//	exec.Mu → cudaContext.mu → space.mu; cudaContext.mu → stream.mu → gate; ending and mark.mu are taken last
+//	exec.Mu → cudaContext.mu → space.mu; cudaContext.mu → stream.mu → gate; ending → mark.mu, clock.mu are taken last
+//	space.steady → cudaContext.moving → cudaContext.mu → space.mu → ending → memory.mu, of a move
 //
 // # Differences from the software GPU
 //
@@ -68,6 +70,16 @@
 //   - A fault of a kernel ends the use of the device for all spaces of the process.
 //   - Ending a context or a space waits for its kernels; only the end of the process cuts short one that never ends.
 //   - A graph that names memory which was freed since cannot be made again: its state is refused by name.
+//
+// # Moves
+//
+// A space that is not mapped moves to another device (backend.Mover, move.go): its contexts end and are made again from
+// what the program has set and loaded, so a module's image is kept where there is more than one device. Work that the
+// driver was given is done by then; queued work finds the new handles when its turn comes. A mark that was recorded in
+// an earlier context of the driver's is passed. NotReady: memory is lent to a collective or being copied, a call makes
+// or ends an object, or queued work uses a module that was unloaded. NotSupported: a variable would come to lie
+// elsewhere, by which a restore would be refused too; or the driver does not give a new context the addresses of a
+// context that has ended, which is tried with contexts of our own first.
 //
 // # Collectives
 //
@@ -85,5 +97,6 @@
 // On one H100 with driver 580 (docs/gpu.md): reservations come where they are asked for; memory is mapped twice (window
 // and view); contexts of cuCtxCreate see memory of cuMemMap; NCCL takes such memory. A fault ends the process's use of
 // the device: no context outlives one. Ending a context waits for its kernels. The driver's own reservations depend on
-// their order (driver/reserve.c). Not seen: two GPUs, and the effect of ncclCommAbort on kernels that wait.
+// their order (driver/reserve.c). Not seen: two GPUs, so no move of a space, and the effect of ncclCommAbort on kernels
+// that wait.
 package cuda

@@ -17,13 +17,25 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
-// events are unused events of the driver's: making an event takes longer than recording. They end with their context.
+// events are unused events of the driver's: making an event takes longer than recording. They end with the driver's
+// context.
 type events struct {
 	drv *driver.Driver
-	ctx driver.Context
 
 	mu   sync.Mutex
 	free [2][]driver.Event // without and with timing
+
+	// ctx and made are written under mu and the context's ending, and read under either.
+	ctx  driver.Context
+	made uint64 // how many contexts of the driver's the context has had: see replaceContext
+}
+
+// replaceContext has events be of another context of the driver's. Events of the context before are gone.
+func (p *events) replaceContext(ctx driver.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ctx, p.free = ctx, [2][]driver.Event{}
+	p.made++
 }
 
 func kindOf(timing bool) int {
@@ -45,9 +57,13 @@ func (p *events) getEvent(timing bool) (driver.Event, error) {
 	return p.drv.NewEvent(p.ctx, timing)
 }
 
-func (p *events) putEvent(e driver.Event, timing bool) {
+// putEvent takes an event back, unless the event was of an earlier context of the driver's.
+func (p *events) putEvent(e driver.Event, timing bool, made uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if made != p.made {
+		return
+	}
 	p.free[kindOf(timing)] = append(p.free[kindOf(timing)], e)
 }
 
@@ -59,6 +75,7 @@ type mark struct {
 
 	mu    sync.Mutex
 	event driver.Event
+	made  uint64        // of the context's events, when event was recorded: see queryMark
 	has   bool          // event is recorded, and ours
 	over  bool          // the work is done
 	at    time.Duration // by the backend's clock, of a restored event
@@ -121,7 +138,7 @@ func (m *mark) recordIn(l *lane) error {
 		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.event, m.has = e, true
+		m.event, m.made, m.has = e, c.marks.made, true
 		return nil
 	})
 	if err != nil {
@@ -145,7 +162,7 @@ func (m *mark) finishMark() {
 	}
 	m.over = true
 	if m.has && !m.timing {
-		m.context.marks.putEvent(m.event, false) // a waiter for this mark has asked the driver already
+		m.context.marks.putEvent(m.event, false, m.made) // a waiter for this mark has asked the driver already
 		m.has = false
 	}
 }
@@ -158,13 +175,18 @@ func (m *mark) queryMark() error {
 		return backend.NotReady
 	}
 	m.mu.Lock()
-	over, has, e := m.over, m.has, m.event
+	over, has, e, made := m.over, m.has, m.event, m.made
 	m.mu.Unlock()
 	if over || !has {
 		return nil
 	}
 	c := m.context
-	err := c.whileAlive(func() error { return c.marks.drv.EventQuery(c.ctx, e) })
+	err := c.whileAlive(func() error {
+		if c.marks.made != made {
+			return nil // all work was done before the driver's context ended
+		}
+		return c.marks.drv.EventQuery(c.ctx, e)
+	})
 	if backend.ResultOf(err) == backend.NotReady {
 		return backend.NotReady
 	}
@@ -192,12 +214,20 @@ func (m *mark) waitFor(ctx context.Context) error {
 // blockLane has later work of a lane wait for the mark on the device.
 func (m *mark) blockLane(l *lane) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.over || !m.has {
+	done := m.over || !m.has
+	m.mu.Unlock()
+	if done {
 		return nil
 	}
 	// The mark may be another context's, which may have ended: then there is no work to wait for.
-	return m.context.whileAlive(func() error { return l.drv.WaitEvent(l.ctx, l.stream, m.event) })
+	return m.context.whileAlive(func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.over || m.made != m.context.marks.made {
+			return nil // as in queryMark
+		}
+		return l.drv.WaitEvent(l.ctx, l.stream, m.event)
+	})
 }
 
 // event is an event of the program, which stands for a mark.
@@ -222,6 +252,9 @@ func (c *cudaContext) NewEvent(cfg backend.EventConfig) (backend.Event, error) {
 		e.last.finishDropped()
 		e.cfg.At = nil
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events[e] = true
 	return e, nil
 }
 
@@ -292,6 +325,9 @@ func (e *event) Time() (time.Duration, error) {
 
 // Destroy implements backend.Event.
 func (e *event) Destroy() error {
+	e.context.mu.Lock()
+	delete(e.context.events, e)
+	e.context.mu.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.gone {

@@ -255,7 +255,7 @@ func (x *span) deviceAddress() (backend.Addr, error) {
 	case len(x.pieces) == 1:
 		return x.pieces[0].memory.at + backend.Addr(x.pieces[0].at), nil
 	}
-	d := x.space.device
+	d := x.space.currentDevice()
 	whole, err := d.newMemory((x.Size+backend.Granule-1)/backend.Granule*backend.Granule, nil)
 	if err != nil {
 		return 0, fmt.Errorf("%d bytes in one piece, for a collective: %w", x.Size, err)
@@ -269,4 +269,17 @@ func (x *span) deviceAddress() (backend.Addr, error) {
 		at += p.n
 	}
 	return whole.at, nil
+}
+
+// reachFrom lets another device use the memory at deviceAddress.
+func (x *span) reachFrom(d *device) error {
+	if x.whole != nil {
+		return x.whole.reachFrom(d)
+	}
+	for _, p := range x.pieces {
+		if err := p.reachFrom(d); err != nil {
+			return err
+		}
+	}
+	return nil
 }

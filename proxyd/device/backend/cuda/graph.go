@@ -8,6 +8,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
@@ -22,8 +23,8 @@ type exec struct {
 
 	// Guarded by Mu.
 	plan  *plan
-	whole *driver.Exec // nil: not made since the graph or the set of disabled nodes has changed
-	last  *mark        // of the latest run
+	whole *wholeGraph // nil: not made since the graph or the set of disabled nodes has changed
+	last  *mark       // of the latest run
 }
 
 // plan is a graph that was checked: the action of each node, in an order that keeps all dependencies.
@@ -36,7 +37,7 @@ type plan struct {
 type step struct {
 	id     backend.NodeID
 	deps   []int // positions in the plan
-	launch *driver.Launch
+	launch *launch
 	box    *driver.Box
 	fill   *backend.Fill
 	task   func(*stream) (*task, error)
@@ -94,7 +95,7 @@ func (c *cudaContext) newPlan(g *backend.Graph) (*plan, error) {
 
 // onDevice tells whether the driver can do the step. There is no node for a cooperative launch that all drivers know.
 func (s *step) onDevice() bool {
-	return s.host == nil && s.record == nil && s.wait == nil && s.child == nil && s.task == nil && (s.launch == nil || !s.launch.Cooperative)
+	return s.host == nil && s.record == nil && s.wait == nil && s.child == nil && s.task == nil && (s.launch == nil || !s.launch.args.Cooperative)
 }
 
 func (c *cudaContext) newStep(n backend.Node) (*step, error) {
@@ -155,11 +156,56 @@ func (p *plan) driverNodes(off map[backend.NodeID]bool) []driver.Node {
 	out := make([]driver.Node, len(p.steps))
 	for i, s := range p.steps {
 		out[i].Deps = s.deps
-		if !off[s.id] {
-			out[i].Launch, out[i].Box, out[i].Fill = s.launch, s.box, s.fill
+		if off[s.id] {
+			continue
+		}
+		out[i].Box, out[i].Fill = s.box, s.fill
+		if s.launch != nil {
+			out[i].Launch = s.launch.forDriver()
 		}
 	}
 	return out
+}
+
+// wholeGraph is a graph of the driver's, which is made again when the space has moved.
+type wholeGraph struct {
+	context *cudaContext
+	plan    *plan
+	off     map[backend.NodeID]bool
+
+	mu   sync.Mutex // taken while the driver's context is alive
+	exec driver.Exec
+	made uint64 // of the context's events, when exec was made; 0: there is none
+}
+
+// current is the driver's graph, made if there is none. The context is alive.
+func (w *wholeGraph) current() (driver.Exec, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.context
+	if w.made == c.marks.made {
+		return w.exec, nil
+	}
+	x, err := c.space.device.backend.drv.Instantiate(c.ctx, w.plan.driverNodes(w.off))
+	if err != nil {
+		return driver.Exec{}, err
+	}
+	w.exec, w.made = x, c.marks.made
+	return x, nil
+}
+
+// endGraph ends the driver's graph, which ends with the driver's context at the latest.
+func (w *wholeGraph) endGraph() {
+	c := w.context
+	_ = c.whileAlive(func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.made != c.marks.made {
+			return nil
+		}
+		w.made = 0
+		return c.space.device.backend.drv.DestroyGraph(c.ctx, w.exec)
+	})
 }
 
 // makeGraph makes the driver's graph unless it exists. The caller holds mu, and the context is alive.
@@ -167,12 +213,11 @@ func (x *exec) makeGraph() error {
 	if x.whole != nil {
 		return nil
 	}
-	c := x.context
-	w, err := c.space.device.backend.drv.Instantiate(c.ctx, x.plan.driverNodes(x.CopyOff()))
-	if err != nil {
+	w := &wholeGraph{context: x.context, plan: x.plan, off: x.CopyOff()}
+	if _, err := w.current(); err != nil {
 		return err
 	}
-	x.whole = &w
+	x.whole = w
 	return nil
 }
 
@@ -182,16 +227,13 @@ func (x *exec) retireGraph() {
 	if x.whole = nil; w == nil {
 		return
 	}
-	end := func() {
-		_ = c.whileAlive(func() error { return c.space.device.backend.drv.DestroyGraph(c.ctx, *w) }) // the graph goes with the context at the latest
-	}
 	if last == nil || !errors.Is(last.queryMark(), backend.NotReady) {
-		end()
+		w.endGraph()
 		return
 	}
 	go func() {
 		if last.waitFor(c.space.ctx) == nil {
-			end()
+			w.endGraph()
 		}
 	}()
 }
@@ -232,8 +274,14 @@ func (st *stream) Graph(b backend.Exec) error {
 	if x.plan.device {
 		err := c.whileAlive(x.makeGraph)
 		if err == nil {
-			w := *x.whole
-			j.run = func() error { return st.lane.drv.LaunchGraph(st.lane.ctx, w, st.lane.stream) }
+			w := x.whole
+			j.run = func() error {
+				g, err := w.current()
+				if err != nil {
+					return err
+				}
+				return st.lane.drv.LaunchGraph(st.lane.ctx, g, st.lane.stream)
+			}
 			x.last = j.mark
 			return st.enqueueTask(j)
 		}

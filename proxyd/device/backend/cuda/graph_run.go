@@ -136,7 +136,7 @@ func (r *run) runOnDevice(s *step) error {
 	st := &stream{context: c, lane: l}
 	switch {
 	case s.launch != nil:
-		err = c.whileAlive(func() error { return l.drv.Launch(l.ctx, l.stream, s.launch) })
+		err = c.whileAlive(func() error { return l.drv.Launch(l.ctx, l.stream, s.launch.forDriver()) })
 	case s.box != nil:
 		err = c.whileAlive(func() error { return st.copyBox(*s.box) })
 	case s.fill != nil:

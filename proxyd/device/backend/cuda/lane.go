@@ -37,6 +37,9 @@ func (b *Backend) newLane(ctx driver.Context, priority int, alive func(func() er
 	return &lane{b.drv, b.pinned, ctx, s, e, alive}, nil
 }
 
+// replaceLane has the lane be another stream of the driver's. No call uses either lane.
+func (l *lane) replaceLane(by *lane) { l.ctx, l.stream, l.done = by.ctx, by.stream, by.done }
+
 // closeLane ends the lane. No work is under way there.
 func (l *lane) closeLane() error {
 	return l.alive(func() error {

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -28,6 +29,14 @@ type function struct {
 	mu    sync.Mutex
 	known [backend.FunctionAttributes]int32 // the driver's attributes of the kernel: launches are checked against them
 	has   [backend.FunctionAttributes]bool
+
+	changed []attributeValue // that the program has set, in this order; written under mu and the context's ending, read under either
+}
+
+// attributeValue is the value of an attribute of a function.
+type attributeValue struct {
+	attribute backend.FunctionAttribute
+	value     int32
 }
 
 // readLimits asks the driver for the limits that launches are checked against. The context is alive
@@ -105,14 +114,20 @@ func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.has = [backend.FunctionAttributes]bool{}
-	return c.recordFault(c.whileAlive(func() error { return c.space.device.backend.drv.SetFunctionAttribute(c.ctx, f.f, a, v) }))
+	return c.recordFault(c.whileAlive(func() error {
+		if err := c.space.device.backend.drv.SetFunctionAttribute(c.ctx, f.f, a, v); err != nil {
+			return err
+		}
+		f.changed = append(slices.DeleteFunc(f.changed, func(x attributeValue) bool { return x.attribute == a }), attributeValue{a, v})
+		return nil
+	}))
 }
 
 // maxLaunchAttributes is how many attributes a launch may have: more than KeepAttribute keeps.
 const maxLaunchAttributes = 16
 
 // checkLaunch checks a launch.
-func (c *cudaContext) checkLaunch(l backend.Launch) (*driver.Launch, error) {
+func (c *cudaContext) checkLaunch(l backend.Launch) (*launch, error) {
 	f, ok := l.Function.(*function)
 	if !ok || f.module.context != c {
 		return nil, fmt.Errorf("launch a function of another context: %w", backend.InvalidHandle)
@@ -132,10 +147,24 @@ func (c *cudaContext) checkLaunch(l backend.Launch) (*driver.Launch, error) {
 	if err := backend.CheckLaunch(&c.space.device.info, &l); err != nil {
 		return nil, err
 	}
-	return &driver.Launch{
-		Function: f.f, Grid: l.Grid, Block: l.Block, Shared: l.Shared, Cooperative: l.Cooperative, Attributes: l.Attributes,
+	return &launch{f, driver.Launch{
+		Grid: l.Grid, Block: l.Block, Shared: l.Shared, Cooperative: l.Cooperative, Attributes: l.Attributes,
 		Params: bytes.Clone(l.Params), Offsets: f.offsets,
-	}, nil
+	}}, nil
+}
+
+// launch is a launch that was checked. The driver's handle of the function is found when the launch is handed to the
+// driver: the space may move meanwhile.
+type launch struct {
+	function *function
+	args     driver.Launch
+}
+
+// forDriver is the launch as the driver takes it. The context is alive.
+func (l *launch) forDriver() *driver.Launch {
+	d := l.args
+	d.Function = l.function.f
+	return &d
 }
 
 // ActiveClusters implements backend.ClusterFunction.
@@ -156,8 +185,8 @@ func (f *function) queryClusters(l *backend.Launch, ask func(driver.Clusters, dr
 		return 0, fmt.Errorf("%d attributes of a launch: %w", len(l.Attributes), backend.InvalidValue)
 	}
 	c := f.module.context
-	d := &driver.Launch{Function: f.f, Grid: l.Grid, Block: l.Block, Shared: l.Shared, Cooperative: l.Cooperative, Attributes: l.Attributes}
 	err = c.whileAlive(func() error {
+		d := &driver.Launch{Function: f.f, Grid: l.Grid, Block: l.Block, Shared: l.Shared, Cooperative: l.Cooperative, Attributes: l.Attributes}
 		n, err = ask(driver.Clusters{Driver: c.space.device.backend.drv}, c.ctx, d)
 		return err
 	})
@@ -171,6 +200,6 @@ func (st *stream) Launch(x backend.Launch) error {
 		if err != nil {
 			return nil, err
 		}
-		return &task{direct: true, run: func() error { return st.lane.drv.Launch(st.lane.ctx, st.lane.stream, l) }}, nil
+		return &task{direct: true, run: func() error { return st.lane.drv.Launch(st.lane.ctx, st.lane.stream, l.forDriver()) }}, nil
 	})
 }

@@ -21,6 +21,9 @@ import (
 // module is loaded code.
 type module struct {
 	context   *cudaContext
+	number    uint64 // as the context's
+	image     []byte // in the driver's form; nil where there is a single device
+	cfg       backend.LoadConfig
 	m         driver.Module
 	facts     facts
 	functions []*function
@@ -94,6 +97,8 @@ func (c *cudaContext) Link(parts [][]byte, cfg backend.LoadConfig) ([]byte, back
 
 // Load implements backend.Context.
 func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module, backend.Log, error) {
+	c.space.steady.RLock()
+	defer c.space.steady.RUnlock()
 	if err := c.checkUsable(); err != nil {
 		return nil, backend.Log{}, err
 	}
@@ -101,7 +106,10 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 	if err != nil {
 		return nil, log, fmt.Errorf("load: %w", c.recordFault(err))
 	}
-	m := &module{context: c, globals: map[string]backend.Global{}}
+	m := &module{context: c, number: c.space.countObject(), cfg: cfg, globals: map[string]backend.Global{}}
+	if len(c.space.device.backend.list) > 1 {
+		m.image = img
+	}
 	err = c.whileAlive(func() error {
 		var more backend.Log
 		var err error
@@ -253,10 +261,14 @@ func (m *module) Unload() error {
 			return err
 		}
 	}
-	c.mu.Lock()
-	delete(c.modules, m)
-	c.mu.Unlock()
 	// Launches that were queued before still run.
-	s.afterWork(over, work, func() { _ = c.recordFault(m.unloadModule()) })
+	s.afterWork(over, work, func() {
+		s.steady.RLock()
+		defer s.steady.RUnlock()
+		c.mu.Lock()
+		delete(c.modules, m)
+		c.mu.Unlock()
+		_ = c.recordFault(m.unloadModule())
+	})
 	return nil
 }

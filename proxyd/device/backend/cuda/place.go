@@ -134,7 +134,7 @@ func (l *places) makeBacking(base backend.Addr, size uint64) (*backing, error) {
 // newMemory makes memory. If the device has no room, kept places are given back first.
 func (l *places) newMemory(n uint64) (*memory, error) {
 	for {
-		m, err := l.space.device.newMemory(n, l.space)
+		m, err := l.space.currentDevice().newMemory(n, l.space)
 		if backend.ResultOf(err) != backend.OutOfMemory || l.dropKept(n, anyPlace, l.dropNow) == 0 {
 			return m, err
 		}

@@ -28,7 +28,10 @@ type (
 type space struct {
 	*ledger.Calls[*backing] // that concern the ledger alone
 
-	device   *device
+	device   *device                // that the space was made on: its backend, and the limits that calls are checked against
+	at       atomic.Pointer[device] // that the space is on
+	steady   sync.RWMutex           // held for reading by calls that make or end objects of the driver, for writing by Move
+	objects  atomic.Uint64          // contexts and modules that were made, in all
 	cfg      backend.SpaceConfig
 	size     uint64 // of addresses
 	reserved *addresses
@@ -86,6 +89,7 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 		device: d, cfg: cfg, size: cfg.Size, reserved: r, gate: gate.New(cfg.Changed), active: gate.NewActivity(cfg.Changed), contexts: map[backend.ContextID]*cudaContext{},
 		over: make(chan struct{}),
 	}
+	s.at.Store(d)
 	s.places = places{space: s, leaving: map[*place]bool{}}
 	s.freed.space, s.view.space = s, s
 	s.view.places = map[backend.Addr]*memory{}
@@ -107,13 +111,17 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 // Map implements backend.Space.
 func (s *space) Map() error {
 	b := s.device.backend
+	if !s.steady.TryRLock() {
+		return fmt.Errorf("map: the space moves to another device: %w", backend.NotReady)
+	}
+	defer s.steady.RUnlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s.isClosed() {
 		return errClosed
 	}
 	for o := range b.mapped {
-		if o != s && (o.device == s.device || s.overlapsSpace(o)) {
+		if o != s && (o.currentDevice() == s.currentDevice() || s.overlapsSpace(o)) {
 			return fmt.Errorf("map: another space is on the device, or has these addresses: %w", backend.AlreadyMapped)
 		}
 	}
@@ -308,7 +316,7 @@ func (s *space) Close() error {
 	s.cancel()
 	s.gate.Close()
 	for _, p := range peers {
-		_ = p.view.denyDevice(s.device.dev) // p may be closed
+		_ = p.view.denyDevice(s.currentDevice()) // p may be closed
 	}
 	// The end of a context ends its kernels: no work runs in the space from here on.
 	var errs []error
@@ -352,6 +360,8 @@ func (s *space) releaseAll() error {
 
 // NewContext implements backend.Space.
 func (s *space) NewContext(id backend.ContextID) (backend.Context, error) {
+	s.steady.RLock()
+	defer s.steady.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

@@ -31,12 +31,19 @@ type stream struct {
 	room  chan struct{} // closed when the queue is no longer full; nil when no goroutine waits
 }
 
+// plainStream is a stream that has no lane yet.
+func (c *cudaContext) plainStream(cfg backend.StreamConfig) *stream {
+	cfg.Priority = min(max(cfg.Priority, backend.GreatestPriority), backend.LeastPriority)
+	return &stream{context: c, cfg: cfg}
+}
+
 // newStream makes a stream.
 func (c *cudaContext) newStream(cfg backend.StreamConfig) (*stream, error) {
-	cfg.Priority = min(max(cfg.Priority, backend.GreatestPriority), backend.LeastPriority)
-	st := &stream{context: c, cfg: cfg}
+	c.space.steady.RLock()
+	defer c.space.steady.RUnlock()
+	st := c.plainStream(cfg)
 	err := c.whileAlive(func() (err error) {
-		st.lane, err = c.space.device.backend.newLane(c.ctx, cfg.Priority, c.whileAlive)
+		st.lane, err = c.space.device.backend.newLane(c.ctx, st.cfg.Priority, c.whileAlive)
 		return err
 	})
 	if err != nil {

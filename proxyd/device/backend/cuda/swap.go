@@ -77,7 +77,7 @@ func (d *device) createMemory(size uint64) (driver.Memory, error) {
 func (d *device) makeRoom(size uint64) bool {
 	d.holdings.mu.Lock()
 	all := slices.SortedFunc(maps.Keys(d.holdings.memories), func(a, b *memory) int {
-		return cmp.Or(cmp.Compare(a.mappedSince(), b.mappedSince()), cmp.Compare(a.at, b.at))
+		return cmp.Or(cmp.Compare(a.mappedSince(), b.mappedSince()), cmp.Compare(a.number, b.number))
 	})
 	d.holdings.mu.Unlock()
 	left := uint64(0)
@@ -88,6 +88,20 @@ func (d *device) makeRoom(size uint64) bool {
 		left += m.swapOutBytes()
 	}
 	return left > 0
+}
+
+// memoriesOf lists a space's memories on the device.
+func (d *device) memoriesOf(s *space) []*memory {
+	d.holdings.mu.Lock()
+	defer d.holdings.mu.Unlock()
+	var all []*memory
+	for m := range d.holdings.memories {
+		if m.owner == s {
+			all = append(all, m)
+		}
+	}
+	slices.SortFunc(all, func(a, b *memory) int { return cmp.Compare(a.number, b.number) })
+	return all
 }
 
 // mappedSince is when the memory's space was mapped last.
@@ -108,6 +122,11 @@ func (m *memory) swapOutBytes() uint64 {
 	if !m.there || m.ended || m.holds > 0 || m.owner == nil || m.owner.shown.Load() {
 		return 0
 	}
+	return m.swapOutLocked()
+}
+
+// swapOutLocked is swapOutBytes of memory that is there and that no user needs. The caller holds mu.
+func (m *memory) swapOutLocked() uint64 {
 	if m.kept.Load() {
 		_ = m.dropPhysical() // a mapping that stays is noticed by the next mapping there
 		return m.size

@@ -190,8 +190,8 @@ func (t *team) Do(ops []backend.TeamOp) error {
 	var err error
 	for i, o := range ops {
 		list[i].TeamOp = o
-		if list[i].From, err = spanAddress(o.Send); err == nil {
-			list[i].To, err = spanAddress(o.Recv)
+		if list[i].From, err = t.spanAddress(o.Send); err == nil {
+			list[i].To, err = t.spanAddress(o.Recv)
 		}
 		if err != nil {
 			t.abortCommunicator()
@@ -217,8 +217,8 @@ func (t *team) Do(ops []backend.TeamOp) error {
 	return drv.Within(t.ctx, func() error { forget(); return nil })
 }
 
-// spanAddress returns the address at which a device finds a span, or 0 for a nil span.
-func spanAddress(x backend.Span) (backend.Addr, error) {
+// spanAddress returns the address at which the team's device finds a span, or 0 for a nil span.
+func (t *team) spanAddress(x backend.Span) (backend.Addr, error) {
 	if x == nil {
 		return 0, nil
 	}
@@ -226,7 +226,12 @@ func spanAddress(x backend.Span) (backend.Addr, error) {
 	if !ok {
 		return 0, fmt.Errorf("memory of another backend: %w", backend.InvalidValue)
 	}
-	return own.deviceAddress()
+	at, err := own.deviceAddress()
+	if err != nil {
+		return 0, err
+	}
+	// The span's space may be about to move to the team's device.
+	return at, own.reachFrom(t.device)
 }
 
 // waitIssued returns when the device has done the issued operations. The caller holds mu.

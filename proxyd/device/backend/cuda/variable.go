@@ -138,13 +138,20 @@ func (s *space) moveVariables(which func(variable) bool, out bool) error {
 	return nil
 }
 
+// isGone tells whether the program has unloaded the module.
+func (m *module) isGone() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.gone
+}
+
 // checkSaved returns an error if a module has variables with unreadable bytes.
 func (s *space) checkSaved() error {
 	var errs []error
 	for _, c := range s.allContexts() {
 		c.mu.Lock()
 		for m := range c.modules {
-			if len(m.hidden) > 0 {
+			if len(m.hidden) > 0 && !m.isGone() {
 				errs = append(errs, fmt.Errorf("a module's variables cannot be read (%s): %w", strings.Join(m.hidden, ", "), backend.NotSupported))
 			}
 		}

@@ -25,15 +25,15 @@ type view struct {
 	shown  bool
 	closed bool
 	places map[backend.Addr]*memory
-	seen   []driver.Device // other devices that may follow pointers here, once for each AllowPeer
+	seen   []*device // devices that may follow pointers here, once for each AllowPeer
 }
 
 // allDevices returns all devices that may use the memory.
 func (v *view) allDevices() []driver.Device {
-	list := []driver.Device{v.space.device.dev}
+	list := []driver.Device{v.space.currentDevice().dev}
 	for _, d := range v.seen {
-		if !slices.Contains(list, d) {
-			list = append(list, d)
+		if !slices.Contains(list, d.dev) {
+			list = append(list, d.dev)
 		}
 	}
 	return list
@@ -140,8 +140,15 @@ func (v *view) shutView() {
 	clear(v.places)
 }
 
+// devicesSeeing lists the devices that may follow pointers here.
+func (v *view) devicesSeeing() []*device {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Clone(v.seen)
+}
+
 // allowDevice lets another device use all present and later memory of the view.
-func (v *view) allowDevice(d driver.Device) error {
+func (v *view) allowDevice(d *device) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.seen = append(v.seen, d)
@@ -149,7 +156,7 @@ func (v *view) allowDevice(d driver.Device) error {
 }
 
 // denyDevice undoes allowDevice.
-func (v *view) denyDevice(d driver.Device) error {
+func (v *view) denyDevice(d *device) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	i := slices.Index(v.seen, d)
@@ -164,13 +171,13 @@ func (v *view) denyDevice(d driver.Device) error {
 }
 
 // permitDevice lets a device use the memory that is mapped now, or forbids it. The caller holds mu.
-func (v *view) permitDevice(d driver.Device, yes bool) error {
-	if !v.shown || v.closed || d == v.space.device.dev {
+func (v *view) permitDevice(d *device, yes bool) error {
+	if !v.shown || v.closed || d == v.space.currentDevice() {
 		return nil
 	}
 	var errs []error
 	for a, m := range v.places {
-		errs = append(errs, v.space.device.backend.drv.Allow(a, m.size, yes, d))
+		errs = append(errs, v.space.device.backend.drv.Allow(a, m.size, yes, d.dev))
 	}
 	return errors.Join(errs...)
 }
@@ -202,19 +209,23 @@ func (s *space) AllowPeer(peer backend.Space) error {
 	if !ok || p == s || p.device.backend != s.device.backend || p.overlapsSpace(s) {
 		return fmt.Errorf("peer: %w", backend.InvalidValue)
 	}
+	s.steady.RLock() // the spaces stay on their devices meanwhile
+	defer s.steady.RUnlock()
+	p.steady.RLock()
+	defer p.steady.RUnlock()
 	s.mu.Lock()
 	there := slices.Contains(s.peers, p)
 	s.mu.Unlock()
 	if there {
 		return fmt.Errorf("peer: %w", backend.PeerAccessAlreadyEnabled)
 	}
-	if p.device != s.device {
-		if err := s.device.checkPeer(p.device); err != nil {
+	if on := p.currentDevice(); on != s.currentDevice() {
+		if err := s.currentDevice().checkPeer(on); err != nil {
 			return err
 		}
-		if err := p.view.allowDevice(s.device.dev); err != nil {
-			return err
-		}
+	}
+	if err := p.view.allowDevice(s.currentDevice()); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,6 +239,8 @@ func (s *space) DenyPeer(peer backend.Space) error {
 	if !ok {
 		return fmt.Errorf("peer: %w", backend.InvalidValue)
 	}
+	s.steady.RLock()
+	defer s.steady.RUnlock()
 	s.mu.Lock()
 	i := slices.Index(s.peers, p)
 	if i >= 0 {
@@ -237,5 +250,5 @@ func (s *space) DenyPeer(peer backend.Space) error {
 	if i < 0 {
 		return fmt.Errorf("peer: %w", backend.PeerAccessNotEnabled)
 	}
-	return p.view.denyDevice(s.device.dev)
+	return p.view.denyDevice(s.currentDevice())
 }

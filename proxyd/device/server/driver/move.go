@@ -63,6 +63,9 @@ func (s *Space) moveTo(to Place) (bool, error) {
 	s.moving = false
 	if err := mover.Move(to.Device); err != nil {
 		t.returnTurn(s)
+		if backend.ResultOf(err) == backend.NotReady {
+			return false, nil // work or a call uses what would move
+		}
 		return false, fmt.Errorf("move a space: %w", err)
 	}
 	meetings := t.meetings[s]

@@ -10,6 +10,8 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
 // A communicator has a team beside it if each of its ranks is on a device of its own, and the devices can: NCCL's
@@ -144,6 +146,21 @@ func (m *Member) teamCarries(op *collective.Op) bool {
 // isExact tells whether a reduction has the same result in any order.
 func isExact(op *collective.Op) bool {
 	return op.Type <= collective.Uint64 && op.Reduction <= collective.Min
+}
+
+// InTeam tells whether a device of the job is in a team for one of the process's members, or may be in a team that is
+// being made: the team would stay on the device when the spaces move to another one.
+func (p *Calls) InTeam(d *driver.Device) bool {
+	if !p.collectives.Teams {
+		return false
+	}
+	_, members := handles.Sorted(&p.Members)
+	for _, m := range members {
+		if m.context.Space.Device == d && (m.teamOrNil() != nil || errors.Is(m.stateError(), errBusy)) {
+			return true
+		}
+	}
+	return false
 }
 
 // teamOrNil is the member's team, or nil.

@@ -77,6 +77,18 @@ void sing_reserve_for(void *symbol);
 /* Until the next call, addresses that the driver reserves in this thread are for that owner. 0: for no owner. */
 void sing_reserve_owner(uint64_t owner);
 
+/* An owner whose contexts are there to see where the driver would put things. */
+#define SING_REHEARSAL UINT64_MAX
+
+/* Tells whether no other owner has used an owner's place. */
+int sing_reserve_alone(uint64_t owner);
+
+/* Where an owner's place begins. */
+uint64_t sing_reserve_base(uint64_t owner);
+
+/* The owner's reservations, which are gone, will be made again from the beginning of its place. */
+void sing_reserve_again(uint64_t owner);
+
 /* A context is gone: threads that had it have no context any more. */
 void sing_forget_contexts(void);
 

@@ -26,16 +26,45 @@
 #define RESERVE_BASE ((uintptr_t)100 << 40)
 #define RESERVE_SIZE ((uintptr_t)32 << 30) /* for an owner */
 #define RESERVE_OWNERS 768
+#define RESERVE_PLACES (RESERVE_OWNERS + 1) /* the last is of SING_REHEARSAL */
 #define RESERVE_LEAST ((size_t)1 << 20)
 #define RESERVE_ALIGN ((uintptr_t)2 << 20)
 
 static _Atomic uintptr_t code_from, code_to; /* of the driver's library */
-static _Atomic uintptr_t reserved[RESERVE_OWNERS]; /* bytes; owners with numbers that are too far apart share a place */
+static _Atomic uintptr_t reserved[RESERVE_PLACES]; /* bytes; owners with numbers that are too far apart share a place */
+static _Atomic uint64_t first[RESERVE_PLACES]; /* the owner that has used the place first */
+static _Atomic int shared[RESERVE_PLACES]; /* another owner has used the place, too */
 static _Thread_local unsigned int owner;
+
+static unsigned int find_place(uint64_t of)
+{
+	return (of == SING_REHEARSAL ? RESERVE_OWNERS : (unsigned int)(of % RESERVE_OWNERS));
+}
 
 void sing_reserve_owner(uint64_t of)
 {
-	owner = (unsigned int)(of % RESERVE_OWNERS);
+	uint64_t none = 0;
+
+	owner = find_place(of);
+	if (of != 0 && !atomic_compare_exchange_strong(&first[owner], &none, of) && none != of)
+		atomic_store(&shared[owner], 1);
+}
+
+int sing_reserve_alone(uint64_t of)
+{
+	const unsigned int place = find_place(of);
+
+	return (place != 0 && atomic_load(&first[place]) == of && !atomic_load(&shared[place]));
+}
+
+uint64_t sing_reserve_base(uint64_t of)
+{
+	return (RESERVE_BASE + find_place(of) * RESERVE_SIZE);
+}
+
+void sing_reserve_again(uint64_t of)
+{
+	atomic_store(&reserved[find_place(of)], 0);
 }
 
 /* The place of a library's code, for which dl_iterate_phdr looks. */

@@ -14,6 +14,8 @@ package fakecuda
 //
 // static void reset(void *f, const char *log, size_t memory) { ((void (*)(const char *, size_t))f)(log, memory); }
 // static void fail(void *f, const char *call, int n, int r) { ((void (*)(const char *, int, int))f)(call, n, r); }
+// static void fail_on(void *f) { ((void (*)(void))f)(); }
+// static void keep(void *f) { ((void (*)(void))f)(); }
 // static void halt(void *f, const char *call, int n) { ((void (*)(const char *, int))f)(call, n); }
 // static void resume(void *f) { ((void (*)(void))f)(); }
 // static void *reserve(void *f, size_t n) { return ((void *(*)(size_t))f)(n); }
@@ -135,6 +137,15 @@ func (l *Library) Fail(call string, n, result int) {
 	defer C.free(unsafe.Pointer(name))
 	C.fail(l.findSymbol("fake_fail"), name, C.int(n), C.int(result))
 }
+
+// FailFrom has the n-th call of a name, and all later calls of that name, fail.
+func (l *Library) FailFrom(call string, n, result int) {
+	l.Fail(call, n, result)
+	C.fail_on(l.findSymbol("fake_fail_on"))
+}
+
+// Keep has contexts that end keep the addresses that they have reserved, until Reset.
+func (l *Library) Keep() { C.keep(l.findSymbol("fake_keep")) }
 
 // Failed tells whether the call that was to fail was made.
 func (l *Library) Failed() bool { return C.number(l.findSymbol("fake_failed"), 0) != 0 }

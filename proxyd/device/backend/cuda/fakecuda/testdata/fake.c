@@ -12,7 +12,7 @@ pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 static int live[KINDS], numbers[KINDS];
 static FILE *logged;
-static struct { char call[48]; int after; CUresult r; bool said; } failure;
+static struct { char call[48]; int after; CUresult r; bool said, on; } failure;
 static struct { char call[48]; int after; bool reached; } halt;
 static pthread_mutex_t halting = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t resumed = PTHREAD_COND_INITIALIZER;
@@ -26,7 +26,13 @@ void fake_fail(const char *call, int n, int r)
 	snprintf(failure.call, sizeof(failure.call), "%s", call);
 	failure.after = n;
 	failure.r = r;
-	failure.said = false;
+	failure.said = failure.on = false;
+}
+
+/* The calls after that are to fail, too. */
+void fake_fail_on(void)
+{
+	failure.on = true;
 }
 
 int fake_failed(void)
@@ -63,6 +69,16 @@ void fake_resume(void)
 	pthread_mutex_unlock(&halting);
 }
 
+/* Contexts that end are to keep their addresses until fake_reset. */
+static bool keeping;
+static void *kept[64];
+static size_t kept_places;
+
+void fake_keep(void)
+{
+	keeping = true;
+}
+
 /* A log begins, and nothing is to fail or to wait. */
 void fake_reset(const char *log, size_t memory)
 {
@@ -73,6 +89,8 @@ void fake_reset(const char *log, size_t memory)
 	memset(&failure, 0, sizeof(failure));
 	fake_resume();
 	fake_halt("", 0);
+	for (keeping = false; kept_places > 0;)
+		munmap(kept[--kept_places], CONTEXT_SIZE);
 	memory_size = memory;
 }
 
@@ -133,7 +151,7 @@ bool fake_enter(const char *call, CUresult *r, const char *form, ...)
 
 	halt_if_told(call);
 	pthread_mutex_lock(&lock);
-	if (!strcmp(call, failure.call) && --failure.after == 0) {
+	if (!strcmp(call, failure.call) && (--failure.after == 0 || (failure.after < 0 && failure.on))) {
 		failure.said = fails = true;
 		*r = failure.r;
 	}
@@ -244,6 +262,7 @@ static CUcontext new_context(CUdevice dev)
 	c->limits[0] = 1024;
 	c->limits[1] = 1 << 20;
 	c->limits[2] = 8 << 20;
+	c->code = fake_reserve(CONTEXT_SIZE);
 	return (c);
 }
 
@@ -259,6 +278,10 @@ static void end_context(CUcontext ctx)
 	fake_count(NULL, EVENTS, -ctx->events);
 	fake_count(NULL, EXECS, -ctx->execs);
 	fake_count(NULL, CONTEXTS, -1);
+	if (keeping && kept_places < sizeof(kept) / sizeof(*kept))
+		kept[kept_places++] = ctx->code;
+	else
+		munmap(ctx->code, CONTEXT_SIZE);
 	if (mine == ctx)
 		mine = NULL;
 	free(ctx);
@@ -267,7 +290,6 @@ static void end_context(CUcontext ctx)
 static CUresult create_context(CUcontext *ctx, CUdevice dev)
 {
 	*ctx = mine = new_context(dev);
-	munmap(fake_reserve(CONTEXT_SIZE), CONTEXT_SIZE);
 	return (OK);
 }
 

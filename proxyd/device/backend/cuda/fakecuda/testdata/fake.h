@@ -42,6 +42,8 @@ struct CUcontext_s {
 	size_t limits[7];
 	CUstream streams;
 	CUmodule modules;
+	unsigned char *code; /* addresses that it has reserved, of which modules' variables have the first */
+	size_t used;
 	int events, execs;
 };
 

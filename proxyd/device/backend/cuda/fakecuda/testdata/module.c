@@ -4,6 +4,7 @@
 #include "fake.h"
 
 #include <ctype.h>
+#include <sys/mman.h>
 
 static int bytes_of(const char *type)
 {
@@ -93,9 +94,21 @@ static CUresult take_text(CUmodule m, const char *text, char *log, size_t n)
 	return (OK);
 }
 
+/* A real driver puts variables into addresses that it has reserved for the context. */
+static unsigned char *place_variables(CUcontext c)
+{
+	const size_t n = 4096;
+	unsigned char *const at = c->code + c->used;
+
+	c->used += n;
+	if (!c->code || c->used > CONTEXT_SIZE || mprotect(at, n, PROT_READ | PROT_WRITE))
+		abort();
+	memset(at, 0, n);
+	return (at);
+}
+
 void end_module(CUmodule m)
 {
-	free(m->bytes);
 	free(fake_count(m, MODULES, -1));
 }
 
@@ -129,8 +142,9 @@ CUresult cuModuleLoadDataEx(CUmodule *module, void *image, unsigned int n, void 
 	m = fake_count(calloc(1, sizeof(*m)), MODULES, 1);
 	m->id = fake_number(MODULES);
 	m->ctx = c;
-	m->bytes = aligned_alloc(512, 4096);
-	memset(m->bytes, 0, 4096);
+	pthread_mutex_lock(&big);
+	m->bytes = place_variables(c);
+	pthread_mutex_unlock(&big);
 	r = machine ? OK : take_text(m, image, log, room); /* the functions of machine code cannot be found here */
 	if (r) {
 		end_module(m);

@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
+)
+
+// parts are the driver's objects of a context of the program. They are made when the context is, and again when its
+// space moves to another device.
+type parts struct {
+	context *cudaContext
+	owner   uint64
+	ctx     driver.Context
+	own     *lane
+	first   *moment
+	lanes   map[*stream]*lane
+	modules map[*module]*moduleParts
+}
+
+// moduleParts are the driver's objects of a module.
+type moduleParts struct {
+	m         driver.Module
+	functions []driver.Function // of the module's functions
+	variables []placedVariable
+}
+
+// placedVariable is a variable with its address in the parts.
+type placedVariable struct {
+	variable
+	at backend.Addr
+}
+
+// makeParts makes the driver's context and streams, without modules. The context's streams do not change meanwhile.
+func (c *cudaContext) makeParts(d *device, owner uint64) (*parts, error) {
+	b := d.backend
+	p := &parts{context: c, owner: owner, lanes: map[*stream]*lane{}, modules: map[*module]*moduleParts{}}
+	var err error
+	if p.ctx, err = b.drv.NewContext(d.dev, owner); err != nil {
+		return nil, err
+	}
+	if p.own, err = p.newLane(0); err == nil {
+		if p.first, err = b.firstMoment(p.own); err == nil {
+			p.lanes[c.legacy], err = p.newLane(0)
+		}
+	}
+	if err == nil {
+		_, err = b.loadFirst(p.ctx, owner)
+	}
+	for st := range c.streams {
+		if err == nil && st != c.legacy {
+			p.lanes[st], err = p.newLane(st.cfg.Priority)
+		}
+	}
+	for _, x := range c.limits {
+		if err == nil {
+			err = b.drv.SetLimit(p.ctx, x.limit, x.value)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.endParts())
+	}
+	return p, nil
+}
+
+// loadFirst loads firstModule, which ends with the context.
+func (b *Backend) loadFirst(ctx driver.Context, owner uint64) (driver.Module, error) {
+	m, _, err := b.drv.Load(ctx, append([]byte(firstModule), 0), backend.LoadConfig{}, owner)
+	return m, err
+}
+
+// newLane makes a lane of the parts.
+func (p *parts) newLane(priority int) (*lane, error) {
+	return p.context.space.device.backend.newLane(p.ctx, priority, func(f func() error) error { return f() })
+}
+
+// endParts ends all of the parts.
+func (p *parts) endParts() error { return p.context.space.device.backend.drv.DestroyContext(p.ctx) }
+
+// adoptParts has the context consist of the parts. No call uses the driver's context meanwhile.
+func (c *cudaContext) adoptParts(p *parts) {
+	adopt := func(old **lane, l *lane) {
+		if *old == nil {
+			*old = l
+			l.alive = c.whileAlive
+			return
+		}
+		(*old).replaceLane(l)
+	}
+	c.ctx = p.ctx
+	c.marks.replaceContext(p.ctx)
+	c.clock.restartClock(p.first)
+	adopt(&c.own, p.own)
+	for st, l := range p.lanes {
+		adopt(&st.lane, l)
+	}
+	for m, x := range p.modules {
+		m.m = x.m
+		for i, f := range m.functions {
+			f.f = x.functions[i]
+		}
+	}
+}
+
+// loadModule makes a module's parts again.
+func (p *parts) loadModule(m *module) error {
+	drv := p.context.space.device.backend.drv
+	x := &moduleParts{}
+	var err error
+	if x.m, _, err = drv.Load(p.ctx, m.image, m.cfg, p.owner); err != nil {
+		return err
+	}
+	for _, f := range m.functions {
+		h, err := drv.Function(p.ctx, x.m, f.name)
+		if err != nil {
+			return err
+		}
+		for _, a := range f.changed {
+			if err := drv.SetFunctionAttribute(p.ctx, h, a.attribute, a.value); err != nil {
+				return err
+			}
+		}
+		x.functions = append(x.functions, h)
+	}
+	for _, v := range p.context.space.variables {
+		if v.module != m {
+			continue
+		}
+		at, n, err := drv.Global(p.ctx, x.m, v.Name)
+		if err != nil {
+			return err
+		}
+		if n != v.Size {
+			return fmt.Errorf("variable %s has %d bytes, not %d: %w", v.Name, n, v.Size, backend.NotSupported)
+		}
+		x.variables = append(x.variables, placedVariable{v, at})
+	}
+	p.modules[m] = x
+	return nil
+}
+
+// makeAllParts makes the parts of all contexts anew, in the order in which the program has made contexts and modules,
+// because the driver places variables in that order. The caller holds the space's mu and its contexts' mu.
+func (s *space) makeAllParts(d *device, owner uint64) ([]*parts, error) {
+	type object struct {
+		number  uint64
+		context *cudaContext
+		module  *module // or nil
+	}
+	var objects []object
+	for _, c := range s.contexts {
+		objects = append(objects, object{c.number, c, nil})
+		for m := range c.modules {
+			objects = append(objects, object{m.number, c, m})
+		}
+	}
+	slices.SortFunc(objects, func(a, b object) int { return cmp.Compare(a.number, b.number) })
+	made := map[*cudaContext]*parts{}
+	var all []*parts
+	for _, o := range objects {
+		var err error
+		if o.module != nil {
+			err = made[o.context].loadModule(o.module)
+		} else if made[o.context], err = o.context.makeParts(d, owner); err == nil {
+			all = append(all, made[o.context])
+		}
+		if err != nil {
+			return nil, errors.Join(err, endAllParts(all))
+		}
+	}
+	return all, nil
+}
+
+// endAllParts ends all parts.
+func endAllParts(all []*parts) error {
+	var errs []error
+	for _, p := range all {
+		errs = append(errs, p.endParts())
+	}
+	return errors.Join(errs...)
+}
+
+// checkVariables returns an error if a variable of the parts is not where it was: a program may know where. Of a
+// rehearsal, addresses are compared within the place of the owner.
+func (s *space) checkVariables(all []*parts) error {
+	for _, p := range all {
+		for _, x := range p.modules {
+			for _, v := range x.variables {
+				if v.at-driver.PlaceOf(p.owner) != v.Addr-driver.PlaceOf(s.cfg.Owner) {
+					return fmt.Errorf("the driver puts variable %s elsewhere on the other device, and the program may know where it is: %w", v.Name, backend.NotSupported)
+				}
+			}
+		}
+	}
+	return nil
+}
