@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// familyKernels are kernels whose threads launch kernels, by the calls that CUDA's device runtime makes of the driver.
+// familyKernels launch kernels by their threads, by the calls that CUDA's device runtime makes of the driver.
 const familyKernels = `
 .version 8.4
 .target sm_80
@@ -620,7 +620,7 @@ func TestBytesOfWaiting(t *testing.T) {
 	}
 }
 
-// TestFamilyIsNotSpliced: kernels whose threads launch kernels run for each of the spaces that launch them alike.
+// TestFamilyIsNotSpliced: kernels with threads that launch kernels run for each of the spaces that launch them alike.
 func TestFamilyIsNotSpliced(t *testing.T) {
 	b, err := New(Config{Memory: []uint64{64 << 20}, Splice: true})
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/fakecuda"
 )
 
-// mover is a space that is about to move: with memory, a module whose variable counts launches, and a graph.
+// mover is a space that is about to move: with memory, a module with a variable that counts launches, and a graph.
 type mover struct {
 	*poolRig
 	library *fakecuda.Library
