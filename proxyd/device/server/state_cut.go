@@ -43,11 +43,17 @@ func (p *process) checkSavable() error {
 	return nil
 }
 
-// whyNotSavable says why a process cannot be saved, or "".
+// whyNotSavable says why a process cannot be saved, or "". A process that is gone has no objects to be saved. Its end may
+// begin during the look: then the contexts are closed, which is no reason.
 func (p *process) whyNotSavable() string {
-	if p.IsGone() {
-		return "" // the process is gone, with all its objects
+	if why := p.findUnsaved(); why != "" && !p.IsGone() {
+		return why
 	}
+	return ""
+}
+
+// findUnsaved names what cannot be saved of a process that is not gone, or returns "".
+func (p *process) findUnsaved() string {
 	if f := p.Fault.Load(); f != 0 {
 		return fmt.Sprintf("a fault, %d, has ended its use of devices", f)
 	}
