@@ -57,7 +57,11 @@ func foreignChain() (string, error) {
 			continue
 		}
 		drops := ch.Policy != nil && *ch.Policy == nftables.ChainPolicyDrop
-		if rules, err := c.GetRules(ch.Table, ch); drops || err != nil || len(rules) > 0 {
+		rules, err := c.GetRules(ch.Table, ch)
+		if err != nil {
+			return "", fmt.Errorf("rules of chain %s: %w", ch.Name, err)
+		}
+		if drops || len(rules) > 0 {
 			return fmt.Sprintf("nftables has the chain %s of table %s", ch.Name, ch.Table.Name), nil
 		}
 	}

@@ -145,9 +145,7 @@ func (o offsets) makeProgram(ofProcess bool, fields []Field, size uint32) asm.In
 	from := func(r asm.Register, at uint32) asm.Instructions {
 		return asm.Instructions{asm.Mov.Reg(asm.R3, r), asm.Add.Imm(asm.R3, int32(at))}
 	}
-	fromScratch := func(r asm.Register) asm.Instructions {
-		return asm.Instructions{asm.LoadMem(r, asm.RFP, int16(scratch), asm.DWord)}
-	}
+	fromScratch := asm.Instructions{asm.LoadMem(asm.R8, asm.RFP, int16(scratch), asm.DWord)}
 	var p asm.Instructions
 	add := func(more ...asm.Instructions) {
 		for _, m := range more {
@@ -163,23 +161,23 @@ func (o offsets) makeProgram(ofProcess bool, fields []Field, size uint32) asm.In
 	// R8: the struct pid of the thread, or of its process, then the number in its own namespace.
 	named := asm.R7
 	if ofProcess {
-		add(from(asm.R7, o.leader), copyTo(scratch, 8), fromScratch(asm.R8))
+		add(from(asm.R7, o.leader), copyTo(scratch, 8), fromScratch)
 		named = asm.R8
 	}
-	add(from(named, o.threadPID), copyTo(scratch, 8), fromScratch(asm.R8),
+	add(from(named, o.threadPID), copyTo(scratch, 8), fromScratch,
 		from(asm.R8, o.level), copyTo(scratch, 4),
 		asm.Instructions{
 			asm.LoadMem(asm.R9, asm.RFP, int16(scratch), asm.Word),
 			asm.Mul.Imm(asm.R9, int32(o.numberSize)), asm.Add.Reg(asm.R8, asm.R9), asm.Add.Imm(asm.R8, int32(o.numbers)),
 		},
 		from(asm.R8, o.number), copyTo(record, 4),
-		from(asm.R8, o.numberSpace), copyTo(scratch, 8), fromScratch(asm.R8),
+		from(asm.R8, o.numberSpace), copyTo(scratch, 8), fromScratch,
 		from(asm.R8, o.spaceCommon+o.inum), copyTo(record+4, 4))
 	at := record + idSize
 	for _, f := range fields {
 		base := asm.R7
 		for _, step := range f.Path[:len(f.Path)-1] {
-			add(from(base, step), copyTo(scratch, 8), fromScratch(asm.R8))
+			add(from(base, step), copyTo(scratch, 8), fromScratch)
 			base = asm.R8
 		}
 		add(from(base, f.Path[len(f.Path)-1]), copyTo(at, f.Size))
