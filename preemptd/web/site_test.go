@@ -32,9 +32,10 @@ type site struct {
 	page    *web.Server
 	address string
 	stop    func()
+	last    *sdk.Snapshot // that tellSnapshot has told
 
-	mu  sync.Mutex
-	now web.State
+	mu   sync.Mutex
+	now  web.State
 }
 
 func newSite(t *testing.T) *site {
