@@ -34,8 +34,8 @@ type site struct {
 	stop    func()
 	last    *sdk.Snapshot // that tellSnapshot has told
 
-	mu   sync.Mutex
-	now  web.State
+	mu  sync.Mutex
+	now web.State
 }
 
 func newSite(t *testing.T) *site {
