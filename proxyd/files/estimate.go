@@ -32,7 +32,7 @@ type packCounter struct {
 	links map[[2]uint64]bool // files with several names, by device and inode
 }
 
-// countFolder counts the content of the open folder fd, whose path has so many bytes, and closes fd. By descriptors and
+// countFolder counts the content of the open folder fd with a path of so many bytes, and closes fd. By descriptors and
 // never through links or into mounts, as Pack.
 func (c *packCounter) countFolder(fd, path int) {
 	d := os.NewFile(uintptr(fd), "")

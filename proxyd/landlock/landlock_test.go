@@ -82,7 +82,7 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-// TestNestedNumber: a process in a PID namespace of its own, whose number there is that of a confined process, is not taken for
+// TestNestedNumber: a process of another PID namespace that has the number of a confined process there is not taken for
 // that process.
 func TestNestedNumber(t *testing.T) {
 	c := Confined{namespace: threaddata.NamespaceOf(os.Getpid()) + 1, numbers: map[int]bool{os.Getpid(): true}}

@@ -46,11 +46,11 @@ const (
 	shortMACSize  = 8 // a MAC, and two zeros
 )
 
-func (w shortWay) key() []byte {
+func (w shortWay) encodeKey() []byte {
 	return append(append(nativeBytes(w.link), w.from.AsSlice()...), w.to.AsSlice()...)
 }
 
-func (e shortExit) value() []byte {
+func (e shortExit) encodeValue() []byte {
 	inward, home := uint32(0), make([]byte, 4)
 	if e.inward {
 		inward = 1

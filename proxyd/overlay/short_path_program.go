@@ -36,7 +36,7 @@ func loadShortPath(s *shortPath) (p *shortPrograms, err error) {
 	}()
 	ways, macs := map[string][]byte{}, map[string][]byte{}
 	for w, exit := range s.ways {
-		ways[string(w.key())] = exit.value()
+		ways[string(w.encodeKey())] = exit.encodeValue()
 	}
 	for mac, node := range s.macs {
 		macs[mac+"\x00\x00"] = node.AsSlice()

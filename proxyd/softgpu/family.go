@@ -46,8 +46,8 @@ type grid struct {
 	Tails    []*grid     `json:"tails,omitempty"`    // likewise, after the rest
 }
 
-// bytes is the size of a launch that waits.
-func (g *grid) bytes() uint64 { return gridBytes + uint64(len(g.Params)) }
+// waitingBytes returns the size of a launch that waits.
+func (g *grid) waitingBytes() uint64 { return gridBytes + uint64(len(g.Params)) }
 
 // gridTree is a family that runs. The last grid of stack runs, and each of the others has launched the next, or had its
 // place behind the next.
@@ -99,20 +99,20 @@ func (t *gridTree) checkSaved(g *grid, depth int) error {
 			if err := t.checkSaved(c, depth+1); err != nil {
 				return err
 			}
-			t.count(c, 1)
+			t.addWaiting(c, 1)
 		}
 	}
 	return nil
 }
 
-// count adds n launches like g to the launches that wait.
-func (t *gridTree) count(g *grid, n int) {
+// addWaiting adds n launches like g to the launches that wait.
+func (t *gridTree) addWaiting(g *grid, n int) {
 	t.waiting += uint64(n)
-	t.bytes += uint64(n) * g.bytes()
+	t.bytes += uint64(n) * g.waitingBytes()
 }
 
-// describe is the tree as a part of the launch that is done.
-func (t *gridTree) describe(done *backend.Partial) {
+// describeIn writes the tree into the part of the launch that is done.
+func (t *gridTree) describeIn(done *backend.Partial) {
 	first := t.stack[0]
 	done.Blocks, done.Launches = first.Done, ""
 	if len(t.stack) == 1 && first == t.root && len(first.Children)+len(first.Tails) == 0 {
@@ -139,7 +139,7 @@ func runFamily(s *space, op *operation, run launch, done *backend.Partial, out *
 			return errClosed
 		}
 		if pausing() {
-			t.describe(done)
+			t.describeIn(done)
 			if !op.pausePartial(*done) {
 				return errClosed
 			}
@@ -178,7 +178,7 @@ func (t *gridTree) runNextPart(s *space, run launch) error {
 
 // beginGrid begins a launch that has waited.
 func (t *gridTree) beginGrid(g *grid) {
-	t.count(g, -1)
+	t.addWaiting(g, -1)
 	t.stack = append(t.stack, g)
 }
 
@@ -212,13 +212,13 @@ func (t *gridTree) recordChild(c childLaunch) launchCode {
 		return launchTooDeep
 	case t.waiting >= t.pending:
 		return launchTooMany
-	case t.bytes+g.bytes() > mostWaiting:
+	case t.bytes+g.waitingBytes() > mostWaiting:
 		return launchOutOfResources
 	}
 	if code := t.checkGrid(g); code != launchRecorded {
 		return code
 	}
-	t.count(g, 1)
+	t.addWaiting(g, 1)
 	if c.tail {
 		top.Tails = append(top.Tails, g)
 	} else {

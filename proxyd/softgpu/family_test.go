@@ -345,7 +345,7 @@ func noteNodes(id, depth uint32, out []uint32) []uint32 {
 	return out
 }
 
-// TestFamilyIsSaved: a launch whose threads launch kernels is interrupted after each of its parts, goes on in a copy of the
+// TestFamilyIsSaved: a launch with threads that launch kernels is interrupted after each of its parts, goes on in a copy of the
 // space, and has the same result, to the bit.
 func TestFamilyIsSaved(t *testing.T) {
 	const depth = 2
@@ -355,7 +355,7 @@ func TestFamilyIsSaved(t *testing.T) {
 	parts, saved := 0, 0
 	for ; len(f.tree.stack) > 0; parts++ {
 		var done backend.Partial
-		f.tree.describe(&done)
+		f.tree.describeIn(&done)
 		if done.Launches != "" {
 			saved++
 		}
@@ -406,7 +406,7 @@ func (p *familyParts) runPart() {
 	p.failOn(p.tree.runNextPart(p.space, p.run))
 }
 
-// TestFamilyIsPaused: a stream tells what is done of a launch whose threads launch kernels when its space is paused, and
+// TestFamilyIsPaused: a stream tells what is done of a launch with threads that launch kernels when its space is paused, and
 // the launch goes on from there.
 func TestFamilyIsPaused(t *testing.T) {
 	const depth = 4
@@ -454,7 +454,7 @@ func TestDamagedFamily(t *testing.T) {
 		f.runPart()
 	}
 	var done backend.Partial
-	f.tree.describe(&done)
+	f.tree.describeIn(&done)
 	if !strings.Contains(done.Launches, `"kernel":"node"`) {
 		t.Fatalf("saved as %q", done.Launches)
 	}

@@ -27,7 +27,7 @@ func TestSilentConnections(t *testing.T) {
 	}
 }
 
-// TestClosedBeforeReply: a rank whose connection is closed before the host has heard of the rank comes again.
+// TestClosedBeforeReply: a rank calls again if its connection is closed before the host has heard of the rank.
 func TestClosedBeforeReply(t *testing.T) {
 	for name, heard := range map[string]int64{"before the answer": 0, "before the announcement": answerSize} {
 		t.Run(name, func(t *testing.T) {

@@ -213,7 +213,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestGoneFolder: a cache whose folder is removed has nothing, and does no harm.
+// TestGoneFolder: a cache without its folder has nothing, and does no harm.
 func TestGoneFolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "code")
 	c := openCache(t, path, DefaultLimit)

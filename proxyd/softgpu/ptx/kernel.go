@@ -99,7 +99,7 @@ type builder struct {
 	dynamic    []dynamicConstant
 	dynAlign   uint32
 
-	targets   []string // kernels whose addresses are known to the kernel
+	targets   []string // kernels with addresses that the kernel knows
 	launches  bool     // a thread may launch work
 	ordered   bool     // the order of blocks can be seen
 	spins     bool

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Launches kernels whose threads launch kernels, in the block's stream, to be forgotten and as tail launches, and prints
+// Launches kernels with threads that launch kernels, in the block's stream, to be forgotten and as tail launches, and prints
 // in which order all blocks ran. Whatever happens to the device server, the output is the same.
 // limit: 60s
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// An executable graph that is updated by a new capture for each step, whose graph is destroyed.
+// An executable graph that is updated by a new capture for each step; the graph of the capture is destroyed.
 // limit: 60s
 
 #include "check.h"

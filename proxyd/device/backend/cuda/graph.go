@@ -178,8 +178,8 @@ type wholeGraph struct {
 	made uint64 // of the context's events, when exec was made; 0: there is none
 }
 
-// current is the driver's graph, made if there is none. The context is alive.
-func (w *wholeGraph) current() (driver.Exec, error) {
+// currentExec returns the driver's graph, made if there is none. The context is alive.
+func (w *wholeGraph) currentExec() (driver.Exec, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := w.context
@@ -214,7 +214,7 @@ func (x *exec) makeGraph() error {
 		return nil
 	}
 	w := &wholeGraph{context: x.context, plan: x.plan, off: x.CopyOff()}
-	if _, err := w.current(); err != nil {
+	if _, err := w.currentExec(); err != nil {
 		return err
 	}
 	x.whole = w
@@ -276,7 +276,7 @@ func (st *stream) Graph(b backend.Exec) error {
 		if err == nil {
 			w := x.whole
 			j.run = func() error {
-				g, err := w.current()
+				g, err := w.currentExec()
 				if err != nil {
 					return err
 				}

@@ -17,8 +17,8 @@ import (
 // A space moves to another device while it is not mapped, so that none of its work is under way:
 //
 //	lock       all calls that use the space's memory or contexts wait
-//	rehearse   the contexts are made on the new device for another owner: whatever the driver would refuse is found here,
-//	           also a variable that would not be where it was. They keep the room for the contexts until these are made
+//	rehearse   the contexts are made on the new device for another owner (rehearseMove): whatever the driver would refuse
+//	           is found here, also a variable that would not be where it was. They keep the room for the contexts until these are made
 //	stage      memory is copied to the new device, or to the host's memory as in a swap where there is no room
 //	replace    the old contexts end, and are made on the new device, where the driver puts variables into the same
 //	           addresses, which are free now
@@ -150,7 +150,7 @@ func (m *move) carryOut() error {
 	defer m.device.backend.rehearsing.Unlock()
 	err := m.tellPeers()
 	if err == nil {
-		err = m.rehearse()
+		err = m.rehearseMove()
 	}
 	if err == nil {
 		err = m.stageMemory()

@@ -13,9 +13,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
-// rehearse finds out whether the driver makes the contexts on the new device, with all variables where they are. Until
+// rehearseMove finds out whether the driver makes the contexts on the new device, with all variables where they are. Until
 // endRehearsal they keep the room that the contexts will need there. The caller holds the backend's rehearsing.
-func (m *move) rehearse() error {
+func (m *move) rehearseMove() error {
 	b := m.device.backend
 	if len(m.variables) > 0 {
 		if !driver.OwnsPlace(m.cfg.Owner) {
@@ -34,7 +34,7 @@ func (m *move) rehearse() error {
 	return m.checkVariables(all)
 }
 
-// endRehearsal ends what rehearse has made.
+// endRehearsal ends the contexts that rehearseMove has made.
 func (m *move) endRehearsal() error {
 	all := m.rehearsal
 	m.rehearsal = nil

@@ -47,7 +47,7 @@ func newMover(t *testing.T) *mover {
 	l.Reset(log, moverDevice)
 	b := openBackend(t, l)
 	x := &mover{poolRig: &poolRig{T: t, b: b, log: log}, library: l, from: b.list[0], to: b.list[1]}
-	driver.RestartPlace(moverOwner) // of earlier tests, whose contexts are gone
+	driver.RestartPlace(moverOwner) // of earlier tests: their contexts are gone
 	var err error
 	x.space, err = x.from.NewSpace(backend.SpaceConfig{Memory: 32 << 20, Owner: moverOwner})
 	x.mustSucceed(err)

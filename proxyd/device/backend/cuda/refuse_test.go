@@ -92,7 +92,7 @@ func TestSameAddresses(t *testing.T) {
 	}
 }
 
-// TestAbsentFeatures: a device has none of the features whose calls are refused by name, though the driver says that it has them.
+// TestAbsentFeatures: a device has no feature with calls that are refused by name, though the driver says that it has them.
 func TestAbsentFeatures(t *testing.T) {
 	table, err := api.Load()
 	if err != nil {

@@ -77,7 +77,7 @@ void sing_reserve_for(void *symbol);
 /* Until the next call, addresses that the driver reserves in this thread are for that owner. 0: for no owner. */
 void sing_reserve_owner(uint64_t owner);
 
-/* An owner whose contexts are there to see where the driver would put things. */
+/* An owner of contexts that only show where the driver would put things. */
 #define SING_REHEARSAL UINT64_MAX
 
 /* Tells whether no other owner has used an owner's place. */
