@@ -40,22 +40,7 @@ func runKept(t *testing.T, folder string) (memory []byte, taken int) {
 		t.Fatal(err)
 	}
 	store := &countedStore{Cache: cache}
-	b, err := New(Config{Memory: []uint64{64 << 20}, Compiled: store})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{})
-	if err == nil {
-		err = s.Map()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := s.NewContext(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, s, c := makeContext(t, Config{Memory: []uint64{64 << 20}, Compiled: store})
 	stream, err := c.NewStream(backend.StreamConfig{})
 	if err != nil {
 		t.Fatal(err)
