@@ -4,7 +4,6 @@
 package capsule
 
 import (
-	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -69,9 +68,7 @@ func stepGroups(t *testing.T) (found []string) {
 // cleanedUp waits until Slurm has no cgroup of a job, and fails if a cgroup stays.
 func cleanedUp(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	for {
+	for ctx := testDeadline(t); ; {
 		left := stepGroups(t)
 		if len(left) == 0 {
 			return

@@ -144,22 +144,27 @@ func TestStaging(t *testing.T) {
 			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
-	t.Run("no room after all", func(t *testing.T) {
-		c.runOn(t, "n3", "", "bash", "-euc", "mount -t tmpfs -o size=40m,mode=0700 none /var/lib/staging").mustSucceed(t)
-		runMinicluster(t, "restart", "--name", c.name, "n3", "proxyd").mustSucceed(t)
-		job := c.submitJob(t, "--singularity -w n3", "head -c 50000000 /dev/urandom > /tmp/large; before=$(md5sum < /tmp/large); "+count+"; [[ $(md5sum < /tmp/large) = $before ]] && echo same")
-		c.waitForLine(t, job, "8")
-		c.runAsRoot(t, "scontrol requeue "+job)
-		c.restartElsewhere(t, job, "n3")
-		c.waitForEnd(t, job)
-		if got := c.jobLog(job); got != undisturbedOutput("n3")+"\nsame" {
-			t.Errorf("the job's log is not as expected:\n%s", got)
-		}
-		log, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "logs/n3/proxyd.log"))
-		if !strings.Contains(string(log), "the stage is full") {
-			t.Error("proxyd's log does not say that the stage was full")
-		}
-	})
+	for _, v := range []struct{ name, mount, logged string }{
+		{"too little room", "size=40m", "no space in the stage"},
+		{"no room after all", "nr_inodes=5", "the stage is full"}, // bytes are free, which are reserved, but no more files can be made
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			c.runOn(t, "n3", "", "bash", "-euc", "mount -t tmpfs -o mode=0700,"+v.mount+" none /var/lib/staging").mustSucceed(t)
+			runMinicluster(t, "restart", "--name", c.name, "n3", "proxyd").mustSucceed(t)
+			job := c.submitJob(t, "--singularity -w n3", "head -c 50000000 /dev/urandom > /tmp/large; before=$(md5sum < /tmp/large); "+count+"; [[ $(md5sum < /tmp/large) = $before ]] && echo same")
+			c.waitForLine(t, job, "8")
+			c.runAsRoot(t, "scontrol requeue "+job)
+			c.restartElsewhere(t, job, "n3")
+			c.waitForEnd(t, job)
+			if got := c.jobLog(job); got != undisturbedOutput("n3")+"\nsame" {
+				t.Errorf("the job's log is not as expected:\n%s", got)
+			}
+			log, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "logs/n3/proxyd.log"))
+			if !strings.Contains(string(log), v.logged) {
+				t.Errorf("proxyd's log does not say %q", v.logged)
+			}
+		})
+	}
 
 	c.configureStaging(t, "/var/lib/memory", "1M")
 	inMemory := func(t *testing.T) { // a power cut deletes the stage
