@@ -112,7 +112,7 @@ func TestWaitingCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 		switch {
-		case took < float64(last)-0.01:
+		case took < float64(last)-0.01 && name != "endless poll": // which ends after time.sleep has, but can begin later than time.sleep
 			t.Errorf("%s has waited for %v s, want %d", name, took, last)
 		case name == "sleep": // measured by the time of day, which the requeue does not stop
 		case took > float64(last)+max(15, waited): // a call that begins anew takes longer by the time that the call had waited, and been frozen
