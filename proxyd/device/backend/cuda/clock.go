@@ -36,8 +36,11 @@ type clock struct {
 // renewed is how old a moment may be that other points are measured from.
 const renewed = time.Second
 
-// firstMoment makes the moment from which a new context of the driver's measures.
+// firstMoment makes the moment from which a new context of the driver's measures. The moment's time is that before the
+// moment is recorded: then no event has a time in the future, and an event that is recorded after a move of a space has a
+// later time than the events from before the move, however long a move takes.
 func (b *Backend) firstMoment(own *lane) (*moment, error) {
+	at := b.elapsed()
 	e, err := b.drv.NewEvent(own.ctx, true)
 	if err == nil {
 		err = b.drv.Record(own.ctx, e, own.stream)
@@ -45,7 +48,7 @@ func (b *Backend) firstMoment(own *lane) (*moment, error) {
 	if err == nil {
 		err = own.waitIdle()
 	}
-	return &moment{event: e, at: b.elapsed(), known: true}, err
+	return &moment{event: e, at: at, known: true}, err
 }
 
 // restartClock measures from a moment from here on.

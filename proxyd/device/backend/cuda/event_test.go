@@ -8,6 +8,7 @@ package cuda
 import (
 	"context"
 	"encoding/binary"
+	"runtime"
 	"testing"
 	"time"
 
@@ -63,4 +64,48 @@ func TestTimeBesideBusyStream(t *testing.T) {
 		t.Errorf("the kernel's end is at %v, and what was over before it at %v", late, early)
 	}
 	must(b.Close())
+}
+
+// TestTimeAfterSlowStart: an event's time is not in the future where the making of its context was held up. If it were, an
+// event that is recorded after a move of the space could have an earlier time than an event from before the move.
+func TestTimeAfterSlowStart(t *testing.T) {
+	l := newFakeLibrary(t)
+	p := &play{b: openBackend(t, l), ctx: t.Context()}
+	l.Halt("cuEventQuery", 1) // the question whether the context's first moment is over
+	t.Cleanup(l.Resume)
+	made := make(chan error)
+	go func() {
+		var err error
+		for _, s := range script {
+			switch s.name {
+			case "space", "map", "context", "stream":
+				if err == nil {
+					err = s.do(p)
+				}
+			}
+		}
+		made <- err
+	}()
+	for !l.Halted() {
+		runtime.Gosched()
+	}
+	time.Sleep(50 * time.Millisecond) // the time by which the event would be in the future
+	l.Resume()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(<-made)
+	e, err := p.cu.NewEvent(backend.EventConfig{})
+	must(err)
+	must(p.stream.Record(e))
+	must(p.stream.Synchronize(t.Context()))
+	at, err := e.Time()
+	must(err)
+	if now := p.b.elapsed(); at > now {
+		t.Errorf("an event that is over is at %v, and now is %v", at, now)
+	}
+	must(p.b.Close())
 }
