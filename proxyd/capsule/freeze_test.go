@@ -288,6 +288,7 @@ func TestManyEnded(t *testing.T) {
 
 // TestFreezeVfork: a program is not frozen in the middle of a vfork, where criu could not dump the program.
 func TestFreezeVfork(t *testing.T) {
+	needRoot(t)
 	dir, err := os.MkdirTemp("/var/lib", "freeze-vfork-") // a capsule has a /tmp of its own
 	if err != nil {
 		t.Fatal(err)
