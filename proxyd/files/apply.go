@@ -151,7 +151,7 @@ func (b *backer) setAllAttributes() {
 	}
 }
 
-// setAttributes sets mode, group and times, when neither the file nor any file below it is changed any more.
+// setAttributes sets group, extended attributes, mode and times, when neither the file nor any file below it is changed any more.
 func (b *backer) setAttributes(p string, f *File) {
 	now, err := statLink(p)
 	if err != nil || typeOf(now) != f.Type || !b.isUsers(now) {
@@ -159,6 +159,9 @@ func (b *backer) setAttributes(p string, f *File) {
 	}
 	if now.Gid != f.GID {
 		_ = unix.Lchown(p, -1, int(f.GID)) // the user may have left the group
+	}
+	if f.Xattrs != nil && (f.Type == Regular || f.Type == Dir) {
+		b.setXattrs(p, now.Mode&0o7777, f.Xattrs)
 	}
 	if f.Type != Symlink {
 		if now, err = statLink(p); err == nil && now.Mode&0o7777 != f.Mode {
@@ -171,5 +174,17 @@ func (b *backer) setAttributes(p string, f *File) {
 	}
 	if err != nil {
 		b.tolerateOrFail(p, "mode or time not put back", err)
+	}
+}
+
+// setXattrs sets the extended attributes of a path. setAttributes sets the mode afterwards.
+func (b *backer) setXattrs(p string, mode uint32, want Attributes) {
+	const what = "extended attributes not put back"
+	switch err := restoreXattrs(p, mode, want); {
+	case err == nil:
+	case cannotKeep(err):
+		b.addProblem(p, what+": "+err.Error())
+	default:
+		b.tolerateOrFail(p, what, err)
 	}
 }

@@ -24,7 +24,8 @@ type collector struct {
 	off     int64           // in the new stream
 	buf     []byte
 
-	described int // bytes of maxDescribed that are taken
+	described  int // bytes of maxDescribed that are taken
+	attributes int // bytes of maxStateXattrs that are taken
 }
 
 // recordState is the helper's part of Record.
@@ -144,7 +145,26 @@ func (c *collector) recordPath(p string, t *tree) error {
 		}
 	case Missing, Dir, Fifo, Other:
 	}
+	c.recordXattrs(p, f)
 	return err
+}
+
+// recordXattrs records the extended attributes of the file or folder at a path.
+func (c *collector) recordXattrs(p string, f *File) {
+	if f.Type != Regular && f.Type != Dir || f.UID != c.o.UID { // PutBack leaves files of others alone
+		return
+	}
+	all, err := readOwnXattrs(p, f.Mode)
+	if size := all.countBytes(); err == nil && c.attributes+size > c.o.MostXattrs {
+		err = fmt.Errorf("the job's files have more than %d MiB of them", c.o.MostXattrs>>20)
+	} else {
+		c.attributes += size
+	}
+	if err != nil {
+		c.addProblem(p, "extended attributes not recorded: "+err.Error())
+		return
+	}
+	f.Xattrs = all
 }
 
 // onlyLinked says whether a path is only another name for a file that the job has not written: a data set that the job

@@ -73,8 +73,8 @@
 //
 //   - The old content of a file that the job changed for the first time after the cut is not known,
 //     unless the job only appended. The file is left alone and noted.
-//   - Owners are not put back, nor are extended attributes outside the private folders,
-//     nor modes and times of files that the job only did chmod, chown or utimes to.
+//   - Owners are not put back, nor are modes, times and extended attributes of files that the job
+//     only did chmod, chown, utimes, setfacl or setfattr to.
 //   - A working directory that another process renames keeps its old name in the records of
 //     processes that stay in that directory; so does a directory that a thread has for itself.
 //   - A program that bypasses the shim is seen to write, not to remove, rename or make

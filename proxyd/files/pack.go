@@ -5,7 +5,6 @@ package files
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -40,24 +39,8 @@ type packed struct {
 	Socket  bool       `json:",omitempty"` // Type Other: a socket's place
 	Target  Name       `json:",omitempty"`
 	Link    Name       `json:",omitempty"` // an earlier entry's path: the same file
-	Xattrs  attributes `json:",omitempty"`
+	Xattrs  Attributes `json:",omitempty"`
 	Extents [][2]int64 `json:",omitempty"` // offset and length of the parts that are no holes
-}
-
-// attributes are extended attributes by their names.
-type attributes map[Name][]byte
-
-// MarshalJSON implements json.Marshaler: package json alone would take names for UTF-8, though they are bytes.
-func (a attributes) MarshalJSON() ([]byte, error) {
-	named := make(map[string][]byte, len(a))
-	for name, value := range a {
-		text, err := name.MarshalText()
-		if err != nil {
-			return nil, err
-		}
-		named[string(text)] = value
-	}
-	return json.Marshal(named)
 }
 
 // Pack writes a folder, with all that is in the folder, to w: types, modes, owners, times,
@@ -95,7 +78,11 @@ func (p *packer) packAll(fd int) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if err := p.writeHeader(entryOf(".", st, fd), nil); err != nil {
+	e, err := entryOf(".", st, fd)
+	if err != nil {
+		return err
+	}
+	if err := p.writeHeader(e, nil); err != nil {
 		return err
 	}
 	if err := p.packFolder(fd, ""); err != nil {
@@ -184,7 +171,10 @@ func (p *packer) packChild(dir int, prefix, name string) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	e := entryOf(path, st, fd)
+	e, err := entryOf(path, st, fd)
+	if err != nil {
+		return err
+	}
 	id := [2]uint64{st.Dev, st.Ino}
 	if e.Type != Dir && st.Nlink > 1 {
 		if first, ok := p.links[id]; ok {
@@ -275,46 +265,19 @@ func (p *packer) writeHeader(e packed, file *os.File) error {
 type onlyWriter struct{ io.Writer }
 
 // entryOf describes the file of the O_PATH descriptor fd.
-func entryOf(path string, st unix.Stat_t, fd int) packed {
+func entryOf(path string, st unix.Stat_t, fd int) (packed, error) {
 	e := packed{Path: Name(path), Type: typeOf(st), Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim.Nano()}
 	e.Socket = st.Mode&unix.S_IFMT == unix.S_IFSOCK
 	if e.Type == Regular {
 		e.Size = st.Size
 	}
-	if e.Type == Regular || e.Type == Dir {
-		e.Xattrs = readXattrs(fd)
+	if e.Type != Regular && e.Type != Dir {
+		return e, nil
 	}
-	return e
-}
-
-// wantedXattr reports whether a user can set the attribute, and the kernel uses the attribute only to decide which
-// users may read.
-func wantedXattr(name string) bool {
-	return bytes.HasPrefix([]byte(name), []byte("user.")) ||
-		name == "system.posix_acl_access" || name == "system.posix_acl_default"
-}
-
-func readXattrs(fd int) attributes {
-	path := fmt.Sprintf("/proc/self/fd/%d", fd)
-	list := make([]byte, 64<<10)
-	n, err := unix.Listxattr(path, list)
-	if err != nil {
-		return nil // a file system without attributes
+	self := fmt.Sprintf("/proc/self/fd/%d", fd)
+	names, err := xattrNames(self, unix.Listxattr)
+	if err == nil {
+		e.Xattrs, err = readXattrs(self, names, unix.Getxattr)
 	}
-	var all attributes
-	for _, name := range bytes.Split(list[:n], []byte{0}) {
-		if !wantedXattr(string(name)) {
-			continue
-		}
-		value := make([]byte, 64<<10)
-		n, err := unix.Getxattr(path, string(name), value)
-		if err != nil {
-			continue
-		}
-		if all == nil {
-			all = attributes{}
-		}
-		all[Name(name)] = value[:n]
-	}
-	return all
+	return e, err
 }

@@ -27,6 +27,7 @@ func (c *collector) recordParents() {
 			st, err := statLink(dir)
 			if err == nil && typeOf(st) == Dir && st.Uid == c.o.UID {
 				folder := &File{Type: Dir, Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim.Nano()}
+				c.recordXattrs(dir, folder)
 				if !c.reserveRoom(dir, folder) {
 					return
 				}

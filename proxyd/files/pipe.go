@@ -134,6 +134,8 @@ type order struct {
 	Stream  string // Record: the name of the new stream
 	Reuse   bool   // Record: old streams can be referred to
 	Most    int    // Record: bytes that files and folders may take in the State
+
+	MostXattrs int // Record: bytes that extended attributes may take
 }
 
 // want is a part of a stream that PutBack needs.

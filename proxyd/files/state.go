@@ -114,6 +114,8 @@ type File struct {
 	Mapped bool      `json:"mapped,omitempty"`  // for writing and sharing, at the cut or since the State before
 	LinkTo Name      `json:"link_to,omitempty"` // another path of the same file, which has the Data
 	Data   []Segment `json:"data,omitempty"`    // in order; zeros lie between them
+
+	Xattrs Attributes `json:"xattrs,omitzero"` // of files and folders; nil if they are not known
 }
 
 // Segment is a part of a file's content, and where that part is kept.
@@ -192,6 +194,9 @@ func (s *State) checkState() error {
 		if f == nil || f.Size < 0 || f.LinkTo != "" && !validPath(string(f.LinkTo)) {
 			return fmt.Errorf("state: %s: bad", path)
 		}
+		if err := f.Xattrs.checkNames(); err != nil {
+			return fmt.Errorf("state: %s: %w", path, err)
+		}
 		end := int64(0)
 		for _, g := range f.Data {
 			if g.At < end || g.Size <= 0 || g.Size > maxSegment || g.Off < 0 || g.At > f.Size-g.Size {
@@ -206,6 +211,9 @@ func (s *State) checkState() error {
 	for path, f := range s.Parents {
 		if !validPath(string(path)) || cleanPath(string(path)) != string(path) || f == nil || f.Type != Dir {
 			return fmt.Errorf("state: folder %.200q: bad", path)
+		}
+		if err := f.Xattrs.checkNames(); err != nil {
+			return fmt.Errorf("state: folder %s: %w", path, err)
 		}
 	}
 	return nil

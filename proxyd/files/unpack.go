@@ -227,7 +227,7 @@ func (u *unpacker) setAttributes(e packed) error {
 		return err
 	}
 	for name, value := range e.Xattrs {
-		if !wantedXattr(string(name)) {
+		if !wantedXattr(name) {
 			return fmt.Errorf("attribute %.80q", name)
 		}
 		if err := unix.Setxattr(self, string(name), value, 0); err != nil && !errors.Is(err, unix.ENOTSUP) {

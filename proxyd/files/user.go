@@ -35,7 +35,7 @@ const muchWork = 4 << 20
 func estimateWork(s *State, entries []Entry) (size int) {
 	if s != nil {
 		for p, f := range s.Files {
-			size += 256 + len(p) + len(f.Target) + 128*len(f.Data)
+			size += 256 + len(p) + len(f.Target) + 128*len(f.Data) + f.Xattrs.countBytes()
 		}
 	}
 	for _, e := range entries {
@@ -213,7 +213,7 @@ func recordFiles(ctx context.Context, u User, job Job, before *State, touched To
 		serial = before.Serial + 1
 	}
 	o.Stream, o.Reuse, o.Lost, o.Mark = streamOf(serial), ok, touched.Lost || before != nil && before.Lost, touched.Until
-	o.Most = maxDescribed
+	o.Most, o.MostXattrs = maxDescribed, maxStateXattrs
 	h, err := startHelper(ctx, u, estimateWork(before, touched.Entries))
 	if err != nil {
 		return nil, err
