@@ -19,6 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/ends"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/outside"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
@@ -34,6 +35,9 @@ type restart struct{ c *Conductor }
 // Adopt takes over the capsules of this daemon's predecessor, and finishes or undoes the work that the predecessor had
 // in progress. It removes the remains of capsules that died with the node.
 func (c *Conductor) Adopt(ctx context.Context) error {
+	if err := processes.RemoveLeftFilesCgroups(c.Cgroups); err != nil {
+		c.Log.Error("cannot remove cgroups that the last daemon left", "error", err)
+	}
 	notes, err := c.restarts.adoptCapsules(ctx)
 	if err != nil {
 		return err

@@ -76,6 +76,31 @@ func TestKitsAtRestart(t *testing.T) {
 	}
 }
 
+// TestCgroupsAtRestart: a daemon that starts removes the cgroups that its predecessor, killed while it put files back, has
+// left in those of jobs, and the cgroup of a job that has nothing else. Other cgroups stay.
+func TestCgroupsAtRestart(t *testing.T) {
+	c := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil)
+	c.Cgroups = t.TempDir()
+	in := func(name string) string { return filepath.Join(c.Cgroups, "system.slice", "slurmstepd.scope", name) }
+	for _, dir := range []string{"job_7/sing-files-0", "job_7/sing-files-12", "job_8/sing-files-0", "job_8/sing-devices-0", "job_8/step_batch/sing-files-0", "job_9/sing-files-0/process"} {
+		noError(t, os.MkdirAll(in(dir), 0o755))
+	}
+	noError(t, records.WriteJSON(c.folders().notePath(7, 0), capsuleNote{Job: 7}))
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if err := c.Adopt(stopped); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Adopt: %v, want that it was stopped", err)
+	}
+	for dir, stays := range map[string]bool{
+		"": true, "job_7": false, "job_8": true, "job_8/sing-files-0": false, "job_8/sing-devices-0": true, "job_8/step_batch/sing-files-0": true,
+		"job_9/sing-files-0/process": true,
+	} {
+		if _, err := os.Stat(in(dir)); (err == nil) != stays {
+			t.Errorf("%s: %v, want it to stay: %v", dir, err, stays)
+		}
+	}
+}
+
 // TestUnknownJobAtRestart: a daemon that starts while slurmctld is without its state, and so knows no job, lets a job run on that
 // Slurm knows again within ends.UnknownGrace, and ends a job that Slurm has not known for so long.
 func TestUnknownJobAtRestart(t *testing.T) {

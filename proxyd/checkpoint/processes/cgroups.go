@@ -94,11 +94,50 @@ func InFilesCgroup(root string, job uint32, index int, work func(cgroup string) 
 	if in == "" {
 		return work("")
 	}
-	group := filepath.Join(in, fmt.Sprintf("sing-files-%d", index))
+	group := filepath.Join(in, fmt.Sprintf("%s%d", filesPrefix, index))
 	if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("a cgroup in the job's: %w", err)
 	}
-	return errors.Join(work(group), RemoveEmptyCgroup(group))
+	return errors.Join(work(group), removeFilesCgroup(group))
+}
+
+// filesPrefix begins the names of the cgroups of InFilesCgroup.
+const filesPrefix = "sing-files-"
+
+// removeFilesCgroup removes a cgroup of InFilesCgroup, and the job's if that is empty then: at the job's end Slurm has found it
+// in use.
+func removeFilesCgroup(group string) error {
+	return errors.Join(RemoveEmptyCgroup(group), RemoveEmptyCgroup(filepath.Dir(group)))
+}
+
+// jobCgroupDepth is how deep below the root of the hierarchy the cgroups of jobs are at most: below a slice, a scope,
+// and folders for the node and the user.
+const jobCgroupDepth = 6
+
+// RemoveLeftFilesCgroups removes the cgroups below root that a daemon has left that was killed in InFilesCgroup. A cgroup
+// with processes stays.
+func RemoveLeftFilesCgroups(root string) error {
+	if root == "" {
+		return nil
+	}
+	var failed []error
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // a job has ended meanwhile
+		case err != nil:
+			return err
+		case !d.IsDir():
+			return nil
+		case strings.HasPrefix(d.Name(), filesPrefix):
+			failed = append(failed, removeFilesCgroup(path))
+			return fs.SkipDir
+		case strings.HasPrefix(d.Name(), stepPrefix), strings.Count(strings.TrimPrefix(path, root), "/") >= jobCgroupDepth:
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return errors.Join(append(failed, err)...)
 }
 
 // JobCgroupHere returns the job's cgroup on this node, below root; "" if Slurm has not made it yet. On a node without
