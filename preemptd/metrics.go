@@ -15,8 +15,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/reconcile"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/strangers"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
+
+// maxMonitors bounds the connections of monitors without a request, and the connections with a request that is answered.
+const maxMonitors = 64
 
 // serveMetrics listens for Prometheus, whether this preemptd works or waits.
 func (c *controller) serveMetrics(ctx context.Context) (func(), error) {
@@ -33,7 +37,8 @@ func (c *controller) serveMetrics(ctx context.Context) (func(), error) {
 	c.log.Info("metrics", "address", l.Addr().String())
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", c.metrics.Handler())
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10}
+	strangers.LimitServer(server, maxMonitors, maxMonitors)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

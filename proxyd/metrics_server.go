@@ -19,6 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/metrics"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/strangers"
 )
 
 // meter counts the conductor's reports, and looks sizes up in the store.
@@ -143,6 +144,9 @@ func spaceOf(folder string) (*metrics.Space, error) {
 	return &metrics.Space{Size: st.Blocks * unit, Free: st.Bavail * unit}, nil
 }
 
+// maxMonitors bounds the connections of monitors without a request, and the connections with a request that is answered.
+const maxMonitors = 64
+
 // serveMetrics listens for Prometheus. A failure to listen is logged, and the daemon goes on.
 func (n *node) serveMetrics(ctx context.Context) (func(), error) {
 	if n.cfg.Metrics.Address == "" {
@@ -163,7 +167,8 @@ func (n *node) serveMetrics(ctx context.Context) (func(), error) {
 		metrics.ServeHTTP(w, r)
 	})
 	mux.HandleFunc("GET /readyz", n.serveReady)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10}
+	strangers.LimitServer(server, maxMonitors, maxMonitors)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
@@ -57,6 +59,43 @@ func TestMetrics(t *testing.T) {
 	if resp, err := http.Get("http://" + said.Address + "/metrics"); err == nil {
 		resp.Body.Close()
 		t.Error("metrics are still served after the server has ended")
+	}
+}
+
+// TestManyMonitors: connections that stay after a request, as many as the server has at most and more, keep no monitor out: an
+// old connection is closed.
+func TestManyMonitors(t *testing.T) {
+	var log bytes.Buffer
+	n := &node{cfg: &config.Config{}, log: slog.New(slog.NewJSONHandler(&log, nil)), gate: newGate(t.Context().Done(), nil)}
+	n.meter = &meter{Metrics: metrics.New("1.2.3", reports.Events(), checkpoint.Phases()), n: n}
+	n.cfg.Metrics.Address = "127.0.0.1:0"
+	undo, err := n.serveMetrics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer undo()
+	var said struct{ Address string }
+	if err := json.Unmarshal(log.Bytes(), &said); err != nil {
+		t.Fatalf("parse the log: %v: %s", err, &log)
+	}
+	closed := make(chan error, maxMonitors+1)
+	for range maxMonitors + 1 {
+		conn, err := net.Dial("tcp", said.Address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, "GET /no-page HTTP/1.1\r\nHost: n1\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		conn.SetReadDeadline(time.Now().Add(time.Minute)) //nolint:errcheck // a deadline fails only on a closed connection
+		go func() {
+			_, err := io.Copy(io.Discard, conn)
+			closed <- err
+		}()
+	}
+	if err := <-closed; err != nil {
+		t.Errorf("the first connection that ends: %v, want that the server has closed it", err)
 	}
 }
 

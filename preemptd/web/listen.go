@@ -30,9 +30,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certificate *Certifi
 	server := &http.Server{
 		Handler: s.Handler(), ErrorLog: slog.NewLogLogger(s.opt.Log.Handler(), slog.LevelDebug),
 		ReadHeaderTimeout: s.headTime, ReadTimeout: 2 * s.headTime, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 16 << 10, ConnState: boundConnections(),
-		BaseContext: func(net.Listener) context.Context { return ctx },
+		MaxHeaderBytes: 16 << 10, BaseContext: func(net.Listener) context.Context { return ctx },
 	}
+	strangers.LimitServer(server, maxSilent, maxBusy)
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	var err error
 	if certificate == nil {
@@ -45,28 +45,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certificate *Certifi
 		return nil
 	}
 	return err
-}
-
-// boundConnections returns a function for http.Server.ConnState that keeps connections from taking the place of others:
-// a new connection is always taken, and an old connection of the host that has the most makes way.
-func boundConnections() func(net.Conn, http.ConnState) {
-	silent, busy := strangers.New(maxSilent), strangers.New(maxBusy)
-	return func(c net.Conn, is http.ConnState) {
-		if secured, ok := c.(*tls.Conn); ok {
-			c = secured.NetConn() // to close a TLS connection may take seconds
-		}
-		switch is {
-		case http.StateNew, http.StateIdle:
-			busy.Remove(c)
-			silent.Add(c)
-		case http.StateActive:
-			silent.Remove(c)
-			busy.Add(c)
-		case http.StateHijacked, http.StateClosed:
-			silent.Remove(c)
-			busy.Remove(c)
-		}
-	}
 }
 
 // Certificate is a certificate on disk, read again when its file has changed: certificates are

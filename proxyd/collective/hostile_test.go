@@ -260,6 +260,33 @@ func TestManyStrangers(t *testing.T) {
 	w.checkHealthy()
 }
 
+// TestStrangersOfAnotherHost: more strangers of a host than there is room for do not end the handshake of a process of
+// another host.
+func TestStrangersOfAnotherHost(t *testing.T) {
+	w := newNodes(t, []int{0}, nil, Config{Handshake: patience})
+	dial := func(host string) net.Conn {
+		conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}).Dial("tcp", w.nodes[0].Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	process := dial("127.0.0.1")
+	var all []net.Conn
+	for range maxHandshakes + 10 {
+		all = append(all, dial("127.0.0.2"))
+	}
+	closedSoon(t, all[9], "the tenth stranger")
+	k := newKey()
+	roster := Roster{k, []Member{{Ranks: []int{0}, Address: w.nodes[0].Address()}, {Ranks: []int{1}}}}
+	go w.nodes[0].Create(t.Context(), Spec{ID: "x", Size: 2, Ranks: []int{0}}, rosterOf(roster)) //nolint:errcheck // Create ends with the test
+	process.SetDeadline(time.Now().Add(patience))
+	if err := introduceSelf(process, k, newHello(makeTag(k, "x"), 1, 0)); err != nil {
+		t.Errorf("the handshake of a process that came before the strangers: %v", err)
+	}
+}
+
 // TestWrongListener: a dialler ends the handshake with a listener that has another key.
 func TestWrongListener(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

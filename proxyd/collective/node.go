@@ -8,12 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/strangers"
 )
 
 // ErrClosed is returned by a Node and its communicators after Close.
@@ -40,7 +41,7 @@ type Config struct {
 	Linger time.Duration
 }
 
-// maxHandshakes is how many connections may be in their handshake. Where there are more, the oldest is closed.
+// maxHandshakes is how many connections may be in their handshake.
 const maxHandshakes = 256
 
 // Node is a process's end of all its communicators. A Node is safe for concurrent use.
@@ -52,12 +53,12 @@ type Node struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
+	callers  *strangers.List // in their handshake
 
-	mu         sync.Mutex
-	comms      map[*Comm]struct{}
-	expected   map[tag]*Comm
-	changed    chan struct{} // closed, and replaced, when expected grows
-	handshakes []net.Conn    // oldest first
+	mu       sync.Mutex
+	comms    map[*Comm]struct{}
+	expected map[tag]*Comm
+	changed  chan struct{} // closed, and replaced, when expected grows
 }
 
 // Listen makes a Node. The Node works until ctx is done or Close is called.
@@ -76,7 +77,7 @@ func Listen(ctx context.Context, cfg Config) (*Node, error) {
 		}
 	}
 	n := &Node{
-		cfg: cfg, tuning: standard,
+		cfg: cfg, tuning: standard, callers: strangers.New(maxHandshakes),
 		comms: make(map[*Comm]struct{}), expected: make(map[tag]*Comm), changed: make(chan struct{}),
 	}
 	if cfg.Listen != "" {
@@ -133,13 +134,7 @@ func (n *Node) acceptConns() {
 			}
 			continue
 		}
-		n.mu.Lock()
-		if len(n.handshakes) >= maxHandshakes {
-			n.handshakes[0].Close()
-			n.handshakes = n.handshakes[1:]
-		}
-		n.handshakes = append(n.handshakes, conn)
-		n.mu.Unlock()
+		n.callers.Add(conn)
 		n.wg.Go(func() { n.greetConn(conn) })
 	}
 }
@@ -161,11 +156,7 @@ func (n *Node) greetConn(conn net.Conn) {
 	if err == nil {
 		err = examineHello(conn, c.key, h)
 	}
-	n.mu.Lock()
-	if i := slices.Index(n.handshakes, conn); i >= 0 {
-		n.handshakes = slices.Delete(n.handshakes, i, i+1)
-	}
-	n.mu.Unlock()
+	n.callers.Remove(conn)
 	if err != nil || h.to != c.me || h.from <= c.me || c.attachConn(h.from, conn) != nil {
 		conn.Close()
 	}

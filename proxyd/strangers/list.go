@@ -47,6 +47,23 @@ func (l *List) Add(conn net.Conn) {
 	}
 }
 
+// Replace makes room for a connection where the caller has a bound of its own. If the host that has the most connections
+// still had no fewer than the connection's host, that connection included, Replace closes the oldest connection of the
+// former, and returns true.
+func (l *List) Replace(conn net.Conn) bool {
+	host := hostOf(conn.RemoteAddr())
+	l.mu.Lock()
+	var leaves net.Conn
+	if len(l.entries) > 0 && l.largestCount() > l.counts[host]+1 {
+		leaves = l.takeOldest()
+	}
+	l.mu.Unlock()
+	if leaves != nil {
+		leaves.Close()
+	}
+	return leaves != nil
+}
+
 // Remove removes a connection: the connection is identified now, or has ended. Remove may be called twice.
 func (l *List) Remove(conn net.Conn) {
 	l.mu.Lock()
@@ -59,14 +76,19 @@ func (l *List) Remove(conn net.Conn) {
 // takeOldest removes the connection that makes way, and returns it: the oldest of the host with the most connections.
 // The caller holds mu.
 func (l *List) takeOldest() net.Conn {
-	largest := 0
-	for _, n := range l.counts {
-		largest = max(largest, n)
-	}
+	largest := l.largestCount()
 	i := slices.IndexFunc(l.entries, func(e entry) bool { return l.counts[e.host] == largest })
 	conn := l.entries[i].conn
 	l.deleteEntry(i)
 	return conn
+}
+
+// largestCount returns how many connections the host has that has the most. The caller holds mu.
+func (l *List) largestCount() (largest int) {
+	for _, n := range l.counts {
+		largest = max(largest, n)
+	}
+	return largest
 }
 
 // deleteEntry deletes an entry. The caller holds mu.

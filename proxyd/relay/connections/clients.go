@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/strangers"
 )
 
 // Clients are programs outside that connect to a port of a job. The relay listens for them at a port of its own host,
@@ -49,16 +50,37 @@ type clientPort struct {
 	job      *job
 	listener net.Listener // nil if there is a Problem
 	unwatch  func() bool
-	clients  int // Needs Holder.mu
+	clients  int             // Needs Holder.mu
+	waiting  *strangers.List // the sockets of the clients that no forwarder has taken
 	Listening
 }
 
 // client is the part of a connection that a client has made.
 type client struct {
 	port     *clientPort
+	socket   *clientSocket
 	came     time.Time
 	patience *time.Timer
 	taken    bool // by a forwarder. Needs Holder.mu
+}
+
+// clientSocket is the socket of a client that waits. To close it is to end the client's connection.
+type clientSocket struct {
+	*net.TCPConn
+	k *connection
+}
+
+// Close ends the connection, so that the client gets a reset.
+func (s *clientSocket) Close() error {
+	s.k.stream.Fail(errMadeWay)
+	return nil
+}
+
+// stopWaiting is called when a forwarder has taken the client's connection, or the connection has ended. It may be
+// called twice.
+func (c *client) stopWaiting() {
+	c.patience.Stop()
+	c.port.waiting.Remove(c.socket)
 }
 
 // isWaiting tells whether no forwarder has taken a client's connection. The caller holds Holder.mu.
@@ -70,7 +92,7 @@ func (h *Holder) openPorts(j *job, a Admission) {
 		if p := j.ports[port]; p != nil && p.listener != nil || len(j.ports) >= maxPorts && p == nil {
 			continue
 		}
-		p := &clientPort{job: j, Listening: Listening{Port: port}}
+		p := &clientPort{job: j, waiting: strangers.New(h.cfg.Clients.PerPort), Listening: Listening{Port: port}}
 		if err := h.openPort(p); err != nil {
 			p.Problem = err.Error()
 		}
@@ -164,10 +186,14 @@ func (h *Holder) acceptClients(p *clientPort) {
 	}
 }
 
-// errNotTaken is the reason for which a client stops waiting.
-var errNotTaken = errors.New("no forwarder of the job has taken the connection: the job is away")
+// Reasons for which a client stops waiting.
+var (
+	errNotTaken = errors.New("no forwarder of the job has taken the connection: the job is away")
+	errMadeWay  = errors.New("no forwarder of the job has taken the connection, and a client of another host came")
+)
 
-// acceptClient begins to carry a client's connection. The result is false if the port has too many clients.
+// acceptClient begins to carry a client's connection. The result is false if the port has too many clients, and none of
+// another host that makes way: waiting clients of a host do not keep out those of other hosts.
 func (h *Holder) acceptClient(p *clientPort, socket *net.TCPConn) bool {
 	from, err := netip.ParseAddrPort(socket.RemoteAddr().String())
 	if err != nil {
@@ -176,7 +202,7 @@ func (h *Holder) acceptClient(p *clientPort, socket *net.TCPConn) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	j := p.job
-	if h.jobs[j.name] != j || p.clients >= h.cfg.Clients.PerPort {
+	if h.jobs[j.name] != j || p.clients >= h.cfg.Clients.PerPort && !p.waiting.Replace(socket) {
 		h.cfg.Log.Debug("client refused", "job", j.name, "port", p.Port, "clients", p.clients)
 		return false
 	}
@@ -186,6 +212,8 @@ func (h *Holder) acceptClient(p *clientPort, socket *net.TCPConn) bool {
 		client: &client{port: p, came: time.Now()},
 	}
 	close(k.dialed)
+	k.client.socket = &clientSocket{socket, k}
+	p.waiting.Add(k.client.socket)
 	k.client.patience = time.AfterFunc(h.cfg.Clients.WaitAtMost, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()

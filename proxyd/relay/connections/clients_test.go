@@ -42,9 +42,12 @@ func newClientRelay(t *testing.T) *relay {
 }
 
 // call connects as a client.
-func (r *relay) call(l Listening) *net.TCPConn {
+func (r *relay) call(l Listening) *net.TCPConn { return r.callFrom("127.0.0.1", l) }
+
+// callFrom connects as a client of a host.
+func (r *relay) callFrom(host string, l Listening) *net.TCPConn {
 	r.t.Helper()
-	c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(l.Public))))
+	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}).Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(l.Public))))
 	must(r.t, err)
 	r.t.Cleanup(func() { c.Close() })
 	must(r.t, c.SetDeadline(time.Now().Add(patience)))
@@ -86,7 +89,13 @@ func (r *relay) isReset(c *net.TCPConn) {
 // isRefused tells that the relay resets another client, perhaps before net.Dial returns.
 func (r *relay) isRefused(l Listening) {
 	r.t.Helper()
-	c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(l.Public))))
+	r.isRefusedFrom("127.0.0.1", l)
+}
+
+// isRefusedFrom is isRefused for a client of a host.
+func (r *relay) isRefusedFrom(host string, l Listening) {
+	r.t.Helper()
+	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}).Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(l.Public))))
 	if err == nil {
 		defer c.Close()
 		must(r.t, c.SetDeadline(time.Now().Add(patience)))
@@ -188,4 +197,31 @@ func TestClientLimits(t *testing.T) {
 	r = newClientRelay(t)
 	r.cfg.Clients.WaitAtMost = time.Millisecond
 	r.isRefused(r.listening(0))
+}
+
+// TestClientsOfAHost: clients of a host that wait do not keep out clients of other hosts: the oldest makes way. Clients that a
+// forwarder has taken keep their places.
+func TestClientsOfAHost(t *testing.T) {
+	r := newClientRelay(t)
+	at := r.listening(0)
+	link := r.offers(0)
+	taken := r.call(at)
+	carried := r.take(0, r.offer(link), stream.Position{})
+	oldest, next := r.call(at), r.call(at)
+	r.offer(link)
+	r.offer(link)
+	other := r.callFrom("127.0.0.2", at)
+	if o := r.offer(link); o.From != other.LocalAddr().String() {
+		t.Errorf("offer %+v, want the client of the other host, %s", o, other.LocalAddr())
+	}
+	r.isReset(oldest)
+	r.await("the client that made way is forgotten", func() bool { return len(r.jobs[clientJob].connections) == r.cfg.Clients.PerPort })
+	r.isRefusedFrom("127.0.0.3", at) // no host has more than 127.0.0.3 would
+	for name, c := range map[string]*net.TCPConn{"taken": taken, "waiting": next, "of the other host": other} {
+		_, err := io.WriteString(c, name)
+		must(t, err)
+	}
+	if f := r.expect(carried, stream.KindData); string(f.Data) != "taken" {
+		t.Errorf("data of the client that was taken = %q", f.Data)
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/strangers"
 )
 
 // Config of the relay.
@@ -58,8 +59,8 @@ type Holder struct {
 	users   map[uint32]int    // connections
 	// failed has, by user, the connections that have failed while no forwarder asked for them, the oldest first.
 	failed  map[uint32][]*connection
-	taken   map[uint16]bool       // ports of this host at which clients of jobs come
-	callers map[string][]net.Conn // links that have not said hello, by host, the oldest first
+	taken   map[uint16]bool // ports of this host at which clients of jobs come
+	callers *strangers.List // links that have not said hello
 }
 
 // job is a job with its connections.
@@ -101,7 +102,7 @@ type connection struct {
 
 // New returns a Holder without connections, which ends with ctx.
 func New(ctx context.Context, cfg Config) *Holder {
-	h := &Holder{cfg: cfg, ctx: ctx, jobs: map[string]*job{}, tickets: map[string]ticket{}, users: map[uint32]int{}, failed: map[uint32][]*connection{}, taken: map[uint16]bool{}, callers: map[string][]net.Conn{}}
+	h := &Holder{cfg: cfg, ctx: ctx, jobs: map[string]*job{}, tickets: map[string]ticket{}, users: map[uint32]int{}, failed: map[uint32][]*connection{}, taken: map[uint16]bool{}, callers: strangers.New(maxCallers)}
 	go h.forgetUnnamed()
 	return h
 }
@@ -343,7 +344,7 @@ func (h *Holder) afterEnd(k *connection, err error) {
 	defer h.mu.Unlock()
 	waited := k.isWaiting()
 	if k.client != nil {
-		k.client.patience.Stop()
+		k.client.stopWaiting()
 		k.client.port.clients--
 	} else if h.users[k.job.uid]--; h.users[k.job.uid] == 0 {
 		delete(h.users, k.job.uid)

@@ -5,6 +5,7 @@ package connections
 
 import (
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 	"weak"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/strangers"
 )
 
 const patience = 20 * time.Second
@@ -34,6 +36,9 @@ type relay struct {
 	other net.Listener
 }
 
+// fewCallers bounds the silent links of a test's relay.
+const fewCallers = 64
+
 const ticketText = "the ticket of a test"
 
 // newRelay has a job's ticket admitted. per is per_user.
@@ -49,6 +54,7 @@ func newRelay(t *testing.T, per int) *relay {
 		t.Cleanup(func() { l.Close() })
 		return l
 	}
+	r.callers = strangers.New(fewCallers)
 	l := listen("127.0.0.1:0")
 	r.links, r.other = l.Addr().String(), listen(net.JoinHostPort(at.String(), "0"))
 	go func() { _ = r.Serve(l) }()
@@ -71,9 +77,12 @@ func ownAddress(t *testing.T) netip.Addr {
 }
 
 // dial connects to the relay, and sends no frame.
-func (r *relay) dial() net.Conn {
+func (r *relay) dial() net.Conn { return r.dialFrom("127.0.0.1") }
+
+// dialFrom connects to the relay as a host, and sends no frame.
+func (r *relay) dialFrom(host string) net.Conn {
 	r.t.Helper()
-	link, err := net.Dial("tcp", r.links)
+	link, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}).Dial("tcp", r.links)
 	must(r.t, err)
 	r.t.Cleanup(func() { link.Close() })
 	must(r.t, link.SetDeadline(time.Now().Add(patience)))
@@ -132,24 +141,74 @@ func reset(t *testing.T, c *net.TCPConn) {
 	must(t, c.Close())
 }
 
-// TestSilentLinks: links on which programs of a node send nothing do not keep the node's forwarders out.
+// TestSilentLinks: links on which programs of a node, or of many nodes, send nothing do not keep the node's forwarders
+// out, and all of them together are bounded.
 func TestSilentLinks(t *testing.T) {
+	for name, hosts := range map[string]int{"of a node": 1, "of many nodes": 100} {
+		t.Run(name, func(t *testing.T) {
+			r := newRelay(t, 4)
+			var all []net.Conn
+			for n := range 2 * fewCallers {
+				all = append(all, r.dialFrom(fmt.Sprintf("127.0.1.%d", 1+n%hosts)))
+			}
+			r.open(rand.Text())
+			for n, link := range all[:fewCallers] {
+				if hosts > 1 && n >= 2*fewCallers-hosts { // of a host that has more than others
+					break
+				}
+				if _, err := link.Read(make([]byte, 1)); !isEnd(err) {
+					t.Errorf("silent link %d: %v", n+1, err)
+				}
+			}
+		})
+	}
+}
+
+// TestSilentLinksOfAnotherNode: silent links of a node do not end the link of a forwarder of another node that has not
+// sent its hello yet.
+func TestSilentLinksOfAnotherNode(t *testing.T) {
 	r := newRelay(t, 4)
-	first := r.dial()
-	for range 2*maxCallers - 1 {
-		r.dial()
+	link := r.dial()
+	var all []net.Conn
+	for range 2 * fewCallers {
+		all = append(all, r.dialFrom("127.0.0.2"))
 	}
-	r.open(rand.Text())
-	if _, err := first.Read(make([]byte, 1)); !isEnd(err) {
-		t.Errorf("the oldest silent link: %v", err)
+	if _, err := all[fewCallers-1].Read(make([]byte, 1)); !isEnd(err) {
+		t.Errorf("a silent link: %v", err)
 	}
+	must(t, stream.WriteJSON(link, stream.KindHello, stream.Hello{Ticket: ticketText, ID: rand.Text(), To: r.other.Addr().String()}))
+	r.expect(link, stream.KindWelcome)
+}
+
+// TestLinksWhileDialing: while the relay dials, the newest link of a connection waits, and earlier links are closed: any
+// number of links would take all descriptors of the relay.
+func TestLinksWhileDialing(t *testing.T) {
+	r := newRelay(t, 4)
+	id := rand.Text()
+	k := &connection{id: id, stream: stream.NewStream(stream.End{}, nil), dialed: make(chan struct{})}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	for host, all := range r.callers {
-		if len(all) > maxCallers {
-			t.Errorf("%d silent links of %s", len(all), host)
+	k.job = r.jobs["c/1/then"]
+	k.job.connections[id] = k
+	r.mu.Unlock()
+	var last net.Conn
+	replaced := 0
+	for n := range 5 {
+		link := r.dial()
+		must(t, stream.WriteJSON(link, stream.KindHello, stream.Hello{Ticket: ticketText, ID: id, To: r.other.Addr().String()}))
+		r.await("the relay has the link", func() bool { return k.unlink != nil && replaced == n })
+		r.mu.Lock()
+		end := k.unlink
+		k.unlink = func() { replaced++; end() }
+		r.mu.Unlock()
+		if n > 0 {
+			if _, err := last.Read(make([]byte, 1)); !isEnd(err) {
+				t.Errorf("link %d, when there is a newer link: %v", n, err)
+			}
 		}
+		last = link
 	}
+	close(k.dialed)
+	r.expect(last, stream.KindWelcome)
 }
 
 // TestFailedIsForgotten: the relay forgets a failed connection when its forwarder knows of the failure.

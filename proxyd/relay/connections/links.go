@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
@@ -18,7 +17,7 @@ import (
 // Bounds of links that have not been admitted.
 const (
 	helloTimeout = 10 * time.Second
-	maxCallers   = 64 // of a host
+	maxCallers   = 4096
 )
 
 // errProgramEnd says that a connection has failed at the program's end.
@@ -42,12 +41,11 @@ func (h *Holder) Serve(l net.Listener) error {
 			}
 			continue
 		}
-		host, _, _ := net.SplitHostPort(link.RemoteAddr().String())
-		h.addCaller(host, link)
+		h.callers.Add(link) // a forwarder says hello at once, and so is served, no matter how many links others leave open
 		go func() {
 			defer link.Close()
 			hello, err := readHello(link)
-			h.removeCaller(host, link)
+			h.callers.Remove(link)
 			switch {
 			case err != nil:
 			case hello.Offers:
@@ -56,35 +54,9 @@ func (h *Holder) Serve(l net.Listener) error {
 				err = h.serveLink(link, hello)
 			}
 			if err != nil && !isEnd(err) {
-				h.cfg.Log.Debug("link", "from", host, "error", err)
+				h.cfg.Log.Debug("link", "from", link.RemoteAddr(), "error", err)
 			}
 		}()
-	}
-}
-
-// addCaller notes a link that has not said hello. If its host has too many such links, the oldest is closed, and the
-// new one stays: a forwarder says hello at once, and so is served, no matter how many links other programs of its host
-// leave open.
-func (h *Holder) addCaller(host string, link net.Conn) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	all := h.callers[host]
-	if len(all) >= maxCallers {
-		all[0].Close()
-		all = slices.Delete(all, 0, 1)
-	}
-	h.callers[host] = append(all, link)
-}
-
-func (h *Holder) removeCaller(host string, link net.Conn) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	all := h.callers[host]
-	if i := slices.Index(all, link); i >= 0 {
-		all = slices.Delete(all, i, i+1)
-	}
-	if h.callers[host] = all; len(all) == 0 {
-		delete(h.callers, host)
 	}
 }
 
@@ -124,15 +96,15 @@ func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
 	if isNew {
 		go h.carryConnection(k)
 	}
-	select {
-	case <-k.dialed:
-	case <-h.ctx.Done():
-		return h.ctx.Err()
-	}
 	ctx, cancel := context.WithCancel(h.ctx)
 	defer cancel()
-	if !h.replaceLink(k, t, cancel) {
+	if !h.replaceLink(k, t, cancel) { // of several links, only the newest waits
 		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: "a newer run of the job has begun", Retry: true})
+	}
+	select {
+	case <-k.dialed:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	k.linked.Lock() // the link before ends now
 	defer k.linked.Unlock()
@@ -180,7 +152,7 @@ func (h *Holder) replaceLink(k *connection, t ticket, cancel func()) bool {
 		k.unlink()
 	}
 	if k.isWaiting() {
-		k.client.patience.Stop()
+		k.client.stopWaiting()
 		k.client.taken = true
 	}
 	k.unlink, k.run = cancel, t.run
