@@ -181,6 +181,14 @@ func truncS32(f float64) int32 {
 	return int32(f)
 }
 
+// truncS32F64 is truncS32 for a number of type f64: NaN becomes the lowest integer.
+func truncS32F64(f float64) int32 {
+	if f != f {
+		return math.MinInt32
+	}
+	return truncS32(f)
+}
+
 func truncU32(f float64) uint32 {
 	switch {
 	case f >= math.MaxUint32:

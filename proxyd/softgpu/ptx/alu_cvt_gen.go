@@ -1638,14 +1638,14 @@ func opCvtRziS32F64(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			ds[i] = uint32(truncS32(a))
+			ds[i] = uint32(truncS32F64(a))
 		}
 		return
 	}
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		ds[i] = uint32(truncS32(a))
+		ds[i] = uint32(truncS32F64(a))
 	}
 }
 

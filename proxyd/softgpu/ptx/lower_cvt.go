@@ -127,7 +127,7 @@ func (form conversion) floatToInteger(dt, st types.Type) func(a, b, c uint64) ui
 		if form.ftz && st == types.F32 {
 			v = float64(float.Flushed(uint32(a)))
 		}
-		return floatToInt(toIntegral(v, toInt), dt)
+		return floatToInt(toIntegral(v, toInt), dt, st)
 	}
 }
 
@@ -214,12 +214,16 @@ func castInt(a uint64, dt, st types.Type, sat bool) uint64 {
 	return a
 }
 
-// floatToInt converts an integral value, clamped; NaN becomes 0.
-func floatToInt(v float64, dt types.Type) uint64 {
-	if v != v {
+// floatToInt converts an integral value of type st, clamped. A NaN becomes 0, but as an integer of 64 bits, or of f64, the
+// highest bit of the integer's type alone.
+func floatToInt(v float64, dt, st types.Type) uint64 {
+	n := 8 * dt.Size()
+	switch {
+	case v != v && (st == types.F64 || n == 64):
+		return castInt(1<<(n-1), dt, types.U64, false)
+	case v != v:
 		return 0
 	}
-	n := 8 * dt.Size()
 	if dt.IsSigned() {
 		lo, hi := -math.Ldexp(1, int(n)-1), math.Ldexp(1, int(n)-1)
 		switch {

@@ -197,7 +197,7 @@ func cvtRows() []row {
 		newRow("cvt.f32.f64", "f32", []string{"f64"}, "float32(a)"),
 		newRow("cvt.rzi.s32.f32", "s32", []string{"f32"}, "truncS32(float64(a))"),
 		newRow("cvt.rzi.u32.f32", "u32", []string{"f32"}, "truncU32(float64(a))"),
-		newRow("cvt.rzi.s32.f64", "s32", []string{"f64"}, "truncS32(a)"),
+		newRow("cvt.rzi.s32.f64", "s32", []string{"f64"}, "truncS32F64(a)"),
 		newRow("cvt.rni.s32.f32", "s32", []string{"f32"}, "truncS32(math.RoundToEven(float64(a)))"),
 		newRow("cvt.rmi.s32.f32", "s32", []string{"f32"}, "truncS32(math.Floor(float64(a)))"),
 		newRow("cvt.f32.f16", "f32", []string{"u16"}, "float.F16To32(a)"),

@@ -165,7 +165,7 @@ func (e *writer) narrowNaN(d, x amd64.Vec) {
 	e.a.Op2(amd64.VMOVDQU32, d, e.tableSource(table7fff), amd64.Options{Mask: maskTmp})
 }
 
-// addCuts adds conversions to integers: NaN gives 0, and a number that is too large or too small the nearest integer of
+// addCuts adds conversions to integers: NaN gives 0, but of f64 the lowest integer, as VCVTTPD2DQ does, and a number that is too large or too small the nearest integer of
 // the type.
 func addCuts() {
 	signed := func(e *emitter, d, x amd64.Vec, convert func(d amd64.Vec)) {
@@ -211,8 +211,6 @@ func addCuts() {
 				e.emitOp2(amd64.VCVTTPD2DQ, d, amd64.Register(x))
 				e.a.Compare(amd64.VCMPPD, maskTmp, x, e.tableSource(tableTwo31F64), amd64.GeOQ, amd64.Options{})
 				e.a.Op2(amd64.VMOVDQU32, d, e.tableSource(tableNaN), amd64.Options{Mask: maskTmp})
-				e.a.Compare(amd64.VCMPPD, maskTmp, x, amd64.Register(x), amd64.OrdQ, amd64.Options{})
-				e.a.Op2(amd64.VMOVDQU32, d, amd64.Register(d), amd64.Options{Mask: maskTmp, Zero: true})
 			})
 		})
 	})
