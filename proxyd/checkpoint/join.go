@@ -121,28 +121,20 @@ func (j *job) lookUpRun(ctx context.Context, t nodesocket.Join) (plain string, e
 	if err != nil {
 		return "", err
 	}
-	point, err := j.openNewestCheckpoint(ctx, s, rec, before != interruptedRun, t.Step == records.BatchProgram)
+	point, err := j.openNewestCheckpoint(ctx, s, rec, before != interruptedRun || rec.ScriptUnbegun, t.Step == records.BatchProgram)
 	if err != nil {
 		return "", err
 	}
 	snap := j.run.Snapshot()
 	isNewRun := snap.Record == nil || snap.Number != s.Restarts
-	lost, anew := "", "" // anew: text of the comment for a run without a checkpoint
-	switch {
-	case !isNewRun || s.Restarts == 0:
-	case point != nil:
-		lost = j.c.findLostWork(s, point.ID.Number)
-		point.LostWork = lost
-	case before == endedRun: // no checkpoint was wanted
-		j.report.ReplaceCheckpointComment("begins anew: the run before had ended by itself")
-	default:
-		lost = j.c.findLostWork(s, 0)
-		anew = "begins anew, for there is no checkpoint" + lost + describeFailure(j.c.timeline, s.ID)
+	lost, anew := "", ""
+	if isNewRun && s.Restarts > 0 && !rec.ScriptUnbegun {
+		lost, anew = describeNextRun(j, s, point, before)
 	}
 	j.beginRun(rec, s.Restarts, s.Nodes, point)
 	if isNewRun && j.leaderNode() == j.c.Node {
 		runFence{j}.noteBegunRun()
-		j.report.WriteEvent(makeStartEvent(s.Restarts, s.Nodes, point, lost))
+		j.report.WriteEvent(makeStartEvent(s.Restarts, s.Nodes, point, lost, rec.ScriptUnbegun))
 		if anew != "" {
 			j.report.SetComment(anew)
 			j.report.SetStartLine("this run begins anew, for there is no checkpoint" + lost +
@@ -297,6 +289,7 @@ func (j *job) admitTask(ctx context.Context, t nodesocket.Join) (nodesocket.Plac
 		return nodesocket.Place{}, err
 	}
 	if at.program == records.BatchProgram {
+		runFence{j}.noteBegunScript()
 		j.startPeriodic()
 	}
 	return nodesocket.Place{

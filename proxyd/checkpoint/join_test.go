@@ -5,6 +5,7 @@ package checkpoint
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -18,6 +19,26 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 )
 
+// startJob boots a node on which Slurm has started job 7, again after so many restarts. dir has a file of what was asked of
+// scontrol; program stands for the files of the kit.
+func startJob(t *testing.T, restarts int) (c *Conductor, dir, program string) {
+	t.Helper()
+	q := slurmtest.NewQueue(t)
+	const scontrol = "#!/bin/sh\ncd \"$(dirname \"$0\")\"; echo \"$*\" >>asked; [ \"$1\" != show ] || echo n1\n"
+	noError(t, os.WriteFile(filepath.Join(q.Dir, "scontrol"), []byte(scontrol), 0o755))
+	job := fmt.Sprintf("7|1001|RUNNING|None|%d|1|1|n1|2026-07-01T12:00:05|N/A|7|N/A|N/A|N/A|n1|2026-07-01T12:00:00|N/A|\n", restarts)
+	noError(t, os.WriteFile(filepath.Join(q.Dir, "jobs"), []byte(job), 0o644))
+	c = newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil)
+	c.Slurm = q.Slurm()
+	var err error
+	c.Pool, err = overlay.OpenPool(filepath.Join(t.TempDir(), "addresses"), netip.MustParsePrefix("100.64.0.0/10"))
+	noError(t, err)
+	program = filepath.Join(t.TempDir(), "program")
+	noError(t, os.WriteFile(program, nil, 0o755))
+	c.kits.Wrapper, c.Devices.Kind = program, kindNone
+	return c, q.Dir, program
+}
+
 // TestBeginsAnew: a run of a job without a checkpoint that Slurm starts again says so in the job's log and comment,
 // however short the run before was, and even if its events are unknown.
 func TestBeginsAnew(t *testing.T) {
@@ -28,6 +49,8 @@ func TestBeginsAnew(t *testing.T) {
 	const lost = "; 59s of work are lost"
 	for name, tt := range map[string]struct {
 		noRecord  bool // the run before was requeued before this daemon had heard of that run
+		unbegun   bool // the run before was requeued before the batch script had its place
+		hold      bool // the site holds jobs without a checkpoint
 		beginAnew bool // the run before had ended by itself
 		events    []records.Event
 		want      string // behind the words of line and comment; "-": there is neither
@@ -40,35 +63,28 @@ func TestBeginsAnew(t *testing.T) {
 			event(records.EventEnded, time.Second/2)}, why: "; checkpoint 1 (requeue): prepare: why"},
 		"it has no record":           {noRecord: true},
 		"it had ended by itself":     {beginAnew: true, want: "-"},
+		"its script had not begun":   {unbegun: true, events: []records.Event{event(records.EventStarted, 0), event(records.EventEnded, 59*time.Second)}, want: "-"},
+		"nor begun, and sites hold":  {unbegun: true, hold: true, want: "-"},
 		"requeued within the second": {events: []records.Event{event(records.EventStarted, time.Minute+time.Second/2)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := slurmtest.NewQueue(t)
-			const scontrol = "#!/bin/sh\ncd \"$(dirname \"$0\")\"; echo \"$*\" >>asked; [ \"$1\" != show ] || echo n1\n"
-			noError(t, os.WriteFile(filepath.Join(q.Dir, "scontrol"), []byte(scontrol), 0o755))
-			const job = "7|1001|RUNNING|None|1|1|1|n1|2026-07-01T12:00:05|N/A|7|N/A|N/A|N/A|n1|2026-07-01T12:00:00|N/A|\n" // its second run
-			noError(t, os.WriteFile(filepath.Join(q.Dir, "jobs"), []byte(job), 0o644))
-			c := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil)
-			c.Slurm = q.Slurm()
-			var err error
-			c.Pool, err = overlay.OpenPool(filepath.Join(t.TempDir(), "addresses"), netip.MustParsePrefix("100.64.0.0/10"))
-			noError(t, err)
+			c, dir, program := startJob(t, 1)
 			rec := recordOf(7)
-			rec.BeginAnew = tt.beginAnew
+			rec.BeginAnew, rec.ScriptUnbegun = tt.beginAnew, tt.unbegun
 			if !tt.noRecord {
 				noError(t, c.records.Save(rec))
 			}
 			for _, e := range tt.events {
 				noError(t, c.timeline.Write(7, e))
 			}
-			program := filepath.Join(t.TempDir(), "program")
-			noError(t, os.WriteFile(program, nil, 0o755))
-			c.kits.Wrapper, c.Devices.Kind = program, kindNone
+			if tt.hold {
+				c.WithoutCheckpoint = "hold"
+			}
 			j := c.jobFor(7)
-			_, err = j.lookUpRun(t.Context(), nodesocket.Join{Job: 7, Step: records.BatchProgram, UID: 1001, Warden: program})
+			_, err := j.lookUpRun(t.Context(), nodesocket.Join{Job: 7, Step: records.BatchProgram, UID: 1001, Warden: program})
 			noError(t, err)
 			c.background.Wait()
-			asked, err := os.ReadFile(filepath.Join(q.Dir, "asked"))
+			asked, err := os.ReadFile(filepath.Join(dir, "asked"))
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
 				t.Fatal(err)
 			}
@@ -77,6 +93,11 @@ func TestBeginsAnew(t *testing.T) {
 			if tt.want == "-" {
 				if strings.Contains(line+comment, words) {
 					t.Errorf("line %q and comment %q say that the run begins anew", line, comment)
+				}
+				events, err := c.timeline.Read(7)
+				noError(t, err)
+				if last := events[len(events)-1]; last.What != records.EventStarted || last.Run != 2 || tt.unbegun && strings.Contains(last.Text, "anew") {
+					t.Errorf("the last event %+v, want the start of run 2, which does not begin anew", last)
 				}
 				return
 			}
@@ -87,5 +108,27 @@ func TestBeginsAnew(t *testing.T) {
 				t.Errorf("comment of the job: %q", comment)
 			}
 		})
+	}
+}
+
+// TestScriptUnbegun: the record of a job says that the batch script has not begun, from its creation until the script gets
+// its place.
+func TestScriptUnbegun(t *testing.T) {
+	c, _, program := startJob(t, 0)
+	j := c.jobFor(7)
+	_, err := j.lookUpRun(t.Context(), nodesocket.Join{Job: 7, Step: records.BatchProgram, UID: 1001, Warden: program})
+	noError(t, err)
+	first, err := c.records.Load(7)
+	noError(t, err)
+	if !first.ScriptUnbegun {
+		t.Error("the record of a new job does not say that the script has not begun")
+	}
+	for range 2 {
+		runFence{j}.noteBegunScript()
+		now, err := c.records.Load(7)
+		noError(t, err)
+		if now.ScriptUnbegun || j.run.Snapshot().Record.ScriptUnbegun {
+			t.Error("the record says that the script has not begun")
+		}
 	}
 }

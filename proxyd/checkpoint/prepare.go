@@ -175,6 +175,19 @@ func (f runFence) noteBegunRun() {
 	}
 }
 
+// noteBegunScript notes in the job's record, on the leader, that the batch script gets its place.
+func (f runFence) noteBegunScript() {
+	j := f.j
+	err := j.run.ChangeRecord(j.c.records.Save, func(rec *records.Record) bool {
+		changed := rec.ScriptUnbegun
+		rec.ScriptUnbegun = false
+		return changed
+	})
+	if err != nil { // if this run is interrupted without a checkpoint, the next does not say that it begins anew
+		j.log.Error("cannot note in the record that the batch script begins", "error", err)
+	}
+}
+
 // checkNewestRun returns errOldRun if a newer run of the job has begun. This run then still lives because slurmd has
 // died on its node, or is cut off from slurmctld. If Slurm says that this run is the newest, slurmctld has forgotten
 // the later run, and the result is nil.

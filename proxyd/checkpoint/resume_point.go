@@ -100,6 +100,7 @@ func (j *job) createRecord(ctx context.Context, s *slurm.Job, t nodesocket.Join)
 		Job: j.id, Slurm: s.String(), UID: t.UID, GID: t.GID, Submitted: s.Submitted, Nodes: s.Nodes, Addresses: addresses,
 		Options: options, Kit: kit, GPUs: gpus,
 	}
+	rec.ScriptUnbegun = s.Restarts == 0 && past == nil
 	if past != nil {
 		rec.LastNumber, rec.DeletedNumber = past.LastNumber, past.LastNumber
 		return rec, endedRun, j.c.records.Save(rec)
@@ -207,6 +208,22 @@ func (j *job) holdWithoutCheckpoint(lost *upload.Record) error {
 		return errors.Join(err, up)
 	}
 	return errors.Join(err, j.c.uploads.Change(lost, func(now *upload.Record) bool { now.HoldReported = true; return true }))
+}
+
+// describeNextRun describes, at the start of a run after the first, the work that is lost, and sets the comment of a run for
+// which no checkpoint was wanted. anew is the text of the comment for a run without a checkpoint.
+func describeNextRun(j *job, s *slurm.Job, point *runs.ResumePoint, before earlierRun) (lost, anew string) {
+	switch {
+	case point != nil:
+		lost = j.c.findLostWork(s, point.ID.Number)
+		point.LostWork = lost
+	case before == endedRun:
+		j.report.ReplaceCheckpointComment("begins anew: the run before had ended by itself")
+	default:
+		lost = j.c.findLostWork(s, 0)
+		anew = "begins anew, for there is no checkpoint" + lost + describeFailure(j.c.timeline, s.ID)
+	}
+	return lost, anew
 }
 
 // findLostWork describes, at the start of a run, the work of the earlier runs that is lost; "": none. number is that of
@@ -320,13 +337,16 @@ func (j *job) showPatiently(ctx context.Context) (*slurm.Job, error) {
 	}
 }
 
-// makeStartEvent returns the event of the start of a run on nodes.
-func makeStartEvent(restarts int, nodes []string, point *runs.ResumePoint, lostWork string) records.Event {
+// makeStartEvent returns the event of the start of a run on nodes. unbegun: no earlier run has begun the batch script.
+func makeStartEvent(restarts int, nodes []string, point *runs.ResumePoint, lostWork string, unbegun bool) records.Event {
 	number := uint32(0)
 	if point != nil {
 		number = point.ID.Number
 	}
 	e := records.MakeStartEvent(restarts+1, nodes, number)
+	if restarts > 0 && unbegun {
+		e.Text = fmt.Sprintf("run %d: no run before has begun the batch script", restarts+1)
+	}
 	e.Text += lostWork
 	return e
 }
