@@ -196,8 +196,8 @@ func (w *watcher) watchEvents(ctx context.Context) error {
 // waitForEvents takes events when there are some, until a time.
 func (w *watcher) waitForEvents(ctx context.Context, until time.Time) error {
 	if err := w.f.SetReadDeadline(until); err != nil {
-		if w.armed.Load() && errors.Is(err, os.ErrClosed) {
-			return nil
+		if w.armed.Load() {
+			return nil // w.f is closed; the error of a closed file is none that package os exports
 		}
 		return err
 	}
@@ -210,7 +210,7 @@ func (w *watcher) waitForEvents(ctx context.Context, until time.Time) error {
 		took, failed = w.readEvents()
 		return took || failed != nil
 	})
-	if errors.Is(err, os.ErrDeadlineExceeded) || w.armed.Load() && errors.Is(err, os.ErrClosed) {
+	if errors.Is(err, os.ErrDeadlineExceeded) || w.armed.Load() {
 		err = nil
 	}
 	return errors.Join(failed, err)

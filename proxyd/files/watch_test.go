@@ -210,6 +210,33 @@ func TestNoteContainer(t *testing.T) {
 	}
 }
 
+// TestNoteContainerWhileWaiting: a Watch that waits for events when a container is shown goes on.
+func TestNoteContainerWhileWaiting(t *testing.T) {
+	j, env := journalFor(t)
+	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
+	w, err := newWatcher(r.watchedMounts(), j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.closeWatch()
+	j.setWatcher(w)
+	ended := make(chan error)
+	go func() {
+		var err error
+		for armed := false; err == nil && !armed; {
+			armed = w.armed.Load()
+			err = w.waitForEvents(testDeadline(t), time.Now().Add(time.Hour))
+		}
+		ended <- err
+	}()
+	if err := j.NoteContainer(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the wait for events ended with %v, want nil", err)
+	}
+}
+
 // TestWatchWithoutShim: a program that is linked as others, and was started with another environment, is found by
 // scanProcesses.
 func TestWatchWithoutShim(t *testing.T) {
