@@ -15,6 +15,7 @@
 #include "config.h"
 #include "log.h"
 #include "options.h"
+#include "pyxis.h"
 
 /*
  * The log of a job that starts again must not be emptied, so sbatch gets the default
@@ -139,6 +140,7 @@ void alloc_options_known(void)
 	ours = false;
 	if (!options_on())
 		return;
+	pyxis_note_options();
 	why = check_submission();
 	if (!why) {
 		tell_unprotected();

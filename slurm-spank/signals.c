@@ -6,7 +6,10 @@
 
 #include <stddef.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static const int fatal[FATAL_SIGNALS] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT };
 
@@ -59,4 +62,20 @@ bool signals_as_before(const struct attention *before)
 	prctl(PR_SET_NAME, before->name);
 
 	return (terminated);
+}
+
+_Noreturn void end_like(int status)
+{
+	const struct rlimit none = { 0, 0 };
+	sigset_t set;
+
+	if (WIFEXITED(status))
+		_exit(WEXITSTATUS(status));
+	setrlimit(RLIMIT_CORE, &none); /* a core file would be of this process */
+	signal(WTERMSIG(status), SIG_DFL);
+	sigemptyset(&set);
+	sigaddset(&set, WTERMSIG(status));
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	raise(WTERMSIG(status));
+	_exit(128 + WTERMSIG(status)); /* a signal that ends no process */
 }

@@ -39,4 +39,11 @@ int signals_end_this(struct attention *before, bool keep_sigterm);
  */
 bool signals_as_before(const struct attention *before);
 
+/*
+ * End this process at once, as a program with this status of waitpid. slurmstepd takes that for the
+ * task's own end. A separate program that ended so would have to be found, be allowed by limits,
+ * and replace a program that --multi-prog hides from plugins before 23.11.
+ */
+_Noreturn void end_like(int status);
+
 #endif

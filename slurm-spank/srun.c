@@ -15,6 +15,7 @@
 #include "config.h"
 #include "log.h"
 #include "options.h"
+#include "pyxis.h"
 
 static struct config config;
 
@@ -87,6 +88,7 @@ void srun_options_known(void)
 
 	if (!options_on())
 		return;
+	pyxis_note_options();
 	why = why_refused();
 	if (!why)
 		return;

@@ -4,22 +4,26 @@
 #define _GNU_SOURCE
 #include "contexts.h"
 
+#include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <slurm/slurm_version.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "capsule.h"
 #include "config.h"
 #include "container.h"
-#include "devices.h"
+#include "environment.h"
 #include "log.h"
 #include "options.h"
+#include "pyxis.h"
+#include "signals.h"
+#include "successor.h"
 
 #ifndef SING_PLUGIN_VERSION
 #define SING_PLUGIN_VERSION "unknown"
@@ -29,12 +33,6 @@
 #define STEP_BATCH ((uint32_t)-5)
 #define STEP_LAST_OF_SRUN ((uint32_t)-16) /* all steps with higher numbers are without an srun */
 
-/*
- * Which devices a program of CUDA sees, and Slurm's names of the job's devices
- * (libsingshim/wire/attach.h).
- */
-#define VISIBLE "CUDA_VISIBLE_DEVICES"
-#define DEVICE_NAMES "SINGULARITY_SLURM_DEVICE_NAMES"
 /* A value of the user, or of a script that began before the site changed its own, counts more than the site's. */
 #define BLAS "SINGULARITY_SLURM_BLAS"
 
@@ -51,6 +49,8 @@ static struct {
 	bool batch;
 	bool container; /* Slurm has a container for the task */
 	int local; /* the task's number on this node */
+	pid_t successor; /* of a task that pyxis puts into a container; 0: none, or this process is the successor */
+	int sock; /* to the other of the two */
 	struct fate fate;
 } task;
 
@@ -78,24 +78,32 @@ static void add_variable(struct message *m, spank_t sp, const char *key, const c
 		message_add(m, key, value);
 }
 
-/* The container that Slurm was given for this task, and the groups with which its files are opened. */
-static void add_container(struct message *m, spank_t sp)
+/* The groups with which the files of the task's container are opened. */
+static void add_groups(struct message *m, spank_t sp)
 {
-	char bundle[PATH_MAX], groups[8 * 1024];
+	char groups[8 * 1024];
 	gid_t *gids = NULL;
 	size_t used = 0;
 	int n = 0;
 
-	if (spank_getenv(sp, "SLURM_CONTAINER", bundle, sizeof(bundle)) != ESPANK_SUCCESS || !bundle[0])
-		return;
-	task.container = true;
-	message_add(m, SING_KEY_CONTAINER, bundle);
 	groups[0] = '\0';
 	if (spank_get_item(sp, S_JOB_SUPPLEMENTARY_GIDS, &gids, &n) == ESPANK_SUCCESS) {
 		for (int i = 0; i < n && used < sizeof(groups) - 16; ++i)
 			used += (size_t)snprintf(groups + used, sizeof(groups) - used, "%u ", (unsigned int)gids[i]);
 	}
 	message_add(m, SING_KEY_GROUPS, groups);
+}
+
+/* The container that Slurm was given for this task. */
+static void add_container(struct message *m, spank_t sp)
+{
+	char bundle[PATH_MAX];
+
+	if (spank_getenv(sp, "SLURM_CONTAINER", bundle, sizeof(bundle)) != ESPANK_SUCCESS || !bundle[0])
+		return;
+	task.container = true;
+	message_add(m, SING_KEY_CONTAINER, bundle);
+	add_groups(m, sp);
 }
 
 static void compose_request(struct message *m, spank_t sp, uint32_t step)
@@ -152,6 +160,40 @@ static const char *why_refused(void)
 	return (NULL);
 }
 
+__attribute__((format(printf, 1, 2))) static void refuse_task(const char *format, ...)
+{
+	va_list args;
+
+	task.fate.kind = REFUSED;
+	va_start(args, format);
+	vsnprintf(task.fate.why, sizeof(task.fate.why), format, args);
+	va_end(args);
+}
+
+/* The life of the successor of the task's process, up to the warden (successor.h). */
+static _Noreturn void succeed(spank_t sp, struct message *request)
+{
+	struct handover h;
+	const char *why = successor_wait(task.sock, task.batch, &h);
+
+	if (!why) {
+		add_groups(request, sp);
+		why = successor_add_container(request);
+	}
+	task.container = true;
+	if (why)
+		refuse_task("%s", why);
+	else
+		capsule_enter(&task.config, request, &task.fate);
+	if (successor_become_user(sp, &h)) {
+		dprintf(STDERR_FILENO, "singularity: the task cannot become its user's: %s\n", strerror(errno));
+		_exit(EXIT_REFUSED);
+	}
+	sigprocmask(SIG_SETMASK, &h.mask, NULL);
+	stepd_task_as_user(sp);
+	successor_step_back(task.sock);
+}
+
 void stepd_task_as_root(spank_t sp)
 {
 	static struct message request;
@@ -166,96 +208,24 @@ void stepd_task_as_root(spank_t sp)
 	spank_get_item(sp, S_TASK_ID, &task.local);
 	why = why_refused();
 	if (why) {
-		task.fate.kind = REFUSED;
-		snprintf(task.fate.why, sizeof(task.fate.why), "%s", why);
+		refuse_task("%s", why);
 		return;
 	}
 	compose_request(&request, sp, step);
-	capsule_enter(&task.config, &request, &task.fate);
+	if (task.container || !pyxis_has_container(sp)) {
+		capsule_enter(&task.config, &request, &task.fate);
+		return;
+	}
+	task.successor = successor_fork(&task.sock);
+	if (task.successor == 0)
+		succeed(sp, &request);
+	if (task.successor < 0) {
+		task.successor = 0;
+		refuse_task("the task's container cannot be left: %s", strerror(errno));
+	}
 }
 
 /* --- as the user --- */
-
-/*
- * End this process at once, as a program with this status of waitpid. slurmstepd takes that for the
- * task's own end. A separate program that ended so would have to be found, be allowed by limits,
- * and replace a program that --multi-prog hides from plugins before 23.11.
- */
-static _Noreturn void end_like(int status)
-{
-	const struct rlimit none = { 0, 0 };
-	sigset_t set;
-
-	if (WIFEXITED(status))
-		_exit(WEXITSTATUS(status));
-	setrlimit(RLIMIT_CORE, &none); /* a core file would be of this process */
-	signal(WTERMSIG(status), SIG_DFL);
-	sigemptyset(&set);
-	sigaddset(&set, WTERMSIG(status));
-	sigprocmask(SIG_UNBLOCK, &set, NULL);
-	raise(WTERMSIG(status));
-	_exit(128 + WTERMSIG(status)); /* a signal that ends no process */
-}
-
-static void set_variable(spank_t sp, const char *name, const char *value)
-{
-	const spank_err_t err = spank_setenv(sp, name, value, 1);
-
-	if (err != ESPANK_SUCCESS)
-		sing_error("%s cannot be set: %s", name, spank_strerror(err));
-}
-
-enum place { FIRST, LAST };
-
-/*
- * Add a path to a list of the linker's, unless the list has it: a step inherits the list from the
- * batch script.
- */
-static void add_path(spank_t sp, const char *name, const char *path, enum place place)
-{
-	static char list[64 * 1024];
-	const size_t n = strlen(path);
-	const spank_err_t err = spank_getenv(sp, name, list, sizeof(list) - PATH_MAX - 1);
-	size_t used;
-
-	if (err == ESPANK_ENV_NOEXIST) {
-		list[0] = '\0';
-	} else if (err != ESPANK_SUCCESS || n >= PATH_MAX) {
-		sing_error("%s is too long to add %s", name, path);
-		return;
-	}
-	for (const char *at = list; (at = strstr(at, path)); at += n) {
-		if ((at == list || strchr(": ", at[-1])) && (!at[n] || strchr(": ", at[n])))
-			return;
-	}
-	used = strlen(list);
-	if (place == FIRST && used) {
-		memmove(list + n + 1, list, used + 1);
-		memcpy(list, path, n);
-		list[n] = ':';
-	} else {
-		snprintf(list + used, sizeof(list) - used, "%s%s", used ? ":" : "", path);
-	}
-	set_variable(sp, name, list);
-}
-
-/* Take a path out of a list of the linker's. */
-static void drop_path(spank_t sp, const char *name, const char *path)
-{
-	static char list[64 * 1024];
-	const size_t n = strlen(path);
-	char *at = list;
-
-	if (spank_getenv(sp, name, list, sizeof(list)) != ESPANK_SUCCESS)
-		return;
-	while ((at = strstr(at, path))) {
-		if ((at == list || strchr(": ", at[-1])) && (!at[n] || strchr(": ", at[n])))
-			memmove(at, at + n + (at[n] != '\0'), strlen(at + n + (at[n] != '\0')) + 1);
-		else
-			at += n;
-	}
-	set_variable(sp, name, list);
-}
 
 /* Use the warden and the shim of the capsule's kit instead of this node's. */
 static void use_kit(void)
@@ -296,23 +266,7 @@ static void set_variables(spank_t sp)
 		drop_path(sp, "LD_PRELOAD", task.config.shim);
 	/* The key is of this step's srun: an srun within the step is another srun. */
 	spank_unsetenv(sp, "SINGULARITY_SLURM_STEP");
-}
-
-/*
- * Number the task's devices from 0, as Slurm does where it shows a job its own devices only. Programs compare the numbers
- * with the number of devices: PyTorch finds no device 3 among the two that the job has.
- */
-static void number_devices(spank_t sp)
-{
-	char visible[1024], names[1024], places[1024];
-
-	if (spank_getenv(sp, VISIBLE, visible, sizeof(visible)) != ESPANK_SUCCESS ||
-	    spank_getenv(sp, DEVICE_NAMES, names, sizeof(names)) != ESPANK_SUCCESS ||
-	    !devices_renumber(visible, names, places, sizeof(places)))
-		return;
-	set_variable(sp, VISIBLE, places);
-	if (devices_count(names, places, sizeof(places)))
-		set_variable(sp, DEVICE_NAMES, places);
+	pyxis_forget_note(sp);
 }
 
 /*
@@ -401,7 +355,13 @@ static void start_warden(spank_t sp)
 void stepd_task_as_user(spank_t sp)
 {
 	const struct fate *fate = &task.fate;
+	int status;
 
+	if (task.successor > 0) {
+		if (successor_take_turn(sp, task.sock, task.successor, task.batch, &status))
+			end_like(status);
+		return; /* unprotected, and the user was told why */
+	}
 	/* Slurm ends the job: end this process. A program in a capsule gets the signal through its warden instead. */
 	if (fate->terminated && (fate->kind == PLAIN || fate->kind == REFUSED))
 		end_like(SIGTERM);

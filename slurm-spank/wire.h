@@ -79,7 +79,8 @@ enum {
 #define SING_KEY_SHIM "shim"
 #define SING_KEY_PLUGIN "plugin"
 #define SING_KEY_CONTAINER "container" /* the bundle that Slurm was given with --container */
-#define SING_KEY_GROUPS "groups"       /* with container: supplementary groups, with spaces between */
+#define SING_KEY_CONTAINER_PID "container_pid" /* a process that pyxis has put into its container for the task */
+#define SING_KEY_GROUPS "groups" /* with either: supplementary groups, with spaces between */
 /*
  * And each option that was given: singularity (as it was written), interval (seconds),
  * gpus (MIN-MAX), on_failure (hold, restart), exact (yes, no), outside (reset, relay, refuse),

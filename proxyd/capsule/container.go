@@ -40,6 +40,7 @@ type ContainerPlan struct {
 	ReadOnly bool             `json:"read_only,omitempty"`
 	Cwd      string           `json:"cwd"` // in the container
 	Mounts   []ContainerMount `json:"mounts"`
+	Name     string           `json:"name,omitempty"` // of the folder, for a JoinedContainer; "": by the plan itself
 }
 
 // ContainerMount shows Source at Target.
@@ -193,6 +194,9 @@ func (p ContainerPlan) checkBounds() error {
 
 // folderName is a name that differs between any two plans.
 func (p ContainerPlan) folderName() string {
+	if p.Name != "" {
+		return p.Name
+	}
 	b, _ := json.Marshal(p) // plain fields: cannot fail
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])
@@ -204,14 +208,18 @@ func (c Container) RealPath(p string) string {
 	if !isBelow(p, c.Root) {
 		return p
 	}
-	inside := path.Join("/", strings.TrimPrefix(p, c.Root))
-	real, longest := path.Join(c.Plan.Rootfs, inside), 0
-	for _, m := range c.Plan.Mounts {
+	return c.Plan.sourceAt(path.Join("/", strings.TrimPrefix(p, c.Root)))
+}
+
+// sourceAt returns the path in the capsule of the files that a plan shows at a path of the container.
+func (p ContainerPlan) sourceAt(inside string) string {
+	source, longest := path.Join(p.Rootfs, inside), 0
+	for _, m := range p.Mounts {
 		if isBelow(inside, m.Target) && len(m.Target) >= longest {
-			real, longest = path.Join(m.Source, strings.TrimPrefix(inside, m.Target)), len(m.Target)
+			source, longest = path.Join(m.Source, strings.TrimPrefix(inside, m.Target)), len(m.Target)
 		}
 	}
-	return real
+	return source
 }
 
 // OpenContainer has the capsule show a program a container, which it reads from its bundle with the user's
@@ -219,6 +227,12 @@ func (c Container) RealPath(p string) string {
 // ended, and all processes of that program with it: before the program's warden, and so Slurm, hears of the end.
 func (c *Capsule) OpenContainer(ctx context.Context, want ContainerRequest, program string, as User) (Container, error) {
 	return c.askContainer(ctx, request{Op: opContainer, Container: &containerOrder{Want: &want, Programs: []string{program}, As: as}})
+}
+
+// ShowJoined has the capsule show a program a container that another plugin has made. The plan of a container that is
+// shown already counts.
+func (c *Capsule) ShowJoined(ctx context.Context, plan ContainerPlan, program string, as User) (Container, error) {
+	return c.askContainer(ctx, request{Op: opContainer, Container: &containerOrder{Plan: &plan, Programs: []string{program}, As: as}})
 }
 
 // RestoreContainer has the capsule show its programs a container as it was shown before. If the programs are not known,

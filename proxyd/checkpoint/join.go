@@ -12,7 +12,6 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
@@ -274,15 +273,16 @@ func (j *job) admitTask(ctx context.Context, t nodesocket.Join) (nodesocket.Plac
 	if err := lc.makeSpoolFolder(ctx, t); err != nil {
 		return nodesocket.Place{}, err
 	}
-	var container *nodesocket.Container
-	if at.mode == nodesocket.Fresh && t.Container != "" {
-		if container, err = lc.openContainer(ctx, t, at.program); err != nil {
-			return nodesocket.Place{}, err
-		}
+	container, err := lc.showContainer(ctx, t, at)
+	if err != nil {
+		return nodesocket.Place{}, err
 	}
 	first, err := j.noteTask(lc, t, &at)
 	if err != nil {
 		return nodesocket.Place{}, err
+	}
+	if at.mode == nodesocket.Restore {
+		container = nil // A restored program has its root already.
 	}
 	ns, err := lc.capsule.Namespaces()
 	if err != nil {
@@ -327,64 +327,4 @@ func (j *job) noteTask(lc *localCapsule, t nodesocket.Join, at *taskPlacement) (
 		return nil, &inProgressError{m}
 	}
 	return first, nil
-}
-
-// openContainer has a capsule show the container that a task wants for its program, and notes it for the
-// capsule's checkpoints.
-func (lc *localCapsule) openContainer(ctx context.Context, t nodesocket.Join, program string) (*nodesocket.Container, error) {
-	j := lc.j
-	want := capsule.ContainerRequest{Bundle: t.Container}
-	if t.Step == records.BatchProgram {
-		j.mu.Lock()
-		want.Script = lc.note.Script
-		j.mu.Unlock()
-	}
-	shown, err := lc.capsule.OpenContainer(ctx, want, program, capsule.User{UID: t.UID, GID: t.GID, Groups: t.Groups})
-	if errors.Is(err, syscall.ENOSYS) {
-		err = errors.New("the capsule was made by a proxyd that knows no containers: requeue the job")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("container %s: %w", t.Container, err)
-	}
-	j.mu.Lock()
-	lc.note.addContainer(shown, program)
-	lc.note.Groups = t.Groups
-	lc.saveNote()
-	lc.translateContainers()
-	j.mu.Unlock()
-	if err := lc.journal.NoteContainer(); err != nil {
-		j.log.Error("cannot record changed files of a container", "capsule", lc.index, "error", err)
-	}
-	in := &nodesocket.Container{Root: shown.Root, Cwd: shown.Plan.Cwd}
-	if want.Script != "" {
-		in.Script = capsule.ContainerScript
-	}
-	return in, nil
-}
-
-// makeSpoolFolder makes the folder in which slurmstepd keeps its files for a container of a step
-// (_generate_spooldir_pattern in slurmd/slurmstepd/container.c), if the capsule does not show it. With ContainerPath in
-// oci.conf the folder is elsewhere, where the capsule covers no folder of slurmstepd.
-func (lc *localCapsule) makeSpoolFolder(ctx context.Context, t nodesocket.Join) error {
-	lc.j.mu.Lock()
-	script := lc.note.Script
-	lc.j.mu.Unlock()
-	if t.Container == "" || t.Step == records.BatchProgram || script == "" {
-		return nil
-	}
-	spool := filepath.Join(filepath.Dir(filepath.Dir(script)), fmt.Sprintf("oci-job%d-%s", t.Job, t.Step))
-	return lc.capsule.MakeSpoolFolder(ctx, spool, capsule.User{UID: t.UID, GID: t.GID})
-}
-
-// restoreContainers has a capsule show the containers of a checkpoint.
-func (lc *localCapsule) restoreContainers(ctx context.Context, m *records.CapsuleMeta) error {
-	rec := lc.j.run.Snapshot().Record
-	for _, c := range m.Containers {
-		if err := lc.capsule.RestoreContainer(ctx, c, capsule.User{UID: rec.UID, GID: rec.GID, Groups: m.Groups}); err != nil {
-			return err
-		}
-	}
-	lc.note.Containers = m.Containers
-	lc.translateContainers()
-	return nil
 }

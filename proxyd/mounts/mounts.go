@@ -24,9 +24,12 @@ import (
 type Mount struct {
 	Number string // as in /proc/PID/fdinfo
 	Device uint64 // of its files, except on btrfs and overlays
+	Root   string // the part of the file system that is mounted, as a path within it
 	Point  string // seen from the root of the process that was read
 	Kind   string // mqueue, nfs4, fuse.sshfs
-	served bool   // by a process of an ordinary user
+
+	ReadOnly bool // the mount; the file system may be writable
+	served   bool // by a process of an ordinary user
 }
 
 // Table has the mounts that a process sees.
@@ -50,17 +53,41 @@ func Of(pid int) (*Table, error) {
 
 func parseTable(r io.Reader) (*Table, error) {
 	t := &Table{byNumber: map[string]Mount{}, byDevice: map[uint64]Mount{}}
+	all, err := Parse(r)
+	for _, m := range all {
+		t.byNumber[m.Number] = m
+		if known, twice := t.byDevice[m.Device]; !twice || !known.served {
+			t.byDevice[m.Device] = m
+		}
+	}
+	return t, err
+}
+
+// ListOf reads the mounts that a process sees, in the kernel's order. More than maxTable is an error.
+func ListOf(pid int) ([]Mount, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text := io.LimitedReader{R: f, N: maxTable}
+	all, err := Parse(&text)
+	if err == nil && text.N == 0 {
+		err = fmt.Errorf("%s: more than %d bytes", f.Name(), maxTable)
+	}
+	return all, err
+}
+
+// Parse reads the text of a mountinfo.
+func Parse(r io.Reader) (all []Mount, err error) {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, 1<<20) // an overlay has all its folders in a line
 	for s.Scan() {
 		if m, ok := parseMount(s.Text()); ok {
-			t.byNumber[m.Number] = m
-			if known, twice := t.byDevice[m.Device]; !twice || !known.served {
-				t.byDevice[m.Device] = m
-			}
+			all = append(all, m)
 		}
 	}
-	return t, s.Err()
+	return all, s.Err()
 }
 
 // parseMount reads a line: number, parent, device, root, point, options, fields that vary, "-", kind, source, options
@@ -77,7 +104,10 @@ func parseMount(line string) (m Mount, ok bool) {
 	if errA != nil || errB != nil {
 		return m, false
 	}
-	m = Mount{Number: left[0], Device: unix.Mkdev(uint32(a), uint32(b)), Point: unescape.Replace(left[4]), Kind: right[0]}
+	m = Mount{
+		Number: left[0], Device: unix.Mkdev(uint32(a), uint32(b)), Root: unescape.Replace(left[3]), Point: unescape.Replace(left[4]), Kind: right[0],
+		ReadOnly: left[5] == "ro" || strings.HasPrefix(left[5], "ro,"),
+	}
 	if m.Kind == "fuse" || m.Kind == "fuseblk" || strings.HasPrefix(m.Kind, "fuse.") {
 		// The kernel shows the user that has mounted the file system. Root is responsible for servers that root mounts.
 		m.served = !strings.Contains(","+right[2]+",", ",user_id=0,")

@@ -76,14 +76,16 @@ type Join struct {
 	Script   string // of the batch step
 	Dir      string
 	Warden   string // the installed file
-	// Container is the bundle of the container that the task wants; "": no container. Groups are the
-	// task's supplementary groups, and are known if it wants a container.
-	Container string
-	Groups    []uint32
-	Shim      string            // the installed file; "": no shim is preloaded
-	PID       int               // of the task, which becomes the warden
-	Alive     func() error      `json:"-"` // as Peer.Alive
-	Options   map[string]string // as the user gave them, by their short names
+	// Container is the bundle of the container that the task wants; "": no container. ContainerPID is a process that
+	// another plugin of Slurm's has put into a container for the task, or 0. Groups are the task's supplementary
+	// groups, and are known if it wants a container.
+	Container    string
+	ContainerPID int
+	Groups       []uint32
+	Shim         string            // the installed file; "": no shim is preloaded
+	PID          int               // of the task, which becomes the warden
+	Alive        func() error      `json:"-"` // as Peer.Alive
+	Options      map[string]string // as the user gave them, by their short names
 	// Terminated is closed when Slurm sends SIGTERM to the waiting task of a step; nil: a SIGTERM is not
 	// told.
 	Terminated <-chan struct{} `json:"-"`
@@ -288,7 +290,12 @@ func parseJoin(m message, who Peer) (Join, error) {
 	if _, err := m.readNumber("step"); err != nil && j.Step != "batch" {
 		return j, fmt.Errorf("%w: step=%q", errMessage, j.Step)
 	}
-	if j.Container = m.vals["container"]; j.Container != "" {
+	inside, err := m.readOptional("container_pid", 0)
+	if err != nil {
+		return j, err
+	}
+	j.ContainerPID = int(inside)
+	if j.Container = m.vals["container"]; j.Container != "" || j.ContainerPID != 0 {
 		for word := range strings.FieldsSeq(m.vals["groups"]) {
 			gid, err := strconv.ParseUint(word, 10, 32)
 			if err != nil {

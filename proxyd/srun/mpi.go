@@ -40,13 +40,20 @@ var ErrPMIx = errors.New("--mpi=pmix cannot be served in this job: it needs PMIx
 var ErrContainer = errors.New("--mpi=pmix does not work in a container of a protected job: " +
 	"programs of MPICH can be started with srun --mpi=pmi2")
 
-// containerVariable is srun's variable for --container.
-const containerVariable = "SLURM_CONTAINER"
+// containerOptions are the options of srun and of pyxis with which tasks run in a container, and containerVariables the
+// variables for them.
+var (
+	containerOptions   = []string{"container", "container-image", "container-name"}
+	containerVariables = []string{"SLURM_CONTAINER", "PYXIS_CONTAINER_IMAGE", "PYXIS_CONTAINER_NAME"}
+)
 
 // inContainer tells whether a component of a call runs in a container.
 func inContainer(opts []given, env []string) bool {
-	return slices.ContainsFunc(opts, func(g given) bool { return canonicalName(g.option) == "container" }) ||
-		slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, containerVariable+"=") })
+	return slices.ContainsFunc(opts, func(g given) bool { return slices.Contains(containerOptions, canonicalName(g.option)) }) ||
+		slices.ContainsFunc(env, func(kv string) bool {
+			name, _, _ := strings.Cut(kv, "=")
+			return slices.Contains(containerVariables, name)
+		})
 }
 
 // variableOf returns the variable of the server that serves a kind of MPI within capsules, "" if there is no such

@@ -111,6 +111,7 @@ func TestRewriteMPI(t *testing.T) {
 		{name: "not PMIx by default", line: "--mpi=none a", env: offerX, byDefault: "pmix", want: "--mpi=none a", wantEnv: KeyVariable + "=s1"},
 		{name: "PMIx, not served", line: "--mpi=pmix_v5 a", env: offer, err: ErrPMIx},
 		{name: "PMIx in a container", line: "--mpi=pmix --container=/b a", env: offerX, err: ErrContainer},
+		{name: "PMIx in a container of pyxis", line: "--mpi=pmix a", env: offerX + " PYXIS_CONTAINER_IMAGE=i", err: ErrContainer},
 		{name: "PMIx by default, in a container", line: "--container=/b a", env: offerX, byDefault: "pmix", want: "--container=/b a", wantEnv: KeyVariable + "=s1"},
 		{name: "PMIx by the variable", line: "a", env: "SLURM_MPI_TYPE=pmix", err: ErrPMIx},
 		{name: "PMIx by default", line: "a", byDefault: "pmix", want: "a", wantEnv: KeyVariable + "=s1"},

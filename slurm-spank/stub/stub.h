@@ -112,6 +112,6 @@ struct test {
 	void (*run)(void);
 };
 
-extern const struct test value_tests[], message_tests[], option_tests[], submit_tests[], task_tests[], refusal_tests[];
+extern const struct test value_tests[], message_tests[], option_tests[], submit_tests[], task_tests[], pyxis_tests[], refusal_tests[];
 
 #endif

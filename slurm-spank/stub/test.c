@@ -99,7 +99,7 @@ static int run_test(const struct test *t)
 
 int main(int argc, char **argv)
 {
-	const struct test *const all[] = { value_tests, message_tests, option_tests, submit_tests, task_tests, refusal_tests };
+	const struct test *const all[] = { value_tests, message_tests, option_tests, submit_tests, task_tests, pyxis_tests, refusal_tests };
 	int failed = 0, n = 0;
 
 	if (getenv("STUB_SUBMIT"))
