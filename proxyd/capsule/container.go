@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -230,9 +231,9 @@ func (c *Capsule) OpenContainer(ctx context.Context, want ContainerRequest, prog
 }
 
 // ShowJoined has the capsule show a program a container that another plugin has made. The plan of a container that is
-// shown already counts.
+// shown already counts. The calling process must be the node's.
 func (c *Capsule) ShowJoined(ctx context.Context, plan ContainerPlan, program string, as User) (Container, error) {
-	return c.askContainer(ctx, request{Op: opContainer, Container: &containerOrder{Plan: &plan, Programs: []string{program}, As: as}})
+	return c.askContainer(ctx, request{Op: opContainer, Container: &containerOrder{Plan: &plan, Programs: []string{program}, As: as, NodePID: os.Getpid()}})
 }
 
 // RestoreContainer has the capsule show its programs a container as it was shown before. If the programs are not known,
@@ -269,4 +270,5 @@ type containerOrder struct {
 	As    User
 
 	Programs []string `json:",omitempty"`
+	NodePID  int      `json:",omitempty"` // the plan's root is a path of the node's, as this process of the node sees it
 }

@@ -17,6 +17,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // makeSpoolFolder is the part of MakeSpoolFolder in the capsule.
@@ -106,14 +108,9 @@ func readPlan(want ContainerRequest) (ContainerPlan, error) {
 	return planContainer(want, b)
 }
 
-// showAt mounts a plan at a folder of root's, or leaves no mount there after an error. check is called after each
-// mount. The calling thread has the user's rights on files.
-func (p ContainerPlan) showAt(root string, check func() error) (err error) {
-	rootfs, err := cloneOrdinary(p.Rootfs)
-	if err != nil {
-		return fmt.Errorf("root %s: %w", p.Rootfs, err)
-	}
-	defer unix.Close(rootfs)
+// showAt mounts a plan at a folder of root's, with rootfs, a clone of the container's root, or leaves no mount there
+// after an error. check is called after each mount. The calling thread has the user's rights on files.
+func (p ContainerPlan) showAt(root string, rootfs int, check func() error) (err error) {
 	if err := makeFolderAsRoot(root); err != nil {
 		return err
 	}
@@ -268,6 +265,31 @@ func cloneOrdinary(name string) (int, error) {
 		return -1, fmt.Errorf("make private: %w", err)
 	}
 	return clone, nil
+}
+
+// cloneOnNode is cloneOrdinary with the mounts of the node, which a process of the node sees, and with the rights of a
+// user: the node's /tmp is covered in the capsule. The path is opened by a thread of its own, which then ends.
+func cloneOnNode(proc *os.File, pid int, name string, u User) (clone int, err error) {
+	ns, err := unix.Openat(localsock.Descriptors([]*os.File{proc})[0], fmt.Sprintf("%d/ns/mnt", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("mounts of the node: %w", err)
+	}
+	defer unix.Close(ns)
+	err = runWithRightsOf(User{}, func() error {
+		// Threads share root and working directory, and a process that shares these cannot change its mounts.
+		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+			return os.NewSyscallError("unshare", err)
+		}
+		if err := unix.Setns(ns, unix.CLONE_NEWNS); err != nil {
+			return os.NewSyscallError("setns", err)
+		}
+		if err := assumeRightsOf(u); err != nil {
+			return err
+		}
+		clone, err = cloneOrdinary(name)
+		return err
+	})
+	return clone, err
 }
 
 // maxOpenTries bounds the attempts to open a path while its user keeps renaming folders.

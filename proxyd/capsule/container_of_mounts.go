@@ -20,11 +20,13 @@ import (
 // another process, and the capsule shows that process the same files by their paths in the capsule.
 //
 // The user controls what is mounted in that mount namespace. So its list of mounts is a wish, like a config.json: it
-// says by which paths of the capsule the files are reached, and init opens these paths with the user's rights.
+// says by which paths of the capsule the files are reached, and of the node for the container's root, and init opens
+// these paths with the user's rights.
 type JoinedContainer struct {
 	Step   string         // names the container: the tasks of a step have the same on a node, and again after a restore
 	Mounts []mounts.Mount // in the container's mount namespace
-	Shown  []mounts.Mount // in the capsule
+	Node   []mounts.Mount // on the node, where the container's root is looked for
+	Shown  []mounts.Mount // in the capsule, where all else is
 	Folder string         // where the capsule shows containers
 	Cwd    string         // in the container
 	Script string         // of the batch step: its path in the capsule; "": no script
@@ -33,7 +35,7 @@ type JoinedContainer struct {
 }
 
 // whyUnpacked is the cure where a container's files are on no file system of the node's.
-const whyUnpacked = "have the image unpacked into a folder (pyxis: use_squashfuse=0), and the folder outside of /tmp (enroot.conf: ENROOT_DATA_PATH)"
+const whyUnpacked = "have the image unpacked into a folder (pyxis: use_squashfuse=0)"
 
 // Plan makes the plan of such a container.
 func (c JoinedContainer) Plan() (ContainerPlan, error) {
@@ -59,9 +61,8 @@ func (c JoinedContainer) Plan() (ContainerPlan, error) {
 
 // addMount adds to a plan what a mount of the container is in the capsule.
 func (c JoinedContainer) addMount(plan *ContainerPlan, m mounts.Mount) error {
-	source, ofNode := c.pathOf(m)
-	switch {
-	case m.Point == "/":
+	if m.Point == "/" {
+		source, ofNode := c.pathAmong(c.Node, m)
 		if !ofNode {
 			return fmt.Errorf("its root is a file system of its own (%s), which no other node could show: %s", m.Kind, whyUnpacked)
 		}
@@ -71,6 +72,9 @@ func (c JoinedContainer) addMount(plan *ContainerPlan, m mounts.Mount) error {
 		}
 		plan.Rootfs, plan.ReadOnly = source, true
 		return nil
+	}
+	source, ofNode := c.pathAmong(c.Shown, m)
+	switch {
 	case c.Script != "" && m.Point == c.ScriptInside:
 		return nil // the script is at ContainerScript
 	case isGiven(m, source):
@@ -103,10 +107,10 @@ func isGiven(m mounts.Mount, source string) bool {
 	return false
 }
 
-// pathOf returns the path of a mount's files in the capsule, if they are on a file system that is mounted there.
-func (c JoinedContainer) pathOf(m mounts.Mount) (at string, ok bool) {
+// pathAmong returns the path of a mount's files, if they are on a file system that is mounted there.
+func (c JoinedContainer) pathAmong(all []mounts.Mount, m mounts.Mount) (at string, ok bool) {
 	longest := -1
-	for _, shown := range c.Shown {
+	for _, shown := range all {
 		root := strings.TrimSuffix(shown.Root, "/")
 		if shown.Device != m.Device || len(root) <= longest || root != "" && !isBelow(m.Root, root) || isBelow(shown.Point, c.Folder) {
 			continue

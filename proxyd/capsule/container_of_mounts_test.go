@@ -4,7 +4,12 @@
 package capsule
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
@@ -21,6 +26,11 @@ const mountsOfCapsule = `10 9 0:50 / / rw - overlay overlay rw
 17 10 8:1 /srv/shared/img/other /containers/00 rw - ext4 /dev/sda1 rw
 18 10 8:1 /srv/shared/img /containers/00/img rw - ext4 /dev/sda1 rw
 19 10 0:60 /vol\040a /data rw - nfs4 server:/ rw
+`
+
+// mountsOfNode is what that capsule's node shows.
+const mountsOfNode = `1 0 0:50 / / rw - overlay overlay rw
+2 1 8:1 /srv/shared /shared rw - ext4 /dev/sda1 rw
 `
 
 // unpacked is the root of a container as enroot mounts it, with what each container has from the node.
@@ -57,6 +67,7 @@ func TestPlanJoinedContainer(t *testing.T) {
 		"tmpfs":             {unpacked + "40 30 0:90 / /tmp rw - tmpfs t rw\n41 30 0:91 / /run/lock rw - tmpfs t rw\n", start + " /tmp=/tmp /run/lock=/tmp/.singularity-containers/run_lock"},
 		"device":            {unpacked + "40 33 0:50 /opt/null /dev/x rw - overlay o rw\n", start + " /dev/x=/opt/null"},
 		"own root again":    {unpacked + "40 30 8:1 /srv/shared /shared rw - ext4 /dev/sda1 rw\n41 40 8:1 /srv/shared/img/pyxis_1.0 /shared/img/pyxis_1.0 ro - ext4 /dev/sda1 rw\n42 41 0:90 / /shared/img/pyxis_1.0/tmp rw - tmpfs t rw\n", start + " /shared=/shared"},
+		"root in /tmp":      {strings.Replace(unpacked, "8:1 /srv/shared/img/pyxis_1.0", "0:50 /tmp/img/pyxis_1.0", 2), "/tmp/img/pyxis_1.0(ro) in /w: " + given + "/etc/hosts=/etc/hosts(ro)"},
 		"shown already":     {strings.Replace(unpacked, "/srv/shared/img/pyxis_1.0 /", "/srv/shared/img/other /", 1), "/shared/img/other(ro) in /w: " + given + "/etc/hosts=/etc/hosts(ro) /.lock=/shared/img/pyxis_1.0/.lock(ro)"},
 		"writable":          {strings.Replace(unpacked, "/ ro,", "/ rw,", 1), "its root can be written, and what is written there would not go along: srun --container-readonly"},
 		"squashfuse":        {"30 29 0:77 / / ro - fuse.fuse-overlayfs fuse-overlayfs rw\n", "its root is a file system of its own (fuse.fuse-overlayfs)"},
@@ -68,7 +79,7 @@ func TestPlanJoinedContainer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := JoinedContainer{Step: "s0-1", Mounts: parseMounts(t, test.mounts), Shown: parseMounts(t, mountsOfCapsule), Folder: "/containers", Cwd: "/w"}
+			c := JoinedContainer{Step: "s0-1", Mounts: parseMounts(t, test.mounts), Node: parseMounts(t, mountsOfNode), Shown: parseMounts(t, mountsOfCapsule), Folder: "/containers", Cwd: "/w"}
 			plan, err := c.Plan()
 			got := plan.String()
 			if err != nil {
@@ -85,7 +96,7 @@ func TestPlanJoinedContainer(t *testing.T) {
 func TestJoinedScript(t *testing.T) {
 	t.Parallel()
 	c := JoinedContainer{
-		Step: "batch", Folder: "/containers", Mounts: parseMounts(t, unpacked+"40 30 0:50 /spool/job1/script /spool/job1/script ro - overlay o rw\n"), Shown: parseMounts(t, mountsOfCapsule),
+		Step: "batch", Folder: "/containers", Mounts: parseMounts(t, unpacked+"40 30 0:50 /spool/job1/script /spool/job1/script ro - overlay o rw\n"), Node: parseMounts(t, mountsOfNode), Shown: parseMounts(t, mountsOfCapsule),
 		Script: "/spool/copy", ScriptInside: "/spool/job1/script",
 	}
 	plan, err := c.Plan()
@@ -109,5 +120,52 @@ func TestJoinedScript(t *testing.T) {
 	}
 	if !(Container{Plan: plan}).IsJoined() || (Container{Plan: ContainerPlan{Rootfs: "/b"}}).IsJoined() {
 		t.Error("IsJoined is not true for joined containers only")
+	}
+}
+
+// TestJoinedContainerShown: the root of a joined container may be in the node's /tmp, which the capsule does not show, if
+// its user may go there. Other sources are the capsule's.
+func TestJoinedContainerShown(t *testing.T) {
+	needRoot(t)
+	dir, err := os.MkdirTemp("/tmp", "joined-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for _, name := range []string{"root/proc", "root/of-node", "of-root/root"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Join(dir, "of-root"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	c := newCapsule(t, containersAt)
+	show := func(name, root string, more ...ContainerMount) (Container, error) {
+		plan := ContainerPlan{Name: name, Rootfs: filepath.Join(dir, root), ReadOnly: true, Mounts: append([]ContainerMount{{Source: "/proc", Target: "/proc"}}, more...)}
+		return c.ShowJoined(testDeadline(t), plan, "s0-1.0", User{UID: user, GID: user})
+	}
+	shown, err := show("one", "root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := show("one", "elsewhere"); err != nil || again.Root != shown.Root || again.Plan.Rootfs != shown.Plan.Rootfs {
+		t.Errorf("the container of a second task = %+v, %v, want that of the first", again, err)
+	}
+	in := fmt.Sprintf("/proc/%d/root%s", c.PID(), shown.Root)
+	if _, err := os.Lstat(filepath.Join(in, "of-node")); err != nil {
+		t.Error(err)
+	}
+	if err := os.Mkdir(filepath.Join(in, "new"), 0o755); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("writing to the root: %v, want %v", err, syscall.EROFS)
+	}
+	if _, err := show("two", "of-root/root"); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("a root that the user may not see: %v", err)
+	}
+	if _, err := show("three", "root", ContainerMount{Source: filepath.Join(dir, "root"), Target: "/of-node"}); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("a source in the node's /tmp: %v", err)
+	}
+	if got := fmt.Sprint(mountsOf(t, c)); strings.Contains(got, "containers/two") || strings.Contains(got, "containers/three") {
+		t.Errorf("mounts of what was refused: %s", got)
 	}
 }

@@ -60,7 +60,12 @@ func (s *server) obeyContainer(o *containerOrder) (*Container, error) {
 			return err
 		}
 		shown = &Container{Plan: *plan, Root: filepath.Join(cs.folder, plan.folderName())}
-		if err := plan.showAt(shown.Root, cs.checkMounts); err != nil {
+		rootfs, err := s.cloneRoot(*plan, o)
+		if err != nil {
+			return fmt.Errorf("root %s: %w", plan.Rootfs, err)
+		}
+		defer unix.Close(rootfs)
+		if err := plan.showAt(shown.Root, rootfs, cs.checkMounts); err != nil {
 			return err
 		}
 		cs.addContainer(*shown, o.Programs)
@@ -70,6 +75,14 @@ func (s *server) obeyContainer(o *containerOrder) (*Container, error) {
 		return nil, fmt.Errorf("container: %w", err)
 	}
 	return shown, nil
+}
+
+// cloneRoot returns a clone of a container's root. The calling thread has the user's rights on files.
+func (s *server) cloneRoot(p ContainerPlan, o *containerOrder) (int, error) {
+	if o.NodePID != 0 {
+		return cloneOnNode(s.proc, o.NodePID, p.Rootfs, o.As)
+	}
+	return cloneOrdinary(p.Rootfs)
 }
 
 // addPrograms gives programs a container that is shown already. It returns nil if no such container is shown, and an

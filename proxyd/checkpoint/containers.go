@@ -123,6 +123,9 @@ func (c taskContainer) readJoined() (inside capsule.JoinedContainer, err error) 
 	if inside.Mounts, err = mounts.ListOf(t.ContainerPID); err != nil {
 		return inside, err
 	}
+	if inside.Node, err = mounts.ListOf(os.Getpid()); err != nil {
+		return inside, err
+	}
 	if inside.Shown, err = mounts.ListOf(lc.capsule.PID()); err != nil {
 		return inside, err
 	}

@@ -4,8 +4,8 @@
 /*
  * A SPANK plugin that stands in for NVIDIA's pyxis with enroot: it is named pyxis, has some of its
  * options, and puts the task's process into the same namespaces, in the same hook and order. An image is a
- * folder, which is copied to a folder of the node's for the step, and removed with the step, as enroot unpacks an image
- * for pyxis.
+ * folder, which is copied to a folder of the node's /tmp for the step, and removed with the step, as enroot unpacks an
+ * image for pyxis.
  *
  *	srun --container-image=FOLDER [--container-mounts=SOURCE:TARGET[:ro],…] [--container-workdir=FOLDER]
  *	     [--container-writable] [--container-unshare=uts]
@@ -122,14 +122,14 @@ static int run_as(uid_t uid, gid_t gid, char *const argv[])
 
 static int name_copy(spank_t sp)
 {
-	char home[PATH_MAX / 2], node[256];
+	uid_t uid = 0;
 	uint32_t job = 0, step = 0;
 
 	spank_get_item(sp, S_JOB_ID, &job);
 	spank_get_item(sp, S_JOB_STEPID, &step);
-	if (gethostname(node, sizeof(node)) || spank_getenv(sp, "HOME", home, sizeof(home)) != ESPANK_SUCCESS)
+	if (spank_get_item(sp, S_JOB_UID, &uid) != ESPANK_SUCCESS)
 		return (-1);
-	snprintf(copy, sizeof(copy), "%s/unpacked/%s/pyxis_%u.%u", home, node, job, step);
+	snprintf(copy, sizeof(copy), "/tmp/unpacked-%u/pyxis_%u.%u", uid, job, step);
 
 	return (0);
 }
