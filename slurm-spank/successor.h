@@ -30,25 +30,27 @@
 
 #include "message.h"
 
+enum { GIVEN = 4 }; /* descriptors of a handover: 0, 1, 2, and the environment */
+
 /* handover is what a task's process gives its successor. */
 struct handover {
 	int environment; /* a file in memory */
 	sigset_t mask;
 };
 
-/* As root, in the task's process: fork. Returns as fork does; *sock is this process's end. */
+/* --- predecessor.c: in the task's process --- */
+
+/* As root: fork. Returns as fork does; *sock is this process's end. */
 pid_t successor_fork(int *sock);
 
-/* --- in the task's process, as the user --- */
-
 /*
- * Let the successor go, and wait until it ends; *status is of waitpid. Signals are passed on to the
+ * As the user: let the successor go, and wait until it ends; *status is of waitpid. Signals are passed on to the
  * successor if pass_on is set, where Slurm signals the task's process only. Returns false if the task's process is to
  * go on by itself, as the successor says.
  */
 bool successor_take_turn(spank_t sp, int sock, pid_t successor, bool pass_on, int *status);
 
-/* --- in the successor --- */
+/* --- successor.c: in the successor --- */
 
 /*
  * As root: wait for the task's process, take its descriptors 0 to 2, and its cgroup, processors and, unless alone, its

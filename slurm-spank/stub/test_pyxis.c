@@ -100,6 +100,50 @@ static void task_of_pyxis(void)
 	CHECK(strcmp(message_get(&m, "container_pid"), want) == 0 && strcmp(message_get(&m, "groups"), "1002 2000 ") == 0);
 }
 
+/* The task's process keeps none of the task's descriptors open: else srun would see no end of the output. */
+static void descriptors_of_pyxis(void)
+{
+	static const struct answer a = ANSWER("ok\0mode=fresh\0name=s3.0", NAMESPACES);
+	char fifo[64], script[256], arg[64], byte;
+	int out[2], status, to;
+	pid_t pid;
+
+	if (geteuid() != 0)
+		skip("needs root");
+	snprintf(fifo, sizeof(fifo), "/tmp/sing-fifo-%d", (int)getpid());
+	if (mkfifo(fifo, 0600) || chown(fifo, 1001, 1002))
+		err(1, "%s", fifo);
+	snprintf(script, sizeof(script), "#!/bin/bash\nexec 1>&- 2>&-; read < %s; exit 4\n", fifo);
+	make_warden(script);
+	proxyd_start(&a, 1);
+	if (pipe2(out, O_CLOEXEC)) /* after proxyd was started, which would otherwise inherit the other end */
+		err(1, "pipe");
+	snprintf(arg, sizeof(arg), "warden=%s", warden);
+	load(S_CTX_REMOTE, socket_arg, arg, NULL);
+	give("singularity", NULL);
+	job_setenv(NOTE, "yes");
+	slurm.argc = 1;
+	slurm.argv[0] = "prog";
+	pid = fork();
+	if (pid == 0) {
+		task_as_root();
+		dup2(out[1], 1);
+		dup2(out[1], 2);
+		close(out[0]);
+		enter_namespaces(0);
+		task_as_user(); /* out[1] is still open, as slurmstepd's ends of pipes are */
+		_exit(99);
+	}
+	close(out[1]);
+	CHECK(read(out[0], &byte, 1) == 0);
+	CHECK(waitpid(pid, &status, WNOHANG) == 0);
+	to = open(fifo, O_WRONLY);
+	CHECK(to >= 0 && write(to, "\n", 1) == 1);
+	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 4);
+	unlink(fifo);
+	unlink(warden);
+}
+
 /* A task that is not protected goes on in its container by itself. */
 static void unprotected_task_of_pyxis(void)
 {
@@ -150,6 +194,7 @@ static void note_of_options(void)
 
 const struct test pyxis_tests[] = {
 	{ "task of pyxis", task_of_pyxis },
+	{ "descriptors of a task of pyxis", descriptors_of_pyxis },
 	{ "unprotected task of pyxis", unprotected_task_of_pyxis },
 	{ "refused task of pyxis", refused_task_of_pyxis },
 	{ "note of pyxis' options", note_of_options },

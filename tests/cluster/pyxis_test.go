@@ -119,9 +119,9 @@ func TestPyxis(t *testing.T) {
 	})
 	t.Run("status", func(t *testing.T) {
 		t.Parallel()
-		job := c.submitJob(t, "--singularity --nodes 1", "srun "+mounted+"sh -c 'exit 3'; echo step $?; srun cat /etc/os-release | grep -c ID=image")
+		job := c.submitJob(t, "--singularity --nodes 1", "srun "+mounted+"sh -c 'exit 3'; echo step $?; echo input | srun "+mounted+"cat; srun cat /etc/os-release | grep -c ID=image")
 		c.waitForEnd(t, job)
-		if got := c.jobLog(job); !strings.Contains(got, "step 3\n0") {
+		if got := c.jobLog(job); !strings.Contains(got, "step 3\ninput\n0") {
 			t.Errorf("the job's log is not as expected:\n%s", got)
 		}
 	})
