@@ -28,6 +28,22 @@ static void make_warden(const char *script)
 		err(1, "%s", warden);
 }
 
+static char cgroup[128]; /* into which Slurm puts the task between the hooks; "": none */
+
+static void enter_cgroup(void)
+{
+	char procs[160];
+	int fd;
+
+	if (!cgroup[0])
+		return;
+	snprintf(procs, sizeof(procs), "%s/cgroup.procs", cgroup);
+	fd = open(procs, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, "0", 1) != 1)
+		err(1, "%s", procs);
+	close(fd);
+}
+
 /* What pyxis does to a task between this plugin's hooks. */
 static void enter_namespaces(int more)
 {
@@ -59,6 +75,7 @@ static int run_task(bool contained, int more, char *said, size_t size, pid_t *pi
 		dup2(out[1], 1);
 		dup2(out[1], 2);
 		close(out[1]);
+		enter_cgroup();
 		if (contained)
 			enter_namespaces(more);
 		task_as_user();
@@ -98,6 +115,40 @@ static void task_of_pyxis(void)
 	proxyd_got(&m);
 	snprintf(want, sizeof(want), "%d", (int)pid);
 	CHECK(strcmp(message_get(&m, "container_pid"), want) == 0 && strcmp(message_get(&m, "groups"), "1002 2000 ") == 0);
+}
+
+/* The successor is in the cgroup into which Slurm has put the task after the fork, or the task's limits would not hold. */
+static void cgroup_of_pyxis(void)
+{
+	static const struct answer a = ANSWER("ok\0mode=fresh\0name=s3.0", NAMESPACES);
+	static const char *const roots[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/pids" };
+	char said[4096];
+	pid_t pid;
+	bool tried = false;
+
+	if (geteuid() != 0)
+		skip("needs root");
+	for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); ++i) {
+		char want[64];
+
+		snprintf(cgroup, sizeof(cgroup), "%s/cgroup.procs", roots[i]);
+		if (access(cgroup, W_OK))
+			continue;
+		snprintf(want, sizeof(want), ":/sing-stub-%d\n", (int)getpid());
+		snprintf(cgroup, sizeof(cgroup), "%s/sing-stub-%d", roots[i], (int)getpid());
+		if (mkdir(cgroup, 0755))
+			continue;
+		tried = true;
+		strcpy(strrchr(warden, '-'), "-XXXXXX");
+		make_warden("#!/bin/sh\ncat /proc/self/cgroup\n");
+		proxyd_start(&a, 1);
+		CHECK(run_task(true, 0, said, sizeof(said), &pid) == 0);
+		rmdir(cgroup);
+		CONTAINS(said, want);
+		break;
+	}
+	if (!tried)
+		skip("no cgroup can be made here");
 }
 
 /* The task's process keeps none of the task's descriptors open: else srun would see no end of the output. */
@@ -194,6 +245,7 @@ static void note_of_options(void)
 
 const struct test pyxis_tests[] = {
 	{ "task of pyxis", task_of_pyxis },
+	{ "cgroup of a task of pyxis", cgroup_of_pyxis },
 	{ "descriptors of a task of pyxis", descriptors_of_pyxis },
 	{ "unprotected task of pyxis", unprotected_task_of_pyxis },
 	{ "refused task of pyxis", refused_task_of_pyxis },
