@@ -75,6 +75,21 @@ var corpusPackages = []string{
 	"sqlite3", "sox", "libsox-fmt-base", "flac", "imagemagick", "gnuplot-nox", "zstd", "xz-utils", "rsync", "socat",
 	"stress-ng", "git", "parallel", "bc", "busybox-static", "restic", "gojq", "pari-gp", "ripgrep", "cadical",
 	"minimap2", "samtools",
+	// languages
+	"golang-go", "cargo", "ocaml", "sbcl", "guile-3.0", "chicken-bin", "libchicken-dev", "nim", "crystal", "elixir",
+	"swi-prolog-nox", "gfortran", "ldc", "gnat", "fp-compiler", "fp-units-rtl", "clojure", "luajit", "tcl-thread", "pypy3",
+	"gnucobol3", "rakudo", "emacs-nox",
+	// shells, and programs that fill a terminal
+	"fish", "ksh93u+m", "tcsh", "yash", "elvish", "screen", "nano", "mc",
+	// what builds programs, and what looks into them
+	"g++", "cmake", "ninja-build", "meson", "ccache", "distcc", "scons", "autoconf", "automake", "libtool", "iverilog",
+	"valgrind", "gdb", "strace",
+	// documents, pictures, sound
+	"texlive-latex-base", "pandoc", "povray", "povray-includes", "gstreamer1.0-tools", "gstreamer1.0-plugins-base",
+	"gstreamer1.0-plugins-good", "graphviz", "groff", "csound", "ghostscript", "python3-sphinx",
+	// what keeps data: backups, versions, tables by key
+	"borgbackup", "bup", "duplicity", "rdiff-backup", "python3-lmdb", "python3-plyvel", "rocksdb-tools", "squashfs-tools",
+	"mercurial", "subversion", "fossil", "par2", "dar",
 }
 
 // dpkgOptions leave out files that no test cluster reads: documentation (copyright
