@@ -80,12 +80,12 @@ var corpusPackages = []string{
 	"swi-prolog-nox", "gfortran", "ldc", "gnat", "clojure", "luajit", "tcl-thread", "pypy3", "gnucobol3", "rakudo",
 	"fp-compiler", "fp-units-rtl", "emacs-nox",
 	// shells, and programs that fill a terminal
-	"fish", "ksh93u+m", "tcsh", "yash", "screen", "nano", "mc",
+	"fish", "ksh93u+m", "tcsh", "yash", "elvish", "screen", "nano", "mc",
 	// what builds programs, and what simulates circuits
 	"g++", "cmake", "ninja-build", "meson", "scons", "autoconf", "automake", "libtool", "iverilog",
 	// documents and films
-	"texlive-latex-base", "pandoc", "gstreamer1.0-tools", "gstreamer1.0-plugins-base", "gstreamer1.0-plugins-good", "groff", "graphviz",
-	"ghostscript", "python3-sphinx",
+	"texlive-latex-base", "pandoc", "gstreamer1.0-tools", "gstreamer1.0-plugins-base", "gstreamer1.0-plugins-good", "groff",
+	"graphviz", "csound", "ghostscript", "python3-sphinx",
 	// what keeps data: versions, tables by key
 	"python3-lmdb", "python3-plyvel", "rocksdb-tools", "subversion",
 }
