@@ -38,7 +38,7 @@ func (r recipe) neededSpace() (bytes, inodes uint64) {
 	case r.forCRIU:
 		return 900 << 20, 30_000
 	case r.corpus:
-		return 8500 << 20, 190_000
+		return 11_000 << 20, 260_000
 	case r.torch:
 		return 2200 << 20, 40_000
 	}
