@@ -9,7 +9,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,7 +16,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
@@ -25,6 +23,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/metrics"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/strangers/strangerstest"
 )
 
 // TestMetrics: the conductor's reports are served at the configured address, and at no address by
@@ -74,29 +73,7 @@ func TestManyMonitors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer undo()
-	var said struct{ Address string }
-	if err := json.Unmarshal(log.Bytes(), &said); err != nil {
-		t.Fatalf("parse the log: %v: %s", err, &log)
-	}
-	closed := make(chan error, maxMonitors+1)
-	for range maxMonitors + 1 {
-		conn, err := net.Dial("tcp", said.Address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		if _, err := io.WriteString(conn, "GET /no-page HTTP/1.1\r\nHost: n1\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		conn.SetReadDeadline(time.Now().Add(time.Minute)) //nolint:errcheck // a deadline fails only on a closed connection
-		go func() {
-			_, err := io.Copy(io.Discard, conn)
-			closed <- err
-		}()
-	}
-	if err := <-closed; err != nil {
-		t.Errorf("the first connection that ends: %v, want that the server has closed it", err)
-	}
+	strangerstest.CheckMonitorsMakeRoom(t, strangerstest.LoggedAddress(t, log.Bytes()), maxMonitors)
 }
 
 // TestReady: monitors are told, by readyz and by proxyd_shared_up, that a daemon waits for the shared folder at its

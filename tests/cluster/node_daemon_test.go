@@ -57,12 +57,7 @@ func TestNodeDaemons(t *testing.T) {
 				said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 				return strings.Contains(said, "connections to /dev/log,"+daemonSocket), said
 			})
-			if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-				t.Errorf("the job ended as %s, want COMPLETED", s)
-			}
-			if got := c.jobLog(job); got != doubled.String()+"again 1" {
-				t.Errorf("the job's log is not as expected:\n%s", got)
-			}
+			c.checkCompleted(t, job, doubled.String()+"again 1")
 			var logged string
 			for _, n := range []string{"n1", "n2"} {
 				logged += c.runOn(t, n, "", "cat", daemonLog).mustSucceed(t)

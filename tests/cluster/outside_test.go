@@ -99,12 +99,7 @@ func TestOutside(t *testing.T) {
 					return strings.Contains(said, "connections to 10.77.0.1"+test.to), said
 				})
 			}
-			if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-				t.Errorf("the job ended as %s, want COMPLETED", s)
-			}
-			if got := c.jobLog(job); got != test.want {
-				t.Errorf("the job's log is not as expected:\n%s", got)
-			}
+			c.checkCompleted(t, job, test.want)
 		})
 	}
 }

@@ -101,6 +101,17 @@ func (c protected) waitForEnd(t *testing.T, job string) string {
 	return s
 }
 
+// checkCompleted waits for a job's end, and checks that the job is COMPLETED and what its log has.
+func (c protected) checkCompleted(t *testing.T, job, log string) {
+	t.Helper()
+	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
+		t.Errorf("the job ended as %s, want COMPLETED", s)
+	}
+	if got := c.jobLog(job); got != log {
+		t.Errorf("the job's log is not as expected:\n%s", got)
+	}
+}
+
 // count is a script that counts in a loop; its state is in the shell.
 const count = `sum=0; for i in $(seq 1 60); do sum=$((sum + i)); echo $i; sleep 0.15; done; echo sum $sum on $(hostname)`
 

@@ -98,13 +98,8 @@ func TestPyxis(t *testing.T) {
 		node := c.showColumn(t, job, "NodeList")
 		c.runAsRoot(t, "scontrol requeue "+job)
 		c.restartJob(t, job, node)
-		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-			t.Errorf("the job ended as %s, want COMPLETED", s)
-		}
 		want := strings.Join(slices.Concat([]string{"/tmp/slurm/startup yes no"}, inContainer("0-batch"), []string{"script 0"}), "\n")
-		if got := c.jobLog(job); got != want {
-			t.Errorf("the job's log is not as expected:\n%s", got)
-		}
+		c.checkCompleted(t, job, want)
 	})
 	t.Run("refused", func(t *testing.T) {
 		t.Parallel()

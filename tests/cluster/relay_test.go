@@ -172,24 +172,14 @@ func TestRelayLost(t *testing.T) {
 		c.runAsRoot(t, "pkill -x -f 'proxyd relay'; : >/var/log/relay.log")
 		c.startRelay(t)
 		c.endScript(t, job)
-		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-			t.Errorf("the job ended as %s, want COMPLETED", s)
-		}
-		if got := c.jobLog(job); got != doubled.String()+"again 1" {
-			t.Errorf("the job's log is not as expected:\n%s", got)
-		}
+		c.checkCompleted(t, job, doubled.String()+"again 1")
 	})
 	t.Run("new forwarder", func(t *testing.T) {
 		job := c.submitHeld(t, "--singularity-outside=relay", "exec python3 outside.py http ctl")
 		c.waitForLine(t, job, "8 16")
 		c.runOn(t, c.showColumn(t, job, "NodeList"), "", "pkill", "-KILL", "-f", "^proxyd forward").mustSucceed(t)
 		c.endScript(t, job)
-		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-			t.Errorf("the job ended as %s, want COMPLETED", s)
-		}
-		if got := c.jobLog(job); got != doubled.String()+"again 1" {
-			t.Errorf("the job's log is not as expected:\n%s", got)
-		}
+		c.checkCompleted(t, job, doubled.String()+"again 1")
 	})
 	t.Run("stopped forwarder", func(t *testing.T) {
 		for name, capture := range map[string]func(job, node string){
@@ -206,12 +196,7 @@ func TestRelayLost(t *testing.T) {
 				c.runOn(t, node, "alice", "pkill", "-STOP", "-f", "^proxyd forward").mustSucceed(t)
 				capture(job, node)
 				c.endScript(t, job)
-				if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-					t.Errorf("the job ended as %s, want COMPLETED", s)
-				}
-				if got := c.jobLog(job); got != doubled.String()+"again 1" {
-					t.Errorf("the job's log is not as expected:\n%s", got)
-				}
+				c.checkCompleted(t, job, doubled.String()+"again 1")
 				said := c.runOn(t, "ctl", "alice", "singctl", "show", job).out
 				if !strings.Contains(said, "a signal had stopped their forwarder") {
 					t.Errorf("singctl show does not say that a signal had stopped the forwarder: %v", said)
@@ -353,12 +338,7 @@ func TestRelayAway(t *testing.T) {
 		})
 		runMinicluster(t, "restart", "--name", c.name, "n1", "proxyd").mustSucceed(t)
 		c.runAsRoot(t, "nft delete table ip hole")
-		if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-			t.Errorf("the job ended as %s, want COMPLETED", s)
-		}
-		if got := c.jobLog(job); got != "9997 EINPROGRESS then ECONNREFUSED\n"+want {
-			t.Errorf("the job's log is not as expected:\n%s", got)
-		}
+		c.checkCompleted(t, job, "9997 EINPROGRESS then ECONNREFUSED\n"+want)
 	})
 	t.Run("doctor", func(t *testing.T) {
 		t.Parallel()

@@ -180,10 +180,5 @@ func TestRequeueExit(t *testing.T) {
 			c.restartJob(t, job, "")
 		}
 	}
-	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-		t.Errorf("the job ended as %s, want COMPLETED", s)
-	}
-	if got := c.jobLog(job); got != "run 1\nrun 2\nrun 3\ndone" {
-		t.Errorf("the job's log is not as expected:\n%s", got)
-	}
+	c.checkCompleted(t, job, "run 1\nrun 2\nrun 3\ndone")
 }

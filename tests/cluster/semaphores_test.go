@@ -54,12 +54,7 @@ func TestSemaphores(t *testing.T) {
 				c.runAsRoot(t, "scontrol requeue "+job)
 				c.restartJob(t, job, "")
 			}
-			if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
-				t.Errorf("the job ended as %s, want COMPLETED", s)
-			}
-			if got := c.jobLog(job); got != test.want {
-				t.Errorf("the job's log is not as expected:\n%s", got)
-			}
+			c.checkCompleted(t, job, test.want)
 		})
 	}
 }
