@@ -125,7 +125,7 @@ static void take_processors(pid_t of)
 }
 
 /* Whether a process is in another namespace of a kind than this process; -1: unknown. */
-static int differs(pid_t pid, const char *kind)
+static int namespace_differs(pid_t pid, const char *kind)
 {
 	char path[64];
 	struct stat theirs, mine;
@@ -161,11 +161,11 @@ const char *successor_add_container(struct message *request)
 	static const char *const kept[] = { "net", "ipc", "uts", "pid" };
 	const pid_t task = getppid();
 
-	if (differs(task, "mnt") != 1)
+	if (namespace_differs(task, "mnt") != 1)
 		return ("pyxis has not put this task into a container: its line in plugstack.conf of this node must come "
 			"before this plugin's, and say required");
 	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); ++i) {
-		if (differs(task, kept[i]) != 0)
+		if (namespace_differs(task, kept[i]) != 0)
 			return ("--container-unshare, and ENROOT_UNSHARE_… of enroot's: a container of a protected job has the network, "
 				"IPC, host name and processes of the job; run this step without that, or with --singularity=off");
 	}

@@ -38,8 +38,8 @@ func (lc *localCapsule) showContainer(ctx context.Context, t nodesocket.Join, at
 	return nil, nil
 }
 
-// user has the rights with which the paths of the container are opened.
-func (c taskContainer) user() capsule.User {
+// taskUser has the rights with which the paths of the container are opened.
+func (c taskContainer) taskUser() capsule.User {
 	return capsule.User{UID: c.task.UID, GID: c.task.GID, Groups: c.task.Groups}
 }
 
@@ -52,14 +52,14 @@ func (c taskContainer) openBundle(ctx context.Context) (*nodesocket.Container, e
 		want.Script = lc.note.Script
 		j.mu.Unlock()
 	}
-	shown, err := lc.capsule.OpenContainer(ctx, want, c.program, c.user())
+	shown, err := lc.capsule.OpenContainer(ctx, want, c.program, c.taskUser())
 	if errors.Is(err, syscall.ENOSYS) {
 		err = errors.New("the capsule was made by a proxyd that knows no containers: requeue the job")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("container %s: %w", t.Container, err)
 	}
-	c.note(shown)
+	c.noteShown(shown)
 	in := &nodesocket.Container{Root: shown.Root, Cwd: shown.Plan.Cwd}
 	if want.Script != "" {
 		in.Script = capsule.ContainerScript
@@ -67,8 +67,8 @@ func (c taskContainer) openBundle(ctx context.Context) (*nodesocket.Container, e
 	return in, nil
 }
 
-// note notes a container that the capsule shows the program.
-func (c taskContainer) note(shown capsule.Container) {
+// noteShown notes a container that the capsule shows the program.
+func (c taskContainer) noteShown(shown capsule.Container) {
 	lc, j := c.lc, c.lc.j
 	j.mu.Lock()
 	lc.note.addContainer(shown, c.program)
@@ -95,14 +95,14 @@ func (c taskContainer) showJoined(ctx context.Context) (*nodesocket.Container, e
 	if err != nil {
 		return nil, fmt.Errorf("the container cannot be shown: %w", err)
 	}
-	shown, err := c.lc.capsule.ShowJoined(ctx, plan, c.program, c.user())
+	shown, err := c.lc.capsule.ShowJoined(ctx, plan, c.program, c.taskUser())
 	if err != nil {
 		return nil, fmt.Errorf("the container cannot be shown: %w", err)
 	}
 	if filepath.Base(shown.Root) != plan.Name {
 		return nil, errors.New("the capsule was made by a proxyd that knows no containers of other plugins: requeue the job")
 	}
-	c.note(shown)
+	c.noteShown(shown)
 	in := &nodesocket.Container{Root: shown.Root, Cwd: plan.Cwd}
 	if inside.Script != "" {
 		in.Script = capsule.ContainerScript

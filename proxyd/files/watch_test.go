@@ -169,6 +169,18 @@ func TestWatch(t *testing.T) {
 	<-ended
 }
 
+// setWatcherFor gives a journal a watcher of a room's mounts, which is closed at the end of the test.
+func setWatcherFor(t *testing.T, r *room, j *Journal) *watcher {
+	t.Helper()
+	w, err := newWatcher(r.watchedMounts(), j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.closeWatch)
+	j.setWatcher(w)
+	return w
+}
+
 // TestNoteContainer: a file that is written on a mount is in the journal by its path in the capsule, also when the
 // mount is as new as the program, when it is gone by the time at which the report is read, and when a later mount has
 // its number.
@@ -177,12 +189,7 @@ func TestNoteContainer(t *testing.T) {
 	static := buildStatic(t)
 	j, env := journalFor(t)
 	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
-	w, err := newWatcher(r.watchedMounts(), j)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.closeWatch()
-	j.setWatcher(w)
+	setWatcherFor(t, r, j)
 	at := filepath.Join(dir, "at")
 	r.runLine(t, "mkdir "+at+" "+dir+"/src "+dir+"/src/in "+dir+"/in; mount --bind "+dir+"/in "+dir+"/in")
 	for _, turn := range []string{"one", "two", "three"} {
@@ -214,12 +221,7 @@ func TestNoteContainer(t *testing.T) {
 func TestNoteContainerWhileWaiting(t *testing.T) {
 	j, env := journalFor(t)
 	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
-	w, err := newWatcher(r.watchedMounts(), j)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.closeWatch()
-	j.setWatcher(w)
+	w := setWatcherFor(t, r, j)
 	ended := make(chan error)
 	go func() {
 		var err error
@@ -262,12 +264,7 @@ func TestWatchOverflow(t *testing.T) {
 	static := buildStatic(t)
 	j, env := journalFor(t)
 	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
-	w, err := newWatcher(r.watchedMounts(), j)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.closeWatch()
-	j.setWatcher(w)
+	w := setWatcherFor(t, r, j)
 	if err := w.markFiles(); err != nil {
 		t.Fatal(err)
 	}

@@ -41,11 +41,11 @@ func newClientRelay(t *testing.T) *relay {
 	return r
 }
 
-// call connects as a client.
-func (r *relay) call(l Listening) *net.TCPConn { return r.callFrom("127.0.0.1", l) }
+// connectClient connects as a client.
+func (r *relay) connectClient(l Listening) *net.TCPConn { return r.connectClientFrom("127.0.0.1", l) }
 
-// callFrom connects as a client of a host.
-func (r *relay) callFrom(host string, l Listening) *net.TCPConn {
+// connectClientFrom connects as a client of a host.
+func (r *relay) connectClientFrom(host string, l Listening) *net.TCPConn {
 	r.t.Helper()
 	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}).Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(l.Public))))
 	must(r.t, err)
@@ -57,7 +57,7 @@ func (r *relay) callFrom(host string, l Listening) *net.TCPConn {
 // offers makes the link for offers of a run.
 func (r *relay) offers(run int) net.Conn {
 	r.t.Helper()
-	link := r.dial()
+	link := r.connectSilent()
 	must(r.t, stream.WriteJSON(link, stream.KindHello, stream.Hello{Ticket: runTicket(run), Offers: true}))
 	r.expect(link, stream.KindWelcome)
 	return link
@@ -72,7 +72,7 @@ func (r *relay) offer(link net.Conn) (o stream.Offer) {
 // take takes an offered connection.
 func (r *relay) take(run int, o stream.Offer, at stream.Position) net.Conn {
 	r.t.Helper()
-	link := r.dial()
+	link := r.connectSilent()
 	must(r.t, stream.WriteJSON(link, stream.KindHello, stream.Hello{Ticket: runTicket(run), ID: o.ID, To: o.From, Opened: true, Position: at}))
 	r.expect(link, stream.KindWelcome)
 	return link
@@ -109,7 +109,7 @@ func (r *relay) isRefusedFrom(host string, l Listening) {
 func TestClients(t *testing.T) {
 	r := newClientRelay(t)
 	at := r.listening(0)
-	first := r.call(at)
+	first := r.connectClient(at)
 	_, err := io.WriteString(first, "question")
 	must(t, err)
 	link := r.offers(0)
@@ -121,9 +121,9 @@ func TestClients(t *testing.T) {
 	if f := r.expect(taken, stream.KindData); string(f.Data) != "question" {
 		t.Errorf("data of the client = %q, want its question", f.Data)
 	}
-	lost := r.call(at) // taken by a forwarder; then the job resumes from a checkpoint without it
+	lost := r.connectClient(at) // taken by a forwarder; then the job resumes from a checkpoint without it
 	r.take(0, r.offer(link), stream.Position{})
-	waits := r.call(at) // offered and not taken
+	waits := r.connectClient(at) // offered and not taken
 	r.offer(link)
 
 	// Another run: the port is the same, and the link for offers of the run before ends.
@@ -134,7 +134,7 @@ func TestClients(t *testing.T) {
 	if _, err := stream.ReadFrame(link); err == nil {
 		t.Error("the link of the run before goes on")
 	}
-	old := r.dial()
+	old := r.connectSilent()
 	must(t, stream.WriteJSON(old, stream.KindHello, stream.Hello{Ticket: runTicket(0), Offers: true}))
 	r.expect(old, stream.KindOver)
 	taken = r.take(1, o, stream.Position{Received: 8})
@@ -156,7 +156,7 @@ func TestClients(t *testing.T) {
 func (r *relay) checkEnds(at Listening, o stream.Offer, waits, first *net.TCPConn) {
 	t := r.t
 	t.Helper()
-	over := r.dial()
+	over := r.connectSilent()
 	must(t, stream.WriteJSON(over, stream.KindHello, stream.Hello{Ticket: runTicket(1), ID: o.ID, To: o.From, Opened: true, Over: "nothing listens"}))
 	r.isReset(waits)
 
@@ -180,7 +180,7 @@ func TestClientLimits(t *testing.T) {
 	at := r.listening(0)
 	var all []*net.TCPConn
 	for range r.cfg.Clients.PerPort {
-		all = append(all, r.call(at))
+		all = append(all, r.connectClient(at))
 	}
 	r.await("the clients are there", func() bool { return len(r.jobs[clientJob].connections) == len(all) })
 	r.isRefused(at)
@@ -205,12 +205,12 @@ func TestClientsOfAHost(t *testing.T) {
 	r := newClientRelay(t)
 	at := r.listening(0)
 	link := r.offers(0)
-	taken := r.call(at)
+	taken := r.connectClient(at)
 	carried := r.take(0, r.offer(link), stream.Position{})
-	oldest, next := r.call(at), r.call(at)
+	oldest, next := r.connectClient(at), r.connectClient(at)
 	r.offer(link)
 	r.offer(link)
-	other := r.callFrom("127.0.0.2", at)
+	other := r.connectClientFrom("127.0.0.2", at)
 	if o := r.offer(link); o.From != other.LocalAddr().String() {
 		t.Errorf("offer %+v, want the client of the other host, %s", o, other.LocalAddr())
 	}

@@ -76,11 +76,11 @@ func ownAddress(t *testing.T) netip.Addr {
 	return netip.Addr{}
 }
 
-// dial connects to the relay, and sends no frame.
-func (r *relay) dial() net.Conn { return r.dialFrom("127.0.0.1") }
+// connectSilent connects to the relay, and sends no frame.
+func (r *relay) connectSilent() net.Conn { return r.connectSilentFrom("127.0.0.1") }
 
-// dialFrom connects to the relay as a host, and sends no frame.
-func (r *relay) dialFrom(host string) net.Conn {
+// connectSilentFrom connects to the relay as a host, and sends no frame.
+func (r *relay) connectSilentFrom(host string) net.Conn {
 	r.t.Helper()
 	link, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}).Dial("tcp", r.links)
 	must(r.t, err)
@@ -98,7 +98,7 @@ func (r *relay) open(id string) (link net.Conn, outer *net.TCPConn) {
 // openFor makes a connection of the job with a ticket.
 func (r *relay) openFor(ticket, id string) (link net.Conn, outer *net.TCPConn) {
 	r.t.Helper()
-	link = r.dial()
+	link = r.connectSilent()
 	must(r.t, stream.WriteJSON(link, stream.KindHello, stream.Hello{Ticket: ticket, ID: id, To: r.other.Addr().String()}))
 	must(r.t, r.other.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
 	c, err := r.other.Accept()
@@ -149,7 +149,7 @@ func TestSilentLinks(t *testing.T) {
 			r := newRelay(t, 4)
 			var all []net.Conn
 			for n := range 2 * fewCallers {
-				all = append(all, r.dialFrom(fmt.Sprintf("127.0.1.%d", 1+n%hosts)))
+				all = append(all, r.connectSilentFrom(fmt.Sprintf("127.0.1.%d", 1+n%hosts)))
 			}
 			r.open(rand.Text())
 			for n, link := range all[:fewCallers] {
@@ -168,10 +168,10 @@ func TestSilentLinks(t *testing.T) {
 // sent its hello yet.
 func TestSilentLinksOfAnotherNode(t *testing.T) {
 	r := newRelay(t, 4)
-	link := r.dial()
+	link := r.connectSilent()
 	var all []net.Conn
 	for range 2 * fewCallers {
-		all = append(all, r.dialFrom("127.0.0.2"))
+		all = append(all, r.connectSilentFrom("127.0.0.2"))
 	}
 	if _, err := all[fewCallers-1].Read(make([]byte, 1)); !isEnd(err) {
 		t.Errorf("a silent link: %v", err)
@@ -193,7 +193,7 @@ func TestLinksWhileDialing(t *testing.T) {
 	var last net.Conn
 	replaced := 0
 	for n := range 5 {
-		link := r.dial()
+		link := r.connectSilent()
 		must(t, stream.WriteJSON(link, stream.KindHello, stream.Hello{Ticket: ticketText, ID: id, To: r.other.Addr().String()}))
 		r.await("the relay has the link", func() bool { return k.unlink != nil && replaced == n })
 		r.mu.Lock()
@@ -246,7 +246,7 @@ func TestFailedAreBounded(t *testing.T) {
 	if _, n := r.Counts(); n > per {
 		t.Errorf("%d connections are remembered", n)
 	}
-	link := r.dial()
+	link := r.connectSilent()
 	must(t, stream.WriteJSON(link, stream.KindHello, stream.Hello{Ticket: ticketText, ID: last, To: r.other.Addr().String(), Opened: true}))
 	var o stream.Over
 	if must(t, r.expect(link, stream.KindOver).Parse(&o)); o.Retry || o.Reason == "" {
@@ -330,7 +330,7 @@ func TestClaimedUse(t *testing.T) {
 		if n := len(k.stream.State().In); n > stream.Window {
 			t.Fatalf("the relay keeps %d bytes of %d", n, sent)
 		}
-		link = r.dial()
+		link = r.connectSilent()
 		hello := stream.Hello{Ticket: ticketText, ID: id, To: r.other.Addr().String(), Opened: true, Position: stream.Position{Base: sent, Limit: sent}}
 		must(t, stream.WriteJSON(link, stream.KindHello, hello))
 		f, err := stream.ReadFrame(link)

@@ -97,7 +97,7 @@ int slurm_spank_init(spank_t sp, int argc, char **argv)
 	return (0);
 }
 
-static int failed(const char *what)
+static int log_failure(const char *what)
 {
 	slurm_error("pyxis: %s: %s", what, strerror(errno));
 
@@ -140,7 +140,7 @@ int slurm_spank_user_init(spank_t sp, int argc, char **argv)
 	if (!image)
 		return (0);
 	if (name_copy(sp))
-		return (failed("name"));
+		return (log_failure("name"));
 
 	return (0);
 }
@@ -154,15 +154,15 @@ static int unpack_image(void)
 	snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(copy, '/') - copy), copy);
 	snprintf(lock, sizeof(lock), "%s.lock", copy);
 	if (run_as(0, 0, (char *[]){ "mkdir", "-p", parent, NULL }))
-		return (failed(parent));
+		return (log_failure(parent));
 	fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0 || lockf(fd, F_LOCK, 0))
-		return (failed(lock));
+		return (log_failure(lock));
 	if (access(copy, F_OK))
 		rv = run_as(0, 0, (char *[]){ "cp", "-a", image, copy, NULL });
 	close(fd);
 
-	return (rv ? failed("cp") : 0);
+	return (rv ? log_failure("cp") : 0);
 }
 
 /* --- the helper, which becomes the container's first process, and stops --- */
@@ -211,9 +211,9 @@ static int mount_in(const char *source, const char *target, const char *kind, un
 			close(fd);
 	}
 	if (mount(source, path, kind, kind ? flags : MS_BIND | MS_REC, kind ? "mode=755" : NULL))
-		return (failed(target));
+		return (log_failure(target));
 	if (!kind && (flags & MS_RDONLY) && mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | flags, NULL))
-		return (failed(target));
+		return (log_failure(target));
 
 	return (0);
 }
@@ -259,7 +259,7 @@ static int change_root(void)
 static _Noreturn void become_container(uid_t uid, gid_t gid)
 {
 	if (make_namespaces(uid, gid) || mount_all() || change_root()) {
-		failed("the container cannot be made");
+		log_failure("the container cannot be made");
 		_exit(1);
 	}
 	raise(SIGSTOP);
@@ -276,11 +276,11 @@ static int join_namespace(pid_t pid, const char *kind, int type)
 	snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)pid, kind);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return (failed("unable to open a namespace file"));
+		return (log_failure("unable to open a namespace file"));
 	rv = setns(fd, type);
 	close(fd);
 
-	return (rv ? failed(kind) : 0);
+	return (rv ? log_failure(kind) : 0);
 }
 
 /* A filter by which chown returns 0, as pyxis has it for package managers. */
@@ -294,7 +294,7 @@ static int set_filter(void)
 	};
 	const struct sock_fprog filter = { sizeof(code) / sizeof(code[0]), code };
 
-	return (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) ? failed("seccomp") : 0);
+	return (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) ? log_failure("seccomp") : 0);
 }
 
 int slurm_spank_task_init(spank_t sp, int argc, char **argv)
@@ -311,14 +311,14 @@ int slurm_spank_task_init(spank_t sp, int argc, char **argv)
 	if (pid == 0)
 		become_container(getuid(), getgid());
 	if (pid < 0 || waitpid(pid, &status, WUNTRACED) != pid || !WIFSTOPPED(status))
-		return (failed("container start failed"));
+		return (log_failure("container start failed"));
 	spank_setenv(sp, "OF_IMAGE", "yes", 1);
 	spank_unsetenv(sp, "LANG");
 	if (join_namespace(pid, "user", CLONE_NEWUSER) || join_namespace(pid, "cgroup", CLONE_NEWCGROUP) ||
 	    join_namespace(pid, "mnt", CLONE_NEWNS) || (unshare_uts && join_namespace(pid, "uts", CLONE_NEWUTS)))
 		return (-1);
 	if (chdir(workdir ? workdir : "/"))
-		return (failed("chdir"));
+		return (log_failure("chdir"));
 	if (set_filter())
 		return (-1);
 	kill(pid, SIGCONT);
