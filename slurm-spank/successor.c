@@ -216,7 +216,7 @@ static int take_environment(spank_t sp, int fd)
 	while (at < st.st_size) {
 		const ssize_t n = pread(fd, text + at, (size_t)(st.st_size - at), at);
 
-		if (n <= 0 && errno != EINTR)
+		if (n == 0 || (n < 0 && errno != EINTR))
 			break;
 		at += n > 0 ? n : 0;
 	}

@@ -116,8 +116,8 @@ func readXattrs(path string, names []Name, get func(string, string, []byte) (int
 	return all, nil
 }
 
-// readOwnXattrs returns the attributes of a file or folder of the caller's. The kernel refuses user attributes to an owner
-// whom the file's mode does not let read the file; the mode is another for that moment.
+// readOwnXattrs returns the attributes of a file or folder of the caller's. If the file's mode
+// does not let the owner read the file, the kernel refuses user attributes to the owner: the mode is another meanwhile.
 func readOwnXattrs(path string, mode uint32) (Attributes, error) {
 	names, err := xattrNames(path, unix.Llistxattr)
 	if err != nil {
