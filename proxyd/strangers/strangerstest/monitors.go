@@ -6,8 +6,10 @@ package strangerstest
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -42,7 +44,8 @@ func CheckMonitorsMakeRoom(t *testing.T, address string, most int) {
 			closed <- err
 		}()
 	}
-	if err := <-closed; err != nil {
+	// A connection with a request that the server has not read yet ends by a reset.
+	if err := <-closed; err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the first connection that ends: %v, want that the server has closed it", err)
 	}
 }
