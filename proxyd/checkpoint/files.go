@@ -41,14 +41,15 @@ func (j *job) createJournal(index int) (*files.Journal, error) {
 func (lc *localCapsule) recordFileChanges(ctx context.Context) {
 	j := lc.j
 	defer close(lc.journalIdle)
-	var both sync.WaitGroup
-	defer both.Wait()
-	both.Go(func() {
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() {
 		lc.journal.Run(ctx, journalPeriod, lc.logRecording)
 	})
+	all.Go(func() { fileHistory{lc}.keepJournalShort(ctx) })
 	snap := j.run.Snapshot()
 	kit := filepath.Join(j.c.kits.Local, snap.Record.Kit)
-	both.Go(func() {
+	all.Go(func() {
 		err := files.Watch(ctx, files.Watched{
 			PID: lc.capsule.PID(), PIDs: func() []int { return capsuleProcesses(ctx, lc.capsule) },
 			Trusted: []string{filepath.Join(kit, records.KitWarden), filepath.Join(kit, records.KitSrun), filepath.Join(kit, records.KitScontrol)},
@@ -108,18 +109,13 @@ func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Prog
 	if _, err := lc.journal.Cut(); err != nil {
 		return nil, err
 	}
-	before, inBase := lc.earlierFiles(ctx, on)
+	before, inBase, touched, err := fileHistory{lc}.changesSinceEarlier(ctx, on)
+	if err != nil {
+		return nil, err
+	}
 	saver := files.Saver(s)
 	if inBase {
 		saver = upload.BaseSink{StreamSink: s, Base: on}
-	}
-	var since files.Mark
-	if before != nil {
-		since = before.Mark
-	}
-	touched, err := lc.journal.Since(since)
-	if err != nil {
-		return nil, err
 	}
 	user := lc.fileUser(groups)
 	if len(programs) > 0 {

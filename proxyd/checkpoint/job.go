@@ -100,6 +100,8 @@ type localCapsule struct {
 	observed     map[string]syscalls.Observed  // programs as they were before they were frozen
 	scriptEnded  bool                          // the event of the batch script's end has arrived
 
+	forgetting sync.Mutex // held while old changes are removed from journal, and from a dump's choice of a mark until it has the changes since
+
 	journal      *files.Journal // records what programs do to files. Does not change
 	manyFiles    bool           // the newest dump recorded many files or bytes; false before this daemon's first dump
 	newFileBytes uint64         // bytes of changed files that the newest dump wrote; 0 before this daemon's first dump

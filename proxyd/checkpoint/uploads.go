@@ -4,6 +4,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -129,29 +130,110 @@ func (p *participant) openBase(ctx context.Context, w upload.ShareWriter, id sto
 	return base
 }
 
+// fileHistory is what a capsule's journal and the checkpoints know of how its programs changed files.
+type fileHistory struct{ lc *localCapsule }
+
+// changesSinceEarlier returns the state of files from which a dump of the capsule begins, as earlierFiles does, and the
+// changes since then.
+func (h fileHistory) changesSinceEarlier(ctx context.Context, on *upload.Base) (before *files.State, inBase bool, touched files.Touched, err error) {
+	h.lc.forgetting.Lock()
+	defer h.lc.forgetting.Unlock()
+	var since files.Mark
+	if before, inBase = h.earlierFiles(ctx, on); before != nil {
+		since = before.Mark
+	}
+	touched, err = h.lc.journal.Since(since)
+	return before, inBase, touched, err
+}
+
 // earlierFiles returns the state of files from which a dump of the capsule begins: that of the base, of which streams
-// can be taken over, or that of the checkpoint from which the run resumed. It is nil if there is neither. The state can
+// can be taken over, or that of the checkpoint from which the run resumed. It is nil if there is neither. Where the
+// journal does not know all changes since then, it is that of the newest checkpoint of the run. The state can
 // be large, so it is read for each dump and not kept in memory. A checkpoint that cannot be read counts as none: the
 // dump then reads and writes more files.
-func (lc *localCapsule) earlierFiles(ctx context.Context, on *upload.Base) (state *files.State, inBase bool) {
-	j := lc.j
-	state, err := j.c.filesInBase(ctx, on, lc.index)
+func (h fileHistory) earlierFiles(ctx context.Context, on *upload.Base) (state *files.State, inBase bool) {
+	j := h.lc.j
+	state, err := j.c.filesInBase(ctx, on, h.lc.index)
 	if err != nil {
-		j.log.Warn("the files of the previous checkpoint are not taken over", "capsule", lc.index, "error", err)
+		j.log.Warn("the files of the previous checkpoint are not taken over", "capsule", h.lc.index, "error", err)
 	}
 	if state != nil {
 		return state, true
 	}
-	point := j.run.Snapshot().Point
-	if point == nil || point.Meta.Capsule(lc.index) == nil {
-		return nil, false
-	}
-	state, err = filestate.Load(point.Reader, point.Meta.Capsule(lc.index))
-	if err != nil {
-		j.log.Warn("cannot read the state of files from which the run resumed", "capsule", lc.index, "error", err)
-		return nil, false
+	if state = h.filesAtResume(); state == nil || state.Mark < h.lc.journal.Forgotten() {
+		state = cmp.Or(h.filesOfRun(ctx), state)
 	}
 	return state, false
+}
+
+// filesAtResume returns the state of files of the checkpoint from which the run resumed, or nil.
+func (h fileHistory) filesAtResume() *files.State {
+	point := h.lc.j.run.Snapshot().Point
+	if point == nil || point.Meta.Capsule(h.lc.index) == nil {
+		return nil
+	}
+	state, err := filestate.Load(point.Reader, point.Meta.Capsule(h.lc.index))
+	if err != nil {
+		h.lc.j.log.Warn("cannot read the state of files from which the run resumed", "capsule", h.lc.index, "error", err)
+		return nil
+	}
+	return state
+}
+
+// filesOfRun returns the state of files at the newest checkpoint of this run since which the journal knows all changes, or
+// nil. It is only asked for where the journal has forgotten changes.
+func (h fileHistory) filesOfRun(ctx context.Context) *files.State {
+	j, forgotten := h.lc.j, h.lc.journal.Forgotten()
+	if forgotten == 0 {
+		return nil
+	}
+	state, err := filestate.LoadNewest(ctx, j.c.Store, j.c.storeJob(j.id), j.run.Snapshot().Number, h.lc.index, forgotten)
+	if err != nil {
+		j.log.Warn("cannot read the state of files of an earlier checkpoint", "capsule", h.lc.index, "error", err)
+	}
+	return state
+}
+
+// journalCheckPeriod is how often the length of a capsule's list of changed files is looked at.
+const journalCheckPeriod = time.Minute
+
+// keepJournalShort removes changes that no restore needs from the capsule's list of changed files whenever that is long,
+// until ctx ends.
+func (h fileHistory) keepJournalShort(ctx context.Context) {
+	tick := time.NewTicker(journalCheckPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := h.shortenJournal(ctx); err != nil && ctx.Err() == nil {
+				h.lc.j.log.Warn("cannot shorten the list of changed files: it is tried again", "capsule", h.lc.index, "error", err)
+			}
+		}
+	}
+}
+
+// shortenJournal removes the changes that were before the oldest checkpoint in the store from a long list of changed
+// files.
+func (h fileHistory) shortenJournal(ctx context.Context) error {
+	if !h.lc.journal.IsLong() {
+		return nil
+	}
+	oldest, err := filestate.OldestMark(ctx, h.lc.j.c.Store, h.lc.j.c.storeJob(h.lc.j.id), h.lc.index)
+	if err != nil {
+		return err
+	}
+	h.lc.forgetting.Lock()
+	defer h.lc.forgetting.Unlock()
+	before := h.lc.journal.Forgotten()
+	if err := h.lc.journal.Forget(oldest); err != nil {
+		return err
+	}
+	if now := h.lc.journal.Forgotten(); now != before {
+		h.lc.j.log.Info("old changes of files are removed from their list", "capsule", h.lc.index, "bytes", now-before)
+	}
+	return nil
 }
 
 // logRecording logs that the changes of files cannot be recorded, or, without an error, that they can be again.

@@ -15,6 +15,7 @@
 //	             Journal.Cut, Since           changes since the last State's Mark
 //	             Record                       → State, and a stream of contents
 //	             Pack                         /tmp, /var/tmp and /dev/shm, whole
+//	running      Journal.Forget               changes before the oldest Mark that a kept State has, if the log is long
 //	restore      CreateJournal, OpenJournal   a new list for the new capsule, the old log
 //	             Unpack
 //	             Since(State.Mark), PutBack   in the new capsule, before CRIU restores

@@ -94,6 +94,7 @@ type seen struct {
 // the node; a crash of the node then loses the changes since the last Sync. The methods may be called concurrently.
 type Journal struct {
 	list, more, log *os.File
+	logPath         string
 
 	mu             sync.Mutex
 	run            string
@@ -101,7 +102,8 @@ type Journal struct {
 	morePos        int64           // in the second file
 	freed          int64           // of the second file: the space up to here is freed
 	lost           uint64          // as the list counts
-	end            int64           // of the log
+	begin, end     int64           // of the log: places that a Mark means
+	shift          int64           // what is added to a position in the log's file to have such a place
 	pending        map[int64]bool  // places in the list before pos that may still be completed
 	known          map[string]seen // paths since the last Cut
 	loggedUnsure   map[int64]bool  // pending places that the log has as Unsure
@@ -119,7 +121,7 @@ type Journal struct {
 // Journal continues where the last Journal stopped; with a new list, the new Journal continues
 // the old log.
 func OpenJournal(dir, log string) (*Journal, error) {
-	j := &Journal{pending: map[int64]bool{}, known: map[string]seen{}, loggedUnsure: map[int64]bool{}}
+	j := &Journal{logPath: log, pending: map[int64]bool{}, known: map[string]seen{}, loggedUnsure: map[int64]bool{}}
 	if err := j.openLists(dir, log); err != nil {
 		j.closeFiles()
 		return nil, fmt.Errorf("journal %s: %w", dir, err)
@@ -145,9 +147,11 @@ func (j *Journal) openLists(dir, log string) (err error) {
 	j.run = head.run
 	j.lost = head.lost
 	j.pos = head.firstRecord()
-	j.end, err = readLog(j.log, 0, func(e Entry) {
+	end, err := readLog(j.log, 0, func(e Entry, ends int64) {
 		j.ranWithoutShim = j.ranWithoutShim || e.Kind == anchorWithoutShim
 		switch {
+		case e.Kind == anchorBegin:
+			j.begin, j.shift = e.Size, e.Size-ends
 		case e.Path != j.run:
 		case e.Kind == anchorWithoutShim:
 			j.missed = true
@@ -160,7 +164,8 @@ func (j *Journal) openLists(dir, log string) (err error) {
 	if err != nil {
 		return err
 	}
-	return j.log.Truncate(j.end) // the entry that was half written
+	j.end = end + j.shift
+	return j.log.Truncate(end) // the entry that was half written
 }
 
 // Close brings the rest of the list into the log, and closes the files. Close the Journal of a capsule before

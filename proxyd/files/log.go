@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 )
 
 // The log is on a shared folder, which can be full or away for a while. Bytes that are not known to be durable stay in
@@ -34,7 +33,7 @@ func (j *Journal) writeDurably(b []byte) error {
 func (j *Journal) writeUnsynced(b []byte) error {
 	switch {
 	case len(b) == 0:
-	case j.end+int64(len(b)) > maxLog, len(j.tail)+len(b) > maxTail:
+	case j.positionOf(j.end)+int64(len(b)) > maxLog, len(j.tail)+len(b) > maxTail:
 		b = appendRecord(nil, Entry{Kind: anchorLost, Path: j.run})
 	}
 	j.tail = append(j.tail, b...)
@@ -42,7 +41,7 @@ func (j *Journal) writeUnsynced(b []byte) error {
 	if j.written == len(j.tail) {
 		return nil
 	}
-	if _, err := j.log.WriteAt(j.tail[j.written:], j.end-int64(len(j.tail)-j.written)); err != nil {
+	if _, err := j.log.WriteAt(j.tail[j.written:], j.positionOf(j.end)-int64(len(j.tail)-j.written)); err != nil {
 		return err
 	}
 	j.written = len(j.tail)
@@ -54,9 +53,9 @@ func (j *Journal) appendRecords(b []byte) {
 	_ = j.writeUnsynced(b)
 }
 
-// readLog calls f with each record of a log from a place on, anchors too, and returns the end of
-// the last whole record.
-func readLog(log *os.File, from int64, f func(Entry)) (end int64, err error) {
+// readLog calls f with each record of a log's file from a position on, anchors too, and where the record ends, and returns
+// the end of the last whole record.
+func readLog(log io.ReaderAt, from int64, f func(e Entry, ends int64)) (end int64, err error) {
 	r := bufio.NewReaderSize(io.NewSectionReader(log, from, maxLog), 1<<20)
 	end = from
 	for {
@@ -68,13 +67,13 @@ func readLog(log *os.File, from int64, f func(Entry)) (end int64, err error) {
 		if p.size == 0 {
 			return end, nil
 		}
-		if p.state == stateDone {
-			f(p.entry)
-		}
 		if _, err := r.Discard(p.size); err != nil {
 			return end, err
 		}
 		end += int64(p.size)
+		if p.state == stateDone {
+			f(p.entry, end)
+		}
 	}
 }
 
@@ -88,10 +87,10 @@ func (j *Journal) Since(m Mark) (Touched, error) {
 	if m < 0 || int64(m) > j.end {
 		return Touched{}, fmt.Errorf("journal: mark %d: the log ends at %d", m, j.end)
 	}
-	t, size := Touched{Until: Mark(j.end)}, 0
-	_, err := readLog(j.log, int64(m), func(e Entry) {
+	t, size := Touched{Until: Mark(j.end), Lost: int64(m) < j.begin}, 0
+	_, err := readLog(j.log, j.positionOf(max(int64(m), j.begin)), func(e Entry, _ int64) {
 		switch e.Kind {
-		case anchorList, anchorMore, anchorWithoutShim:
+		case anchorList, anchorMore, anchorWithoutShim, anchorBegin:
 		case anchorLost:
 			t.Lost = true
 		default:
@@ -114,10 +113,9 @@ func (j *Journal) Rewind(m Mark, made []Name) error {
 	if m < 0 || int64(m) > j.end {
 		return fmt.Errorf("journal: mark %d: the log ends at %d", m, j.end)
 	}
-	if err := j.log.Truncate(int64(m)); err != nil {
+	if err := j.dropAfter(int64(m)); err != nil {
 		return err
 	}
-	j.end, j.tail, j.written = int64(m), nil, 0
 	b := []byte{}
 	for _, p := range made {
 		b = j.appendEntry(b, Entry{Kind: Closed, Path: string(p)})
@@ -126,4 +124,17 @@ func (j *Journal) Rewind(m Mark, made []Name) error {
 		return j.log.Sync()
 	}
 	return j.writeDurably(b)
+}
+
+// dropAfter drops the records after a place.
+func (j *Journal) dropAfter(place int64) error {
+	if place < j.begin {
+		if err := j.replaceLog(place, place); err != nil {
+			return err
+		}
+	} else if err := j.log.Truncate(j.positionOf(place)); err != nil {
+		return err
+	}
+	j.end, j.tail, j.written = place, nil, 0
+	return nil
 }

@@ -27,7 +27,7 @@ func makeSmallLog(t *testing.T, j *Journal) (dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.log = log
+	j.log, j.logPath = log, log.Name()
 	return dir
 }
 

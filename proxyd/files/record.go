@@ -38,6 +38,7 @@ const (
 	anchorMore        Kind = 'Q'
 	anchorLost        Kind = 'L' // a change could not be recorded
 	anchorWithoutShim Kind = 'B' // a program that bypasses the shim ran
+	anchorBegin       Kind = 'G' // the changes before a place, the mark of the next record, were removed
 )
 
 // recordSize is the length of a record with paths of n1 and n2 bytes.
@@ -96,7 +97,7 @@ func parseRecord(b []byte) parsed {
 	switch e.Kind {
 	case Closed:
 		e.ID = number
-	case Appended, anchorList, anchorMore:
+	case Appended, anchorList, anchorMore, anchorBegin:
 		e.Size = int64(number)
 	}
 	return parsed{entry: e, state: b[1], size: size}

@@ -30,7 +30,7 @@ func Save(w upload.ShareWriter, prefix string, s *files.State) (*records.FilesSu
 	if err := errors.Join(json.NewEncoder(stream).Encode(s), stream.Close()); err != nil {
 		return nil, fmt.Errorf("state of files: %w", err)
 	}
-	return &records.FilesSummary{Count: len(s.Files), Lost: s.Lost}, nil
+	return &records.FilesSummary{Count: len(s.Files), Lost: s.Lost, Mark: s.Mark}, nil
 }
 
 // Load returns the state of a capsule's files at the checkpoint, nil if the checkpoint has none. A checkpoint of an older

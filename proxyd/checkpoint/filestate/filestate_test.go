@@ -82,7 +82,7 @@ func TestManifestStaysSmall(t *testing.T) {
 	defer r.Close()
 	read, err := records.DecodeMeta(r.Manifest().Meta)
 	requireNoError(t, err)
-	if got := read.Capsule(3).FilesSummary; *got != (records.FilesSummary{Count: 20_001, Lost: true}) {
+	if got := read.Capsule(3).FilesSummary; *got != (records.FilesSummary{Count: 20_001, Lost: true, Mark: 99}) {
 		t.Errorf("the manifest says %+v", got)
 	}
 	got, err := Load(r, read.Capsule(3))

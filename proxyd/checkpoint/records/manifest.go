@@ -85,8 +85,9 @@ type CapsuleMeta struct {
 
 // FilesSummary summarizes the state of a capsule's files. The state itself has a stream: see package filestate.
 type FilesSummary struct {
-	Count int  `json:"count"`
-	Lost  bool `json:"lost,omitempty"` // the state is not complete
+	Count int        `json:"count"`
+	Lost  bool       `json:"lost,omitempty"` // the state is not complete
+	Mark  files.Mark `json:"mark,omitempty"` // of the capsule's journal, as in the state
 }
 
 // ProgramMeta describes a program in a checkpoint.

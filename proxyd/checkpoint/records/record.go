@@ -12,12 +12,14 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 )
 
 // Record has the facts about a job that all nodes share, from its first start to its end: among other things the nodes
@@ -220,8 +222,11 @@ func (r Folder) ChangedFilesPath(job uint32, index int) string {
 
 // RemoveChangedFiles removes the lists of changed files of a job that is over.
 func (r Folder) RemoveChangedFiles(job uint32) error {
-	all, err := filepath.Glob(filepath.Join(r.Dir, fmt.Sprintf("%d.*.files", job)))
-	for _, path := range all {
+	lists := filepath.Join(r.Dir, fmt.Sprintf("%d.*.files", job))
+	all, err := filepath.Glob(lists)
+	unfinished, newErr := filepath.Glob(lists + files.NewName)
+	err = errors.Join(err, newErr)
+	for _, path := range slices.Concat(all, unfinished) {
 		err = errors.Join(err, removeIfThere(path))
 	}
 	return err
