@@ -59,6 +59,74 @@ func TestFullState(t *testing.T) {
 	}
 }
 
+// TestManyRemoved: a State does not grow with each temporary file that the job has ever had, and without these all that a
+// job makes after the cut is removed all the same, also at such a path.
+func TestManyRemoved(t *testing.T) {
+	dir := ownFolder(t)
+	defer func(was int) { maxMissing = was }(maxMissing)
+	maxMissing = 10
+	in := func(i int) string { return filepath.Join(dir, fmt.Sprintf("%05d", i)) }
+	temporary := func(from, to int) (entries []Entry) {
+		for i := from; i < to; i++ {
+			entries = append(entries, Entry{Kind: Created, Path: in(i)}, Entry{Kind: Removed, Path: in(i)})
+		}
+		return entries
+	}
+	expect := func(s *State, kept ...int) {
+		t.Helper()
+		if len(s.Files) != len(kept)+1 || s.Files[Name(filepath.Join(dir, "kept"))] == nil || s.Lost {
+			t.Errorf("the State has %d paths, lost %v; want kept and %d that are gone", len(s.Files), s.Lost, len(kept))
+		}
+		for _, i := range kept {
+			if f := s.Files[Name(in(i))]; f == nil || f.Type != Missing {
+				t.Errorf("%s: %+v, want missing", in(i), f)
+			}
+		}
+	}
+	writeFile(t, filepath.Join(dir, "kept"), "kept")
+	first := append(temporary(0, 4), Entry{Kind: Created, Path: filepath.Join(dir, "kept")})
+	shelf := newShelf()
+	state := recordNow(t, nil, shelf, Job{}, first...)
+	expect(state, 0, 1, 2, 3)
+	state = recordNow(t, state, shelf, Job{}, temporary(10, 30)...)
+	expect(state, 0, 1, 2, 3, 10, 11, 12, 13, 14, 15)
+	state = recordNow(t, state, shelf, Job{}, temporary(40, 42)...)
+	expect(state, 40, 41)
+
+	// 5: named by the shim. 15: a program that bypasses the shim made the file. 16: the journal does not know whether
+	// the file is there.
+	waitForLaterFiles(t, dir, state)
+	for _, i := range []int{5, 15, 16} {
+		writeFile(t, in(i), "made after the cut")
+	}
+	r := putBackNow(t, state, shelf, Job{}, Entry{Kind: Created, Path: in(5)}, Entry{Kind: Closed, Path: in(15)}, Entry{Kind: Unsure, Path: in(16)})
+	for _, i := range []int{5, 15, 16} {
+		if _, err := os.Lstat(in(i)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s, made after the cut: %v, want that it is gone; notes: %s", in(i), err, reasonsOf(r.Notes))
+		}
+	}
+	if got := readFile(t, filepath.Join(dir, "kept")); got != "kept" || r.Removed != 3 {
+		t.Errorf("kept has %q, %d files are removed; want kept, 3", got, r.Removed)
+	}
+}
+
+// waitForLaterFiles returns when a new file in dir is born after the State by the file system's clock, which advances in
+// steps of some milliseconds.
+func waitForLaterFiles(t *testing.T, dir string, s *State) {
+	t.Helper()
+	b := &backer{worker: &worker{state: s}}
+	for probe := filepath.Join(dir, "probe"); ; {
+		writeFile(t, probe, "")
+		later := b.isNew(probe)
+		if err := os.Remove(probe); err != nil {
+			t.Fatal(err)
+		}
+		if later {
+			return
+		}
+	}
+}
+
 // TestNotesBounded: a note is for people, and has a bounded length.
 func TestNotesBounded(t *testing.T) {
 	w := &worker{}

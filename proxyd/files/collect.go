@@ -25,6 +25,7 @@ type collector struct {
 	buf     []byte
 
 	described  int // bytes of maxDescribed that are taken
+	missing    int // paths of the State at which no file is
 	attributes int // bytes of maxStateXattrs that are taken
 }
 
@@ -40,8 +41,11 @@ func (w *worker) recordState() error {
 	w.resolveEntries()
 	w.followRenamed()
 	t := newTree()
-	for p := range w.state.Files {
-		t.nodeAt(string(p)).touched = true
+	full := w.state.countMissing() >= w.o.MostMissing
+	for p, f := range w.state.Files {
+		if f.Type != Missing || !full {
+			t.nodeAt(string(p)).touched = true
+		}
 	}
 	for _, e := range w.entries {
 		t.applyEntry(e)
@@ -59,6 +63,22 @@ func (w *worker) recordState() error {
 	c.out.Lost = c.out.Lost || t.lost
 	c.out.Notes = w.notes
 	return w.p.sendJSON(frameResult, c.out)
+}
+
+// maxMissing bounds the paths in a State at which the job had a file and has none, such as those of temporary files: a job
+// of weeks has any number of them. A State takes over those of the State before, unless that is full of them. PutBack asks for such a path only
+// where the journal does not say whether the job made the file that is there: it then goes by when the file was born, and
+// leaves the file alone, with a note, where that cannot be known. A test changes it.
+var maxMissing = 10_000
+
+// countMissing returns the number of paths in the State at which no file is.
+func (s *State) countMissing() (n int) {
+	for _, f := range s.Files {
+		if f.Type == Missing {
+			n++
+		}
+	}
+	return n
 }
 
 // reserveRoom takes room in the State for the description of a file, and returns whether there was room. If not, the State says so.
@@ -102,7 +122,9 @@ func (c *collector) recordPath(p string, t *tree) error {
 	n := t.findNode(p)
 	st, err := statLink(p)
 	if isMissing(err) {
-		c.out.Files[Name(p)] = &File{Type: Missing}
+		if c.missing++; c.missing <= c.o.MostMissing {
+			c.out.Files[Name(p)] = &File{Type: Missing}
+		}
 		return nil
 	}
 	if err != nil {

@@ -135,7 +135,8 @@ type order struct {
 	Reuse   bool   // Record: old streams can be referred to
 	Most    int    // Record: bytes that files and folders may take in the State
 
-	MostXattrs int // Record: bytes that extended attributes may take
+	MostXattrs  int // Record: bytes that extended attributes may take
+	MostMissing int // Record: paths at which no file is
 }
 
 // want is a part of a stream that PutBack needs.

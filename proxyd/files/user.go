@@ -213,7 +213,7 @@ func recordFiles(ctx context.Context, u User, job Job, before *State, touched To
 		serial = before.Serial + 1
 	}
 	o.Stream, o.Reuse, o.Lost, o.Mark = streamOf(serial), ok, touched.Lost || before != nil && before.Lost, touched.Until
-	o.Most, o.MostXattrs = maxDescribed, maxStateXattrs
+	o.Most, o.MostXattrs, o.MostMissing = maxDescribed, maxStateXattrs, maxMissing
 	h, err := startHelper(ctx, u, estimateWork(before, touched.Entries))
 	if err != nil {
 		return nil, err
