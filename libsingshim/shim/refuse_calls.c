@@ -16,6 +16,11 @@
  * restrictions, and CRIU does not save them, so a restored process would be free of them without
  * knowing it. Programs ask first for the kernel's version of Landlock, for Linux has it since 5.13,
  * and may have it switched off.
+ *
+ * The permission to use AMX tiles (arch_prctl, Linux 5.16), for which llama.cpp and oneDNN ask by
+ * syscall(): CRIU 4.2 saves neither the permission nor the tiles. A process that was captured has
+ * no tiles any more, even where it goes on in place, and its next tile instruction is an invalid
+ * opcode. Without the permission libraries use AVX-512, as on a processor without AMX.
  */
 #define _GNU_SOURCE
 #include "next_library.h"
@@ -51,12 +56,23 @@ REFUSE_RING(io_uring_queue_init)
 REFUSE_RING(io_uring_queue_init_params)
 REFUSE_RING(io_uring_queue_init_mem)
 
-/* The error of a system call that is refused, 0 for others. */
-static int refusal_of(long number, long flags)
+#ifdef SYS_arch_prctl
+enum {
+	REQUEST_PERMISSION = 0x1023, /* ARCH_REQ_XCOMP_PERM of asm/prctl.h, which may be older */
+	AMX_TILES = 18,              /* ARCH_XCOMP_TILEDATA */
+};
+#endif
+
+/* The error of a system call that is refused, 0 for others. a has the call's arguments. */
+static int refusal_of(long number, const long *a)
 {
 	switch (number) {
 	case SYS_pipe2:
-		return (flags & O_DIRECT ? EINVAL : 0);
+		return (a[1] & O_DIRECT ? EINVAL : 0);
+#ifdef SYS_arch_prctl
+	case SYS_arch_prctl: /* the kernel's answer where the processor has no AMX */
+		return (a[0] == REQUEST_PERMISSION && a[1] == AMX_TILES ? EOPNOTSUPP : 0);
+#endif
 	case SYS_io_uring_setup:
 	case SYS_landlock_create_ruleset:
 	case SYS_landlock_add_rule:
@@ -82,7 +98,7 @@ __attribute__((visibility("default"), no_sanitize("address"))) long syscall(long
 		a[i] = va_arg(ap, long);
 	va_end(ap);
 
-	refused = refusal_of(number, a[1]);
+	refused = refusal_of(number, a);
 	if (refused) {
 		errno = refused;
 		return (-1);

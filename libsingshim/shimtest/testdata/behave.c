@@ -319,6 +319,12 @@ static void check_refused(void)
 	FAILS(syscall(SYS_landlock_create_ruleset, &(unsigned long long){ 1 }, 8, 0), ENOSYS);
 	FAILS(syscall(SYS_landlock_add_rule, -1, 1, NULL, 0), ENOSYS);
 	FAILS(syscall(SYS_landlock_restrict_self, -1, 0), ENOSYS);
+#ifdef SYS_arch_prctl
+	unsigned long xfeatures = 0;
+	FAILS(syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* AMX tiles */), EOPNOTSUPP);
+	CHECK(syscall(SYS_arch_prctl, 0x1022 /* ARCH_GET_XCOMP_PERM */, &xfeatures) || !(xfeatures & 1UL << 18)); /* since 5.16 */
+	FAILS(syscall(SYS_arch_prctl, 0x1023, 64), EINVAL); /* the kernel's own answer */
+#endif
 	QUIET(pipe2(ends, O_CLOEXEC | O_NONBLOCK));
 	CHECK(fcntl(ends[0], F_GETFL) & O_NONBLOCK && fcntl(ends[1], F_GETFD) & FD_CLOEXEC);
 	QUIET(syscall(SYS_pipe2, ends, 0));
