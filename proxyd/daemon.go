@@ -29,7 +29,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/landlock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/metrics"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
@@ -40,7 +39,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
 
 // node is a node's daemon while it runs.
@@ -157,14 +155,7 @@ func (n *node) probeCRIU(ctx context.Context) (func(), error) {
 		return nil, err
 	}
 	n.log.Info("criu", "version", found)
-	go func() {
-		if err := syscalls.Prepare(); err != nil {
-			n.log.Warn("checkpoints interrupt system calls with a timeout", "error", err)
-		}
-		if _, err := landlock.Prepare(); err != nil {
-			n.log.Warn("programs with no_new_privs are not captured, for they may have confined themselves by Landlock", "error", err)
-		}
-	}()
+	go prepareReaders(n.log)
 	return nil, nil
 }
 

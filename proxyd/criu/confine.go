@@ -5,6 +5,7 @@ package criu
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/landlock"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/tiles"
 )
 
 // At a dump criu parses data that the user's processes choose: names, numbers and sizes of mappings, descriptors,
@@ -155,16 +157,16 @@ func usesSeccomp(p Program) (bool, error) {
 }
 
 // confinedError names a process of the program that is not dumped, since criu would restore the process without its
-// restrictions, and not complain.
+// restrictions, or without its AMX tiles, and not complain.
 type confinedError struct{ text string }
 
 func (e *confinedError) Error() string { return e.text }
 
-// refuseConfined returns a confinedError if a process of the program has confined itself by Landlock. The program
-// stands still.
+// refuseConfined returns a confinedError if a process of the program has confined itself by Landlock, or has used
+// AMX tiles. The program stands still.
 func refuseConfined(p Program) error {
-	confined := landlock.FindConfined(p.Init)
-	if confined.IsEmpty() {
+	confined, users := landlock.FindConfined(p.Init), tiles.FindUsers()
+	if confined.IsEmpty() && users.IsEmpty() {
 		return nil
 	}
 	members, err := membersOf(p.Init)
@@ -172,7 +174,7 @@ func refuseConfined(p Program) error {
 		return err
 	}
 	for _, m := range findDescendants(members, []int{p.PID}) {
-		if what := confined.Describe(m.host); what != "" {
+		if what := cmp.Or(confined.Describe(m.host), users.Describe(m.host)); what != "" {
 			return &confinedError{fmt.Sprintf("process %d (%s) %s", m.pid, m.name, what)}
 		}
 	}

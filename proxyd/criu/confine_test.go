@@ -4,6 +4,7 @@
 package criu
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/tiles"
 )
 
 // onlooker is a Sink that looks at criu whenever criu begins an image.
@@ -215,4 +218,59 @@ func tryCalls() int {
 	var p [2]int
 	fmt.Println("pipe", unix.Pipe2(p[:], unix.O_CLOEXEC))
 	return 0
+}
+
+// TestRefuseTiles: a program that has used AMX tiles is refused by name before criu runs.
+func TestRefuseTiles(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: it loads a BPF program")
+	}
+	if info, err := os.ReadFile("/proc/cpuinfo"); err != nil || !strings.Contains(string(info), " amx_tile") {
+		t.Skip("SKIP: the processor has no AMX")
+	}
+	if err := tiles.Prepare(); err != nil {
+		t.Skip("SKIP: needs BPF and BTF: ", err)
+	}
+	program := exec.Command("python3", "-c", `
+import ctypes, mmap, sys
+assert ctypes.CDLL(None).syscall(158, 0x1023, 18) == 0 # ARCH_REQ_XCOMP_PERM
+code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+code.write(bytes.fromhex("c4e2784907" "c4e27b49c0" "c4e27849c0" "c3")) # ldtilecfg (%rdi); tilezero %tmm0; tilerelease; ret
+configuration = ctypes.create_string_buffer(64); configuration[0], configuration[16], configuration[48] = 1, 64, 16
+print("ready", flush=True); sys.stdin.readline()
+ctypes.CFUNCTYPE(None, ctypes.c_void_p)(ctypes.addressof(ctypes.c_char.from_buffer(code)))(ctypes.addressof(configuration))
+print("used", flush=True); sys.stdin.read()`)
+	in, err := program.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := program.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		_ = program.Wait()
+	})
+	lines := bufio.NewReader(out)
+	p := Program{Init: os.Getpid(), PID: program.Process.Pid}
+	if line, err := lines.ReadString('\n'); err != nil || line != "ready\n" {
+		t.Fatalf("the program printed %q, %v", line, err)
+	}
+	if err := refuseConfined(p); err != nil {
+		t.Errorf("before its first tile instruction: %v", err)
+	}
+	if _, err := in.Write([]byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := lines.ReadString('\n'); err != nil || line != "used\n" {
+		t.Fatalf("the program printed %q, %v", line, err)
+	}
+	want := fmt.Sprintf("process %d (python3) uses AMX tiles, which CRIU does not save", p.PID)
+	if err := refuseConfined(p); err == nil || err.Error() != want {
+		t.Errorf("afterwards: %v, want %s", err, want)
+	}
 }

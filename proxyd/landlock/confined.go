@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/threaddata"
 )
@@ -61,23 +60,10 @@ func (c Confined) Describe(pid int) string {
 		}
 		return ""
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err == nil && c.numbers[innermostNumber(status)] {
+	if c.numbers[int(threaddata.IDOf(pid).Number)] {
 		return isConfined
 	}
 	return ""
-}
-
-// innermostNumber returns the PID of a process in its own PID namespace, from the process's file status.
-func innermostNumber(status []byte) int {
-	_, after, _ := bytes.Cut(status, []byte("\nNSpid:"))
-	line, _, _ := bytes.Cut(after, []byte("\n"))
-	words := bytes.Fields(line)
-	if len(words) == 0 {
-		return 0
-	}
-	number, _ := strconv.Atoi(string(words[len(words)-1]))
-	return number
 }
 
 // hasSetNoNewPrivileges tells whether a thread of the process has set no_new_privs.

@@ -7,10 +7,13 @@ package threaddata
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strconv"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -31,6 +34,22 @@ func NamespaceOf(tid int) uint32 {
 		return 0
 	}
 	return uint32(st.Ino)
+}
+
+// IDOf returns the ID of a thread, which has the number 0 if the thread is gone.
+func IDOf(tid int) ID {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
+	if err != nil {
+		return ID{}
+	}
+	_, after, _ := bytes.Cut(status, []byte("\nNSpid:"))
+	line, _, _ := bytes.Cut(after, []byte("\n"))
+	words := bytes.Fields(line)
+	if len(words) == 0 {
+		return ID{}
+	}
+	number, _ := strconv.ParseUint(string(words[len(words)-1]), 10, 32)
+	return ID{NamespaceOf(tid), uint32(number)}
 }
 
 // Field is a piece of the kernel's data of a thread.

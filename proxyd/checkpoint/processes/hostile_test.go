@@ -23,6 +23,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts/mountstest"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/tiles"
 )
 
 // bytesRead is how much this process has read so far.
@@ -71,6 +72,7 @@ func TestManyMounts(t *testing.T) {
 	}
 	group := groupOf(t, cmd.Process.Pid)
 	_, _ = landlock.Prepare() // reads the kernel's BTF, once for all looks
+	_ = tiles.Prepare()
 	before := bytesRead(t)
 	found := FindObstacles(t.Context(), os.Getpid(), []capsule.Program{{Name: "batch", Cgroup: group}})
 	if got := bytesRead(t) - before; got > 1<<20 {
@@ -125,6 +127,7 @@ func TestManyDescriptors(t *testing.T) {
 		return after.TotalAlloc - before.TotalAlloc
 	}
 	_, _ = landlock.Prepare() // once for all looks
+	_ = tiles.Prepare()
 	openMany(t, procfs.MaxDescriptors-1000)
 	bounded := allocated()
 	if isNamed() {

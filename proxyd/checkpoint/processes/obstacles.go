@@ -17,6 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/landlock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/tiles"
 )
 
 // Obstacle is a part of a job that cannot be captured.
@@ -73,6 +74,7 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 		return nil // the capsule has ended
 	}
 	queues, files, confined := queuesOf(init, table), nodeFilesOf(table), landlock.FindConfined(init)
+	users := tiles.FindUsers()
 	programs = slices.DeleteFunc(slices.Clone(programs), func(p capsule.Program) bool { return p.Ended || p.Waiting })
 	var found []Obstacle
 	var members [][]int
@@ -91,12 +93,17 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 			if what := confined.Describe(pid); what != "" {
 				found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: confinedCure})
 			}
+			if what := users.Describe(pid); what != "" {
+				found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: tilesCure})
+			}
 		}
 	}
 	return append(found, findSharedSegments(ctx, init, programs, members)...)
 }
 
 const confinedCure = "run the program without its sandbox"
+
+const tilesCure = "have the program do without AMX (oneDNN: ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16)"
 
 const containerCure = "have Slurm start the container: sbatch --container or srun --container"
 

@@ -21,6 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/landlock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/tiles"
 )
 
 func TestParseAddrPort(t *testing.T) {
@@ -228,11 +229,51 @@ func TestLandlock(t *testing.T) {
 	if there, err := landlock.Prepare(); err != nil || !there {
 		t.Skip("SKIP: needs Landlock, BPF and BTF: ", err)
 	}
-	program := exec.Command("python3", "-c", `
+	pid := startPython(t, `
 import ctypes
 libc = ctypes.CDLL(None)
 ruleset = libc.syscall(444, ctypes.byref(ctypes.c_uint64(1)), 8, 0)
-assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.syscall(446, ruleset, 0) == 0
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.syscall(446, ruleset, 0) == 0`)
+	found := FindObstacles(t.Context(), os.Getpid(), []capsule.Program{{Name: "batch", Cgroup: groupOf(t, pid)}})
+	want := fmt.Sprintf("python3 (PID %d) has confined itself by Landlock: run the program without its sandbox", pid)
+	if !slices.ContainsFunc(found, func(o Obstacle) bool { return o.String() == want }) {
+		t.Errorf("obstacles %v, want %s", found, want)
+	}
+	if plain := startInNamespaces(t, 0); strings.Contains(fmt.Sprint(FindObstacles(t.Context(), os.Getpid(), []capsule.Program{{Name: "batch", Cgroup: groupOf(t, plain)}})), "Landlock") {
+		t.Error("a process without restrictions is named, too")
+	}
+}
+
+// TestTiles: a process that has used AMX tiles is named, with advice.
+func TestTiles(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: it loads a BPF program")
+	}
+	if info, err := os.ReadFile("/proc/cpuinfo"); err != nil || !strings.Contains(string(info), " amx_tile") {
+		t.Skip("SKIP: the processor has no AMX")
+	}
+	if err := tiles.Prepare(); err != nil {
+		t.Skip("SKIP: needs BPF and BTF: ", err)
+	}
+	pid := startPython(t, `
+import ctypes, mmap
+assert ctypes.CDLL(None).syscall(158, 0x1023, 18) == 0 # ARCH_REQ_XCOMP_PERM
+code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+code.write(bytes.fromhex("c4e2784907" "c4e27b49c0" "c4e27849c0" "c3")) # ldtilecfg (%rdi); tilezero %tmm0; tilerelease; ret
+configuration = ctypes.create_string_buffer(64); configuration[0], configuration[16], configuration[48] = 1, 64, 16
+ctypes.CFUNCTYPE(None, ctypes.c_void_p)(ctypes.addressof(ctypes.c_char.from_buffer(code)))(ctypes.addressof(configuration))`)
+	found := FindObstacles(t.Context(), os.Getpid(), []capsule.Program{{Name: "batch", Cgroup: groupOf(t, pid)}})
+	want := fmt.Sprintf("python3 (PID %d) uses AMX tiles, which CRIU does not save: "+
+		"have the program do without AMX (oneDNN: ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16)", pid)
+	if !slices.ContainsFunc(found, func(o Obstacle) bool { return o.String() == want }) {
+		t.Errorf("obstacles %v, want %s", found, want)
+	}
+}
+
+// startPython starts a script, and returns its PID when the script has reached its end, where the process waits.
+func startPython(t *testing.T, script string) int {
+	t.Helper()
+	program := exec.Command("python3", "-c", script+`
 print("ready", flush=True)
 import sys; sys.stdin.read()`)
 	program.Stderr = os.Stderr
@@ -254,12 +295,5 @@ import sys; sys.stdin.read()`)
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
 		t.Fatalf("the program printed %q, %v", line, err)
 	}
-	found := FindObstacles(t.Context(), os.Getpid(), []capsule.Program{{Name: "batch", Cgroup: groupOf(t, program.Process.Pid)}})
-	want := fmt.Sprintf("python3 (PID %d) has confined itself by Landlock: run the program without its sandbox", program.Process.Pid)
-	if !slices.ContainsFunc(found, func(o Obstacle) bool { return o.String() == want }) {
-		t.Errorf("obstacles %v, want %s", found, want)
-	}
-	if plain := startInNamespaces(t, 0); strings.Contains(fmt.Sprint(FindObstacles(t.Context(), os.Getpid(), []capsule.Program{{Name: "batch", Cgroup: groupOf(t, plain)}})), "Landlock") {
-		t.Error("a process without restrictions is named, too")
-	}
+	return program.Process.Pid
 }
