@@ -201,6 +201,7 @@ type capsuleDump struct {
 	meta     *records.CapsuleMeta
 	attempt  uint32 // number of the attempt that the capsule's note has
 	programs []capsule.Program
+	sockets  []processes.BoundSocket // of these programs
 }
 
 // dumpCapsule writes all of a capsule: programs, devices, private folders, files.
@@ -223,7 +224,7 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 	if err != nil {
 		return nil, err
 	}
-	subjects, err := subjectsOfDump(ctx, lc, d.programs, queueStates, clocksRead)
+	subjects, err := subjectsOfDump(ctx, lc, d.programs, d.sockets, queueStates, clocksRead)
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +263,7 @@ func (d *capsuleDump) describeCapsule(ctx context.Context, steps []string) (cloc
 	if d.meta.Fingerprint, err = host.FingerprintOf(root, systemExecutables(lc, d.programs)...); err != nil {
 		return 0, err
 	}
-	if d.meta.SocketInodes, err = socketInodes(ctx, lc, d.programs); err != nil {
+	if d.sockets, d.meta.SocketInodes, err = findSockets(ctx, lc, d.programs); err != nil {
 		return 0, err
 	}
 	return clocksRead, lc.describeTasks(ctx, d.meta, steps)
@@ -326,7 +327,7 @@ func (d *capsuleDump) dumpProgram(ctx context.Context, number int, subject criu.
 }
 
 // subjectsOfDump describes programs of a capsule to package criu, and forgets the images of an earlier dump.
-func subjectsOfDump(ctx context.Context, lc *localCapsule, programs []capsule.Program, queueStates []*messagequeue.State, clocksRead time.Duration) ([]criu.Program, error) {
+func subjectsOfDump(ctx context.Context, lc *localCapsule, programs []capsule.Program, sockets []processes.BoundSocket, queueStates []*messagequeue.State, clocksRead time.Duration) ([]criu.Program, error) {
 	j := lc.j
 	connected, err := outsideOf(lc).listOutsideUnix(ctx, programs)
 	if err != nil {
@@ -342,6 +343,7 @@ func subjectsOfDump(ctx context.Context, lc *localCapsule, programs []capsule.Pr
 		all[i] = criu.Program{
 			Init: lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Cgroup: p.Cgroup, Stdio: p.Stdio,
 			Observed: observed[p.Name], ClocksRead: clocksRead, Queues: queueStates[i], Outside: connected[p.Name],
+			Moved: movedSockets(p.Name, sockets),
 		}
 	}
 	return all, nil

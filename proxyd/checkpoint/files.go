@@ -290,15 +290,17 @@ func (lc *localCapsule) translateContainers() {
 	lc.journal.SetRealPath(func(path string) string { return realPathIn(shown, path) })
 }
 
-// socketInodes returns the inodes that programs are shown of the files of a capsule's unix sockets, by the sockets' names.
-func socketInodes(ctx context.Context, lc *localCapsule, programs []capsule.Program) (map[string]uint64, error) {
-	bound, err := processes.BoundSockets(ctx, lc.capsule.PID(), programs)
+// findSockets returns a capsule's unix sockets that have a file, and the inodes that programs are shown of the files, by
+// the names of the restored sockets.
+func findSockets(ctx context.Context, lc *localCapsule, programs []capsule.Program) ([]processes.BoundSocket, map[string]uint64, error) {
+	sockets, err := processes.BoundSockets(ctx, lc.capsule.PID(), programs)
+	bound := processes.FilesByName(sockets)
 	if err != nil || len(bound) == 0 {
-		return nil, err
+		return sockets, nil, err
 	}
 	rows, err := lc.journal.ShownInodes()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	shown := map[files.FileNumber]uint64{}
 	for _, r := range rows {
@@ -308,7 +310,18 @@ func socketInodes(ctx context.Context, lc *localCapsule, programs []capsule.Prog
 	for name, file := range bound {
 		inodes[name] = cmp.Or(shown[files.FileNumber(file)], file.Inode)
 	}
-	return inodes, nil
+	return sockets, inodes, nil
+}
+
+// movedSockets returns the names that the files of a program's unix sockets have, if these are not the sockets' own.
+func movedSockets(program string, sockets []processes.BoundSocket) map[uint32]string {
+	moved := map[uint32]string{}
+	for _, s := range sockets {
+		if s.Program == program && s.Moved != "" {
+			moved[s.Inode] = s.Moved
+		}
+	}
+	return moved
 }
 
 // showOldSocketInodes has programs see the inodes that the files of a restored program's unix sockets had. The
@@ -317,12 +330,12 @@ func showOldSocketInodes(ctx context.Context, lc *localCapsule, p capsule.Progra
 	if len(had) == 0 {
 		return nil
 	}
-	bound, err := processes.BoundSockets(ctx, lc.capsule.PID(), []capsule.Program{p})
+	sockets, err := processes.BoundSockets(ctx, lc.capsule.PID(), []capsule.Program{p})
 	if err != nil {
 		return err
 	}
 	var rows []files.ShownInode
-	for name, file := range bound {
+	for name, file := range processes.FilesByName(sockets) {
 		if inode := had[name]; inode != 0 && inode != file.Inode {
 			rows = append(rows, files.ShownInode{File: files.FileNumber(file), Shown: inode})
 		}

@@ -36,6 +36,9 @@ type Program struct {
 	// Outside are the unix sockets of the program that are connected to processes outside of the job. A dump leaves
 	// them alone, and a restore resets them (outside.go).
 	Outside []OutsideSocket `json:",omitempty"`
+	// Moved are the names that unix sockets of the program are bound to when they are restored, by the sockets' inodes.
+	// The names that they were bound to are not their files' names any more.
+	Moved map[uint32]string `json:",omitempty"`
 	// Observed is the state of the program's threads that the caller observed just before it froze them
 	// (syscalls.Observe). Only for Dump.
 	Observed syscalls.Observed `json:"-"`

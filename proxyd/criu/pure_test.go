@@ -189,7 +189,7 @@ func FuzzImages(f *testing.F) {
 	f.Add(encodeImage(filesMagic, []byte{4, 0, 0, 0, 0x08, 0x05, 0x10, 0x01}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = readTree(bytes.NewReader(b))
-		if _, size, err := rewriteFiles(bytes.NewReader(b), (&restorer{}).nameOf, nil, nil); err == nil && size != int64(len(b)) {
+		if _, size, err := (fileChanges{nameOf: (&restorer{}).nameOf}).rewriteFiles(bytes.NewReader(b)); err == nil && size != int64(len(b)) {
 			t.Errorf("size %d of %d", size, len(b))
 		}
 		got, err := readPipeContents(memory{pipesName: b}, "pipe:[5]")

@@ -308,9 +308,7 @@ func (r *restorer) editorOf(name string) func(io.Reader) (*bytes.Reader, int64, 
 	case name == terminalsName:
 		return r.nameForegrounds
 	case name == filesName:
-		return func(in io.Reader) (*bytes.Reader, int64, error) {
-			return rewriteFiles(in, r.nameOf, r.reset, r.semaphores)
-		}
+		return fileChanges{r.nameOf, r.reset, r.image.Program.Moved, r.semaphores}.rewriteFiles
 	}
 	return nil
 }

@@ -33,11 +33,16 @@ const (
 	listening   = 10 // TCP_LISTEN
 )
 
-// rewriteFiles returns an image of open files as it is to be restored, and the size of the image before. nameOf returns
-// the name by which criu is to open a file; "" means the name that the file had. reset are the numbers of unix sockets
-// that are to be restored as closed, and of their other ends; semaphores are the numbers of eventfds that criu
-// inherits.
-func rewriteFiles(in io.Reader, nameOf func(*regfile.RegFileEntry) string, reset, semaphores map[uint32]bool) (*bytes.Reader, int64, error) {
+// fileChanges are the changes of an image of open files.
+type fileChanges struct {
+	nameOf     func(*regfile.RegFileEntry) string // the name by which criu is to open a file; "": the name that it had
+	reset      map[uint32]bool                    // unix sockets that are restored as closed, and their other ends
+	moved      map[uint32]string                  // names of unix sockets whose files have other names (Program.Moved)
+	semaphores map[uint32]bool                    // eventfds that criu inherits
+}
+
+// rewriteFiles returns an image of open files as it is to be restored, and the size of the image before.
+func (c fileChanges) rewriteFiles(in io.Reader) (*bytes.Reader, int64, error) {
 	first := binary.LittleEndian.AppendUint32(nil, commonMagic)
 	first = binary.LittleEndian.AppendUint32(first, filesMagic)
 	size := int64(len(first))
@@ -56,7 +61,7 @@ func rewriteFiles(in io.Reader, nameOf func(*regfile.RegFileEntry) string, reset
 			own = append(own, &m)
 			return nil
 		}
-		b, early, err := rewriteEntry(b, &m, nameOf, reset, semaphores)
+		b, early, err := c.rewriteEntry(b, &m)
 		if size > maxFiles {
 			err = fmt.Errorf("%w: of more than %d bytes", errImage, maxFiles)
 		}
@@ -89,19 +94,20 @@ func appendEntry(image, entry []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(image, uint32(len(entry))), entry...)
 }
 
-// rewriteEntry takes the name from an entry of a connection, renames a file as nameOf says, closes a connection that is
-// reset, has criu inherit an eventfd that counts as a semaphore, and arms a timer that CRIU would not arm. early tells
-// that the entry must stand before all others: a unix socket that listens. For a connection that is not accepted yet,
+// rewriteEntry takes the name from an entry of a connection, renames a file as nameOf says, binds a socket where its
+// file is, closes a connection that is reset, has criu inherit an eventfd that counts as a semaphore, and arms a timer
+// that CRIU would not arm. early tells that the entry must stand before all others: a unix socket that listens. For a connection that is not accepted yet,
 // CRIU looks for the socket that it goes to among the sockets read so far (try_resolve_unix_peer), and gives up if the
 // connection is read first.
-func rewriteEntry(b []byte, m *fdinfo.FileEntry, nameOf func(*regfile.RegFileEntry) string, reset, semaphores map[uint32]bool) (_ []byte, early bool, err error) {
+func (c fileChanges) rewriteEntry(b []byte, m *fdinfo.FileEntry) (_ []byte, early bool, err error) {
 	s, f := m.GetUsk(), m.GetReg()
 	switch {
-	case f != nil && nameOf(f) != "":
-		f.Name = proto.String(nameOf(f))
-	case s != nil && s.GetUflags()&externalFlag == 0 && reset[s.GetIno()]:
+	case f != nil && c.nameOf(f) != "":
+		f.Name = proto.String(c.nameOf(f))
+	case s != nil && s.GetUflags()&externalFlag == 0 && c.reset[s.GetIno()]:
 		closeConnection(s)
-	case m.GetEfd() != nil && semaphores[m.GetId()]:
+	case moveSocket(s, c.moved):
+	case m.GetEfd() != nil && c.semaphores[m.GetId()]:
 		inheritSemaphore(m)
 	case losesName(s):
 		s.Name = []byte{}
@@ -111,7 +117,17 @@ func rewriteEntry(b []byte, m *fdinfo.FileEntry, nameOf func(*regfile.RegFileEnt
 		return b, s.GetState() == listening, nil
 	}
 	b, err = proto.Marshal(m)
-	return b, false, err
+	return b, s.GetState() == listening, err
+}
+
+// moveSocket has criu bind a socket to its file's name, if moved (Program.Moved) has that name.
+func moveSocket(s *sk_unix.UnixSkEntry, moved map[uint32]string) bool {
+	name := moved[s.GetIno()]
+	if s == nil || name == "" || s.GetUflags()&externalFlag != 0 {
+		return false
+	}
+	s.Name, s.Deleted = append([]byte(name), 0), nil
+	return true
 }
 
 // isOverdue tells whether a periodic timer has expired and was not read since. The kernel arms such a timer when the

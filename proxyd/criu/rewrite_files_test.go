@@ -29,7 +29,7 @@ func noOwner() *fown.FownEntry {
 }
 
 // TestRewriteFiles: only connections lose their names, sockets that listen come first, a periodic timer that has
-// expired is armed, an eventfd that counts as a semaphore is inherited, and a terminal that was external gets its path;
+// expired is armed, a socket is bound where its file is, an eventfd that counts as a semaphore is inherited, and a terminal that was external gets its path;
 // every other byte stays.
 func TestRewriteFiles(t *testing.T) {
 	socket := func(state, kind int, name string, deleted bool) []byte {
@@ -67,6 +67,18 @@ func TestRewriteFiles(t *testing.T) {
 	pathOf := encodeEntry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_REG.Enum(), Id: proto.Uint32(10), Reg: &regfile.RegFileEntry{
 		Id: proto.Uint32(10), Flags: proto.Uint32(unix.O_RDWR), Pos: proto.Uint64(0), Fown: noOwner(), Name: proto.String("/dev/tty"),
 	}})
+	const unconnected = 7 // TCP_CLOSE
+	moved := func(id uint32, state int, name string, deleted bool) []byte {
+		var m fdinfo.FileEntry
+		if err := proto.Unmarshal(socket(state, unix.SOCK_STREAM, name, true)[4:], &m); err != nil {
+			t.Fatal(err)
+		}
+		m.Usk.Ino = &id
+		if !deleted {
+			m.Usk.Deleted = nil
+		}
+		return encodeEntry(&m)
+	}
 	var before, after [][]byte
 	for _, c := range []struct{ before, after []byte }{
 		{socket(established, unix.SOCK_STREAM, "/tmp/s", false), socket(established, unix.SOCK_STREAM, "", false)},
@@ -76,6 +88,8 @@ func TestRewriteFiles(t *testing.T) {
 		{before: socket(established, unix.SOCK_STREAM, "/tmp/s", true)},
 		{before: socket(established, unix.SOCK_DGRAM, "/tmp/s", false)},
 		{before: socket(listening, unix.SOCK_STREAM, "/tmp/s", false)},
+		{moved(11, unconnected, "/tmp/s.x\x00", true), moved(11, unconnected, "/tmp/s\x00", false)},
+		{before: moved(12, unconnected, "/tmp/s.x\x00", true)},
 		{timer(1, 0, 7), timer(1, 7, 7)},
 		{before: timer(0, 0, 7)}, // not armed by the program
 		{before: timer(1, 5, 7)},
@@ -93,8 +107,11 @@ func TestRewriteFiles(t *testing.T) {
 	}
 	listener := slices.IndexFunc(after, func(b []byte) bool { return bytes.Equal(b, socket(listening, unix.SOCK_STREAM, "/tmp/s", false)) })
 	after = slices.Concat(after[listener:listener+1], after[:listener], after[listener+1:])
+	before = append(before, moved(11, listening, "/tmp/s.x\x00", true))
+	after = slices.Insert(after, 1, moved(11, listening, "/tmp/s\x00", false))
 	in := encodeImage(filesMagic, before...)
-	out, size, err := rewriteFiles(bytes.NewReader(in), (&restorer{}).nameOf, nil, map[uint32]bool{6: true})
+	changes := fileChanges{nameOf: (&restorer{}).nameOf, moved: map[uint32]string{11: "/tmp/s"}, semaphores: map[uint32]bool{6: true}}
+	out, size, err := changes.rewriteFiles(bytes.NewReader(in))
 	if err != nil || size != int64(len(in)) {
 		t.Fatalf("size %d, want %d: %v", size, len(in), err)
 	}
@@ -102,7 +119,7 @@ func TestRewriteFiles(t *testing.T) {
 		t.Errorf("got %x, want %x", got, encodeImage(filesMagic, after...))
 	}
 	for _, bad := range [][]byte{nil, in[:5], in[:len(in)-1], slices.Concat(in, []byte{3, 0, 0, 0, 0xff, 0xff, 0xff})} {
-		if _, _, err := rewriteFiles(bytes.NewReader(bad), (&restorer{}).nameOf, nil, map[uint32]bool{6: true}); !errors.Is(err, errImage) {
+		if _, _, err := changes.rewriteFiles(bytes.NewReader(bad)); !errors.Is(err, errImage) {
 			t.Errorf("%d bytes: error %v", len(bad), err)
 		}
 	}

@@ -37,7 +37,7 @@ var privateFolders = []string{"/tmp/", "/var/tmp/", "/dev/shm/"}
 // checkRecreatedPaths returns an error unless all files that CRIU makes again are in private folders, and no process
 // is there to change these.
 func (i *Image) checkRecreatedPaths(init int, src Source, reset map[uint32]bool) error {
-	made, err := recreatedPaths(src, reset)
+	made, err := recreatedPaths(src, reset, i.Program.Moved)
 	if err != nil || len(made) == 0 {
 		return err
 	}
@@ -82,8 +82,8 @@ func inPrivateFolder(root *os.File, name string) bool {
 }
 
 // recreatedPaths returns the paths at which CRIU makes files again: files that were removed, and places of sockets.
-// Sockets that are reset get no place.
-func recreatedPaths(src Source, reset map[uint32]bool) ([]string, error) {
+// Sockets that are reset get no place, and sockets in moved (Program.Moved) get another.
+func recreatedPaths(src Source, reset map[uint32]bool, moved map[uint32]string) ([]string, error) {
 	removedFiles := map[uint32]bool{}
 	r, err := src.Open(remapName)
 	switch {
@@ -122,6 +122,7 @@ func recreatedPaths(src Source, reset map[uint32]bool) ([]string, error) {
 		if !hasPlace(s) || losesName(s) || reset[s.GetIno()] {
 			return nil
 		}
+		moveSocket(s, moved)
 		name := string(bytes.TrimRight(s.GetName(), "\x00"))
 		if !strings.HasPrefix(name, "/") {
 			name = strings.TrimSuffix(s.GetNameDir(), "/") + "/" + name

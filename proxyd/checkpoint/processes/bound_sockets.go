@@ -4,6 +4,7 @@
 package processes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,18 +25,27 @@ const siocUnixFile = unix.SIOCPROTOPRIVATE
 // BoundFile identifies the file that a unix socket is bound to, by the values of stat.
 type BoundFile struct{ Device, Inode uint64 }
 
-// BoundSockets returns the files of the unix sockets that frozen programs of a capsule have, by the names to which the
-// sockets are bound. init is the init of the capsule. A connection that such a socket accepted has the name too, and is left
-// out: a restored one has no name. Two sockets may have the same name, if that is relative or if the file of the older was
-// removed: both are left out.
-func BoundSockets(ctx context.Context, init int, programs []capsule.Program) (map[string]BoundFile, error) {
+// BoundSocket is a unix socket that is bound to a name in the file system.
+type BoundSocket struct {
+	Inode   uint32 // of the socket itself
+	Program string
+	Name    string // as given to bind
+	File    BoundFile
+	// Moved is the name that a restored socket is to be bound to, where the file has another name than Name by now.
+	Moved string
+}
+
+// BoundSockets returns the unix sockets with a file that frozen programs of a capsule have. init is the init of the
+// capsule. A connection that such a socket accepted has the name too, and is left out: a restored one has no name.
+func BoundSockets(ctx context.Context, init int, programs []capsule.Program) ([]BoundSocket, error) {
 	bound, err := unixSockets(fmt.Sprintf("/proc/%d/ns/net", init), func(s unixSocket) bool {
 		return s.hasFile && (s.datagram || !s.connected)
 	})
 	if err != nil || len(bound) == 0 {
 		return nil, err
 	}
-	found := map[string]BoundFile{}
+	var found []BoundSocket
+	var moved []movedFile
 	for _, p := range programs {
 		for _, pid := range InCgroup(p.Cgroup) {
 			err := visitDescriptors(ctx, pid, func(d procfs.Descriptor) bool {
@@ -45,8 +55,12 @@ func BoundSockets(ctx context.Context, init int, programs []capsule.Program) (ma
 					return true
 				}
 				delete(bound, link) // seen: other processes may share the socket
-				if file, err := fileOfSocket(link, p.Cgroup, pid, d.Number); err == nil {
-					addNamed(found, strings.TrimRight(s.name, "\x00"), file)
+				name := strings.TrimRight(s.name, "\x00")
+				if file, at, err := fileOfSocket(link, p.Cgroup, pid, d.Number); err == nil {
+					if isMoved(name, at, file) {
+						moved = append(moved, movedFile{len(found), at})
+					}
+					found = append(found, BoundSocket{Inode: s.inode, Program: p.Name, Name: name, File: BoundFile{file.Device, file.Inode}})
 				}
 				return len(bound) > 0
 			})
@@ -55,12 +69,22 @@ func BoundSockets(ctx context.Context, init int, programs []capsule.Program) (ma
 			}
 		}
 	}
+	return found, findMoved(ctx, init, found, moved)
+}
+
+// FilesByName returns the files of sockets by the names to which restored sockets are bound. Two sockets may have the
+// same name, if that is relative or if the file of the older was removed: both are left out.
+func FilesByName(sockets []BoundSocket) map[string]BoundFile {
+	found := map[string]BoundFile{}
+	for _, s := range sockets {
+		addNamed(found, cmp.Or(s.Moved, s.Name), s.File)
+	}
 	for name, file := range found {
 		if file == (BoundFile{}) {
 			delete(found, name)
 		}
 	}
-	return found, nil
+	return found
 }
 
 // addNamed adds a file by its name. If there is one of the same name, both are replaced by the zero BoundFile.
@@ -74,19 +98,22 @@ func addNamed(found map[string]BoundFile, name string, file BoundFile) {
 	}
 }
 
-// fileOfSocket returns the file of a unix socket that a frozen process has open, as stat identifies it. No path is
-// followed.
-func fileOfSocket(link, cgroup string, pid, fd int) (number BoundFile, err error) {
+// fileOfSocket returns the file of a unix socket that a frozen process has open, and the kernel's path of the file. No
+// path is followed.
+func fileOfSocket(link, cgroup string, pid, fd int) (file mounts.File, path string, err error) {
 	socket, err := openSocket(link, cgroup, pid, fd)
 	if err != nil {
-		return number, err
+		return file, "", err
 	}
 	defer func() { err = errors.Join(err, socket.Close()) }()
 	look, err := unix.IoctlRetInt(int(socket.Fd()), siocUnixFile)
 	if err != nil {
-		return number, os.NewSyscallError("SIOCUNIXFILE", err)
+		return file, "", os.NewSyscallError("SIOCUNIXFILE", err)
 	}
 	defer unix.Close(look)
-	f, err := mounts.Fstat(look)
-	return BoundFile{Device: f.Device, Inode: f.Inode}, err
+	if path, err = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", look)); err != nil {
+		return file, "", err
+	}
+	file, err = mounts.Fstat(look)
+	return file, path, err
 }

@@ -9,5 +9,6 @@
 //	cgroups.go      the cgroup of a job, for its device servers
 //	process.go      a process: its parent, groups, environment, memory
 //	outside.go      TCP connections to outside of the job; outside_unix.go those by unix sockets
+//	bound_sockets.go  the files of unix sockets; moved_sockets.go their present names
 //	pipes.go        waits until a pipe is empty
 package processes
