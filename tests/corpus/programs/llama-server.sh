@@ -4,8 +4,8 @@
 #
 # What: llama.cpp: a small model of made-up weights, quantised, answers with two threads: by its program and by its server to curl
 # Needs: llama.cpp python3-gguf python3-numpy curl
-# Fails: where the processor has AMX: llama.cpp asks the kernel for leave to use AMX tiles (arch_prctl ARCH_REQ_XCOMP_PERM), which CRIU does not ask for again, and its next multiplication after a restore is an invalid opcode
-# Failure: ended with FAILED 1:0
+# Fails: where the processor has AMX: without --singularity llama.cpp multiplies by AMX tiles, and with it by AVX-512, because CRIU saves no tiles; the sums are rounded otherwise, and the model says other words. With --singularity all runs say the same, disturbed or not
+# Failure: ^log: line [0-9]+: want
 #SBATCH --job-name=llama-server --ntasks=1 --output=log
 set -eu
 cat >model.py <<'PY'
