@@ -226,7 +226,7 @@ var transientErrors = []error{
 	slurmrest.ErrUncertain, slurmrest.ErrUnreachable, slurmrest.ErrController, slurmrest.ErrDatabase, slurmrest.ErrBusy, slurmrest.ErrTransition,
 	slurmrest.ErrJobPending, slurmrest.ErrJobNotPending, slurmrest.ErrJobNotRunning, slurmrest.ErrJobFinished, slurmrest.ErrAlreadyDone, slurmrest.ErrNoChange,
 	slurmrest.ErrInvalidJobID, slurmrest.ErrAuth, // a token that expired is read again
-	rpc.ErrBusy, rpc.ErrUnreachable, rpc.ErrTimeout, rpc.ErrNotLeader, rpc.ErrNotRunning,
+	rpc.ErrBusy, rpc.ErrNotNow, rpc.ErrUnreachable, rpc.ErrTimeout, rpc.ErrNotLeader, rpc.ErrNotRunning,
 	context.DeadlineExceeded, // a request's own
 	errNoEffect,
 }

@@ -45,6 +45,7 @@ var refusals = []struct {
 	{rpc.ErrNotProtected, outcome{5, "not_protected", "submit it with sbatch --singularity"}},
 	{rpc.ErrNotRunning, outcome{5, "not_running", "squeue --start says when it will be"}},
 	{rpc.ErrObstacle, outcome{5, "obstacle", "the job runs on as before; end what is named, or wait for it, and try again"}},
+	{rpc.ErrNotNow, outcome{5, "not_now", "the job runs on as before; try again in a moment"}},
 	{kind.ErrBusy, outcome{5, "busy", "wait for the other to end"}},
 	{rpc.ErrUnsupported, outcome{5, "unsupported", "singctl doctor --all"}},
 	{control.ErrNotPossible, outcome{5, "not_possible", ""}},

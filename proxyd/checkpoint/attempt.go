@@ -15,7 +15,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -130,7 +132,8 @@ func (a *attempt) useFallback(err error) bool {
 }
 
 // maySucceedSoon tells whether the same attempt may succeed soon. The tasks of a step that is being started are
-// complete within a moment. A device server that is busy was just restored, and works soon. A restarting daemon answers
+// complete within a moment. A process that stands in the way of criu, such as sshd's while a client logs in, may end soon:
+// the job has run on. A device server that is busy was just restored, and works soon. A restarting daemon answers
 // again within the time that Slurm leaves to a job that is being ended, and so does slurmctld, which knows the
 // addresses of nodes. A node that is back after a loss of power resets the old connection to its daemon: the first call
 // fails, and the next call opens a new connection.
@@ -138,10 +141,19 @@ func (a *attempt) maySucceedSoon(err error) bool {
 	switch {
 	case errors.Is(err, errScriptEnded):
 		return false
-	case errors.Is(err, steps.ErrTasksMissing), errors.Is(err, cut.ErrBusy), errors.Is(err, slurm.ErrSilent):
+	case errors.Is(err, steps.ErrTasksMissing), errors.Is(err, rpc.ErrNotNow), errors.Is(err, cut.ErrBusy), errors.Is(err, slurm.ErrSilent):
 		return true
 	}
 	return errors.Is(err, ErrAway) && (a.outcome.LeavesNodes() || !a.reconnected)
+}
+
+// markNotNow gives the error of a dump the kind by which the leader, on another node too, knows that the dump may
+// succeed soon.
+func markNotNow(err error) error {
+	if errors.Is(err, criu.ErrNotNow) {
+		return &rpc.Error{Kind: rpc.ErrNotNow, Text: err.Error()}
+	}
+	return err
 }
 
 // storageNote says, for the job's comment, where a staged checkpoint is.

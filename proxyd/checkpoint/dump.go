@@ -132,7 +132,7 @@ func (p *participant) dumpHere(ctx context.Context, id store.ID, b calls.DumpArg
 		j.log.Warn("dump failed", "checkpoint", id, "error", err)
 		return calls.DumpReply{BaseUnusable: true}, nil
 	}
-	return r, err
+	return r, markNotNow(err)
 }
 
 func (p *participant) dumpShare(ctx context.Context, m *membership, b calls.DumpArgs) (r calls.DumpReply, err error) {

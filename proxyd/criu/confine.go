@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/landlock"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/tiles"
 )
 
@@ -156,29 +157,69 @@ func usesSeccomp(p Program) (bool, error) {
 	return false, nil
 }
 
-// confinedError names a process of the program that is not dumped, since criu would restore the process without its
-// restrictions, or without its AMX tiles, and not complain.
-type confinedError struct{ text string }
+// ErrNotNow is wrapped by the error of a dump that may succeed soon, when the program has run on.
+var ErrNotNow = errors.New("the program cannot be dumped at this moment")
 
-func (e *confinedError) Error() string { return e.text }
+// refusedError names a process for which a program is not dumped.
+type refusedError struct {
+	text  string
+	still bool // until the process ends, as it probably does soon: ErrNotNow
+}
 
-// refuseConfined returns a confinedError if a process of the program has confined itself by Landlock, or has used
-// AMX tiles. The program stands still.
-func refuseConfined(p Program) error {
+func (e *refusedError) Error() string { return e.text }
+
+// Is implements the interface of errors.Is.
+func (e *refusedError) Is(target error) bool { return e.still && target == ErrNotNow }
+
+// refuseProcesses returns a refusedError if criu cannot dump a process of the program as the process is, and would not say
+// so, or not in the user's words. The program stands still. Such a process
+//
+//   - has confined itself by Landlock, or has used AMX tiles, without which criu would restore the process;
+//   - may not open as many files as criu's code in the process has to. sshd has such a process while a client logs in.
+func refuseProcesses(p Program) error {
 	confined, users := landlock.FindConfined(p.Init), tiles.FindUsers()
-	if confined.IsEmpty() && users.IsEmpty() {
-		return nil
-	}
 	members, err := membersOf(p.Init)
 	if err != nil {
 		return err
 	}
 	for _, m := range findDescendants(members, []int{p.PID}) {
 		if what := cmp.Or(confined.Describe(m.host), users.Describe(m.host)); what != "" {
-			return &confinedError{fmt.Sprintf("process %d (%s) %s", m.pid, m.name, what)}
+			return &refusedError{text: fmt.Sprintf("process %d (%s) %s", m.pid, m.name, what)}
+		}
+		if left := descriptorsLeft(m.host); left < neededDescriptors && !m.zombie {
+			return &refusedError{text: fmt.Sprintf("process %d (%s) may open only %d more files (ulimit -n), and CRIU needs %d", m.pid, m.name, left, neededDescriptors), still: true}
 		}
 	}
 	return nil
+}
+
+// neededDescriptors is how many files criu's code has open at a time in a process that is dumped.
+const neededDescriptors = 4
+
+// descriptorsLeft returns how many more descriptors a process may have, at most neededDescriptors. That is the result, too,
+// for a process that has ended.
+func descriptorsLeft(host int) int {
+	// prlimit(2) would need CAP_SYS_RESOURCE for the process of another user.
+	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", host))
+	if err != nil {
+		return neededDescriptors
+	}
+	_, after, _ := bytes.Cut(limits, []byte("\nMax open files "))
+	soft, _, _ := bytes.Cut(bytes.TrimLeft(after, " "), []byte(" "))
+	left, err := strconv.Atoi(string(soft))
+	if err != nil {
+		return neededDescriptors // unlimited
+	}
+	limit := left
+	for d, err := range procfs.Descriptors(host) {
+		if err != nil {
+			return neededDescriptors // the process has ended, or has too many: the dump reports that
+		}
+		if d.Number < limit {
+			left--
+		}
+	}
+	return min(left, neededDescriptors)
 }
 
 // lendFreezer lets a criu with freezeGroup freeze and thaw the cgroup.

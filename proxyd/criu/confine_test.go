@@ -6,6 +6,7 @@ package criu
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -260,7 +261,7 @@ print("used", flush=True); sys.stdin.read()`)
 	if line, err := lines.ReadString('\n'); err != nil || line != "ready\n" {
 		t.Fatalf("the program printed %q, %v", line, err)
 	}
-	if err := refuseConfined(p); err != nil {
+	if err := refuseProcesses(p); err != nil {
 		t.Errorf("before its first tile instruction: %v", err)
 	}
 	if _, err := in.Write([]byte("\n")); err != nil {
@@ -270,7 +271,55 @@ print("used", flush=True); sys.stdin.read()`)
 		t.Fatalf("the program printed %q, %v", line, err)
 	}
 	want := fmt.Sprintf("process %d (python3) uses AMX tiles, which CRIU does not save", p.PID)
-	if err := refuseConfined(p); err == nil || err.Error() != want {
+	if err := refuseProcesses(p); err == nil || err.Error() != want {
 		t.Errorf("afterwards: %v, want %s", err, want)
+	}
+}
+
+// TestRefuseWithoutDescriptors: a program with a process that may not open as many files as criu needs is refused by name,
+// as long as that process is there, and runs on. A zombie is no reason, nor a process that may open as many.
+func TestRefuseWithoutDescriptors(t *testing.T) {
+	needCRIU(t)
+	for limit, left := range map[int]int{0: 0, 1: 0, 3: 2, 4: 3, 5: neededDescriptors} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			g := newCgroup(t)
+			c := newCapsule(t)
+			r := c.runProgram("/usr/bin/python3", "-c", fmt.Sprintf("LIMIT = %d", limit)+`
+import os, resource
+def start():
+    (r, w), (r2, w2) = os.pipe(), os.pipe(); pid = os.fork()
+    if pid == 0: os.dup2(r, 0); os.closerange(1, w2); os.closerange(w2 + 1, 1000); os.write(w2, b'.'); os.close(w2); os.read(0, 1); os._exit(0)
+    os.read(r2, 1); resource.prlimit(pid, resource.RLIMIT_NOFILE, (LIMIT, LIMIT))
+    for fd in r, r2, w2: os.close(fd)
+    return pid, w
+zombie, w = start(); os.close(w); os.waitid(os.P_PID, zombie, os.WEXITED | os.WNOWAIT)
+pid, w = start(); print(pid, flush=True)
+while True:
+    try: line = input()
+    except EOFError: break
+    if line == 'end': os.close(w); os.waitpid(pid, 0)
+    print(line, flush=True)`)
+			process := r.readLine()
+			g.putProcess(t, r)
+			freeze := func(frozen bool) {
+				t.Helper()
+				if err := g.setFrozen(testDeadline(t), frozen); err != nil {
+					t.Fatal(err)
+				}
+			}
+			freeze(true)
+			_, err := Dump(testDeadline(t), r.program, newImageFolder(t))
+			want := fmt.Sprintf("dump of process %d: process %s (python3) may open only %d more files (ulimit -n), and CRIU needs 4", r.program.PID, process, left)
+			switch {
+			case left == neededDescriptors && err != nil, left < neededDescriptors && (!errors.Is(err, ErrNotNow) || err.Error() != want):
+				t.Errorf("Dump: %v, want %s", err, want)
+			}
+			freeze(false)
+			r.askAndExpect("end", "end")
+			freeze(true)
+			dumpProgram(t, r.program, newImageFolder(t))
+			freeze(false)
+			r.askAndExpect("more", "more")
+		})
 	}
 }

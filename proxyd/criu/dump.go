@@ -74,7 +74,7 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	d := &dumper{sink: sink, frozen: frozen, noted: &Image{}, cores: map[string][]byte{}}
 	s.carry, s.endStrays = d.saveStream, true
 	if frozen {
-		if err := refuseConfined(p); err != nil {
+		if err := refuseProcesses(p); err != nil {
 			return nil, s.failureOf("dump", p, err)
 		}
 		if d.noted.calls, err = rewindCalls(ctx, cgroup(p.Cgroup), &p); err != nil {
@@ -172,7 +172,7 @@ func (d *dumper) recordStopped(s *session, p Program) error {
 	if err := s.waitForStreams(); err != nil {
 		return err
 	}
-	if err := refuseConfined(p); err != nil {
+	if err := refuseProcesses(p); err != nil {
 		return err
 	}
 	return d.recordProcesses(p.Init)

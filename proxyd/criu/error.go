@@ -44,9 +44,9 @@ func (s *session) failureOf(op string, p Program, err error) *Error {
 	if errors.As(err, &changed) {
 		e.Obstacle = changed.Error()
 	}
-	var confined *confinedError
-	if errors.As(err, &confined) {
-		e.Obstacle = confined.Error()
+	var refused *refusedError
+	if errors.As(err, &refused) {
+		e.Obstacle = refused.Error()
 	}
 	complaints := s.log.allComplaints()
 	for _, c := range complaints {

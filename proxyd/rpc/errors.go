@@ -44,6 +44,8 @@ var (
 	// yet: the job cannot be captured.
 	ErrScriptEnded = errors.New("the batch script has ended")
 	ErrRestoring   = errors.New("the job is still being restored")
+	// ErrNotNow says that a program of the job cannot be captured at this moment, and probably can soon.
+	ErrNotNow = errors.New("the job cannot be captured at this moment")
 	// ErrNotHere says that a node has no part of the job, or no more.
 	ErrNotHere = errors.New("no part of the job is here")
 	// ErrUnsupported says that a node lacks something that is needed.
@@ -66,6 +68,7 @@ var contract = kind.Contract{
 		{Name: "unsupported", Kind: ErrUnsupported, Code: codes.FailedPrecondition},
 		{Name: "not_here", Kind: ErrNotHere, Code: codes.NotFound},
 		{Name: "script_ended", Kind: ErrScriptEnded, Code: codes.FailedPrecondition},
+		{Name: "not_now", Kind: ErrNotNow, Code: codes.Aborted},
 		{Name: "restoring", Kind: ErrRestoring, Code: codes.Aborted},
 		{Name: "busy", Kind: ErrBusy, Code: codes.Aborted},
 		{Name: "damaged", Kind: ErrDamaged, Code: codes.DataLoss},
