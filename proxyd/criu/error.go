@@ -20,7 +20,7 @@ type Error struct {
 	Obstacle string
 	Lines    []string // CRIU's errors, the first is the oldest
 	Log      string   // the end of CRIU's log, for the administrator
-	Err      error    // the cause: the error of ctx, of a Sink or of a Source, or how criu ended
+	Err      error    // the cause: the error of ctx, of a Sink or of a Source, how criu ended, or ErrNotNow with that
 }
 
 func (e *Error) Error() string {
@@ -60,7 +60,11 @@ func (s *session) failureOf(op string, p Program, err error) *Error {
 	for i := range complaints {
 		complaints[i] = complaints[i].addLink(members)
 	}
-	e.Obstacle = explainComplaints(complaints, func(pid int) string { return cmp.Or(s.log.processName(pid), members[pid].name) })
+	var soon bool
+	e.Obstacle, soon = explainComplaints(complaints, func(pid int) string { return cmp.Or(s.log.processName(pid), members[pid].name) })
+	if soon && op == "dump" {
+		e.Err = fmt.Errorf("%w: %w", ErrNotNow, err)
+	}
 	if e.Obstacle == "" && op == "dump" {
 		e.Obstacle = findSilent(members, p.PID)
 	}

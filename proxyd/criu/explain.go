@@ -20,7 +20,8 @@ import (
 
 // obstacles translate complaints of CRIU about a part of a program that cannot be dumped or restored into a text for
 // the user. $1 and $2 are the pattern's groups; WHO is the process that criu was at. The first rule that matches any of
-// the errors is taken; the most particular rules come first.
+// the errors is taken; the most particular rules come first. A text with "it can
+// be dumped when" is of an obstacle that ends by itself, probably soon (ErrNotNow).
 var obstacles = []struct{ pattern, text string }{
 	// Terminals.
 	{`file (\d+) of that type .* is (/dev/(?:pts/\d+|tty\S*|console))`, "WHO holds a terminal ($2)"},
@@ -111,8 +112,9 @@ var compiled = func() []*regexp.Regexp {
 	return all
 }()
 
-// explainComplaints says in a user's words why criu complained; "" if no rule matches.
-func explainComplaints(complaints []complaint, name func(pid int) string) string {
+// explainComplaints says in a user's words why criu complained; "" if no rule matches. soon says that a dump probably
+// works soon, when the program has run on.
+func explainComplaints(complaints []complaint, name func(pid int) string) (obstacle string, soon bool) {
 	for i, o := range obstacles {
 		for _, c := range complaints {
 			m := compiled[i].FindStringSubmatchIndex(c.text)
@@ -120,10 +122,10 @@ func explainComplaints(complaints []complaint, name func(pid int) string) string
 				continue
 			}
 			said := string(compiled[i].ExpandString(nil, strings.ReplaceAll(o.text, "WHO", "\x00"), c.text, m))
-			return strings.ReplaceAll(said, "\x00", nameProcess(c.pid, name))
+			return strings.ReplaceAll(said, "\x00", nameProcess(c.pid, name)), strings.Contains(o.text, "it can be dumped when")
 		}
 	}
-	return ""
+	return "", false
 }
 
 func nameProcess(pid int, name func(int) string) string {

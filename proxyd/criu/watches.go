@@ -60,7 +60,7 @@ func (s *session) checkWatches(p Program) error {
 	}
 	for _, w := range watches {
 		if overlays[w.device] {
-			obstacle := explainComplaints([]complaint{{"Can't dump that handle", w.pid}}, s.log.processName)
+			obstacle, _ := explainComplaints([]complaint{{"Can't dump that handle", w.pid}}, s.log.processName)
 			return &Error{Op: "dump", PID: p.PID, Obstacle: obstacle, Log: s.log.lastLines(), Err: errGuessedWatch}
 		}
 	}
