@@ -236,7 +236,7 @@ func (c *controller) newLoop(held context.Context) *reconcile.Loop {
 	proxyds := c.newProxyds(cfg)
 	return &reconcile.Loop{
 		Observer: c.nodes.wrapObserver(c.checkpoints.wrapObserver(&cluster.Watch{Slurm: c.slurm, Proxyd: proxyds, Led: c.nodes.ledJobs})),
-		Executor: &leasedExecutor{held: held, Executor: &action.Runner{
+		Executor: &leasedExecutor{leading: held, Executor: &action.Runner{
 			Slurm: c.slurm, Proxyd: proxyds, Sizes: c.jobSizes(proxyds), LeaseQOS: func() string { return c.cfg.Load().LeaseQOS },
 			Journal:  &pausingJournal{Journal: &leasedJournal{Journal: c.journal, lease: c.lease}, at: func() string { return c.cfg.Load().PauseAt }, stop: stopHere, log: c.log, steps: map[int64]string{}},
 			Patience: action.Patience{Checkpoint: cfg.Patience.Checkpoint, Leave: cfg.Patience.Leave, Start: cfg.Patience.Start},

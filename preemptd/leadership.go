@@ -90,7 +90,7 @@ func (c *controller) runLoop(ctx context.Context) error {
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
 	working, stopWorking := context.WithCancel(ctx)
 	defer stopWorking()
-	held, lost := context.WithCancel(context.WithoutCancel(ctx))
+	leading, lost := context.WithCancel(context.WithoutCancel(ctx))
 	defer lost()
 	g.Go(func() error {
 		err := c.lease.Keep(keeping, func(err error) { c.log.Warn("cannot renew the lease that Slurm shows", "error", err) })
@@ -100,7 +100,7 @@ func (c *controller) runLoop(ctx context.Context) error {
 		stopWorking()
 		return err
 	})
-	loop := c.newLoop(held)
+	loop := c.newLoop(leading)
 	requests := &requestServer{controller: c, wake: loop.Wake, trying: make(chan struct{}, 1)}
 	loop.OnDecision = func(d reconcile.Decision, s *sdk.Snapshot) {
 		requests.setDecision(d, s)
@@ -139,13 +139,13 @@ func (s *leasedJournal) Save(ctx context.Context, a *journal.Action, text string
 // leasedExecutor carries actions out until held ends, and stops then at once.
 type leasedExecutor struct {
 	reconcile.Executor
-	held context.Context
+	leading context.Context
 }
 
 // Run carries out the action, as far as possible.
 func (t *leasedExecutor) Run(ctx context.Context, a journal.Action) (journal.Action, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	defer context.AfterFunc(t.held, stop)()
+	defer context.AfterFunc(t.leading, stop)()
 	return t.Executor.Run(ctx, a)
 }

@@ -64,10 +64,10 @@ func (d *requestServer) tryPolicies(ctx context.Context, req *rpc.TryRequest) (*
 	}
 	reply := &rpc.TryReply{Cluster: s.Cluster, Time: timestamppb.New(s.Time), Nodes: int32(len(s.Nodes)), Jobs: int32(len(s.Jobs))} //nolint:gosec // lists in memory
 	for i, answer := range chain.Decide(ctx, policies, s) {
-		told := triedMessage(answer, folder)
+		message := triedMessage(answer, folder)
 		asked[i].Close() // then all that it printed is there
-		told.Printed = asked[i].Printed()
-		reply.Policies = append(reply.Policies, told)
+		message.Printed = asked[i].Printed()
+		reply.Policies = append(reply.Policies, message)
 	}
 	return reply, ctx.Err()
 }
@@ -123,22 +123,22 @@ func (d *requestServer) policyConfigs(req *rpc.TryRequest, folder string) ([]pol
 
 // triedMessage is a policy's answer as a message, without the folder in which its file was.
 func triedMessage(a chain.Answer, folder string) *rpc.Tried {
-	told := &rpc.Tried{Policy: a.Policy}
+	message := &rpc.Tried{Policy: a.Policy}
 	if a.Err != nil {
-		told.Problem = strings.ReplaceAll(a.Err.Error(), folder+"/", "")
-		return told
+		message.Problem = strings.ReplaceAll(a.Err.Error(), folder+"/", "")
+		return message
 	}
 	for _, step := range a.Plan.Steps {
 		w := &rpc.Wanted{What: step.Intent.String(), Job: int64(step.Intent.Job), Reason: step.Intent.Reason}
 		for _, id := range step.After {
 			w.After = append(w.After, int64(id))
 		}
-		told.Accepted = append(told.Accepted, w)
+		message.Accepted = append(message.Accepted, w)
 	}
 	for _, rejected := range a.Plan.Rejected {
-		told.Rejected = append(told.Rejected, refusalMessage(rejected))
+		message.Rejected = append(message.Rejected, refusalMessage(rejected))
 	}
-	return told
+	return message
 }
 
 func refusalMessage(r plan.Rejection) *rpc.Wanted {

@@ -102,7 +102,7 @@ func readSubmitted(s *scanner, a *answer) {
 func recordsField[T any](name string, fields table[T], yield func(*T) error) table[answer] {
 	return table[answer]{name: func(s *scanner, a *answer) {
 		readEach(s, fields, yield)
-		s.held = 0
+		s.kept = 0
 	}}
 }
 

@@ -40,7 +40,7 @@ func (fields table[T]) withFields(more table[T]) table[T] {
 func readEach[T any](s *scanner, fields table[T], yield func(*T) error) {
 	for s.beginGroup('['); s.hasNext(']'); {
 		var t T
-		s.held = 0
+		s.kept = 0
 		fields.readObject(s, &t)
 		if s.err != nil {
 			return

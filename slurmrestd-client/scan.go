@@ -44,7 +44,7 @@ type scanner struct {
 
 	limits limits
 	total  int64 // bytes read
-	held   int64 // bytes of text kept for the current record
+	kept   int64 // bytes of text kept for the current record
 
 	scratch []byte            // a string with escapes, or that spans windows
 	digits  [maxToken]byte    // the current number

@@ -169,7 +169,7 @@ func (s *scanner) keepText(b []byte) string {
 	if len(b) == 0 {
 		return ""
 	}
-	if s.held += int64(len(b)); s.held > s.limits.record {
+	if s.kept += int64(len(b)); s.kept > s.limits.record {
 		s.tooLarge("a record", s.limits.record)
 		return ""
 	}
@@ -185,7 +185,7 @@ func (s *scanner) keepText(b []byte) string {
 
 // growBudget counts n bytes that a record holds besides its texts.
 func (s *scanner) growBudget(n int64) bool {
-	if s.held += n; s.held > s.limits.record {
+	if s.kept += n; s.kept > s.limits.record {
 		s.tooLarge("a record", s.limits.record)
 	}
 	return s.err == nil

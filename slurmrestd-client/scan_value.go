@@ -207,7 +207,7 @@ func (s *scanner) readBool() bool {
 func (s *scanner) readText() string {
 	switch s.peekToken() {
 	case '"':
-		return s.keepText(s.readString(s.limits.record-s.held, "a text"))
+		return s.keepText(s.readString(s.limits.record-s.kept, "a text"))
 	case 'n':
 		s.readLiteral("null")
 		return ""

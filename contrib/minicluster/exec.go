@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/state"
 )
 
-func execCommand(at place) *cobra.Command {
+func execCommand(at clusterFolder) *cobra.Command {
 	user := ""
 	c := &cobra.Command{
 		Use:   "exec HOST [--user USER] -- COMMAND [ARG…]",
@@ -45,7 +45,7 @@ ended it, 127 if it was not found, 125 if minicluster itself could not run it.`,
 	return c
 }
 
-func shellCommand(at place) *cobra.Command {
+func shellCommand(at clusterFolder) *cobra.Command {
 	user := ""
 	c := &cobra.Command{
 		Use:   "shell HOST",
@@ -65,7 +65,7 @@ func shellCommand(at place) *cobra.Command {
 
 func ownError(err error) error { return &codeError{codeOurs, err} }
 
-func runOn(p state.Place, hostName, user string, argv []string) error {
+func runOn(p state.Folder, hostName, user string, argv []string) error {
 	pidfd, err := keeper.Pidfd(p, hostName)
 	if err != nil {
 		return ownError(err)

@@ -114,7 +114,7 @@ func rootCommand() *cobra.Command {
 		return usageError(fmt.Errorf("%w (see: %s --help)", err, c.CommandPath()))
 	})
 	name := root.PersistentFlags().String("name", "mini", "name of the cluster; several can run side by side")
-	at := func() (state.Place, error) {
+	at := func() (state.Folder, error) {
 		p, err := state.At(*name)
 		if err != nil {
 			return p, usageError(err)
@@ -138,5 +138,5 @@ func mustBeRoot() error {
 	return nil
 }
 
-// place returns the cluster on which a verb acts.
-type place = func() (state.Place, error)
+// clusterFolder returns the cluster on which a verb acts.
+type clusterFolder = func() (state.Folder, error)

@@ -38,7 +38,7 @@ type wanted struct {
 	singularity, controller       bool
 }
 
-func upCommand(at place) *cobra.Command {
+func upCommand(at clusterFolder) *cobra.Command {
 	var w wanted
 	c := &cobra.Command{
 		Use:   "up",
@@ -120,7 +120,7 @@ func (w *wanted) findInstall() error {
 	return nil
 }
 
-func raiseCluster(ctx context.Context, p state.Place, suite rootfs.Suite, w wanted) (err error) {
+func raiseCluster(ctx context.Context, p state.Folder, suite rootfs.Suite, w wanted) (err error) {
 	began := time.Now()
 	lock, err := p.Take()
 	if errors.Is(err, state.ErrRunning) {

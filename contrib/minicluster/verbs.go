@@ -25,7 +25,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/state"
 )
 
-func downCommand(at place) *cobra.Command {
+func downCommand(at clusterFolder) *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
 		Short: "End the cluster and remove everything of it, /shared included",
@@ -49,7 +49,7 @@ func downCommand(at place) *cobra.Command {
 
 // removeCluster deletes the folder and lock of a dead cluster. An `up` that has just lost its
 // keeper to our kill may still be about to do the same.
-func removeCluster(ctx context.Context, p state.Place) error {
+func removeCluster(ctx context.Context, p state.Folder) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	for {
@@ -66,7 +66,7 @@ func removeCluster(ctx context.Context, p state.Place) error {
 	}
 }
 
-func changeCommand(at place, verb, short string) *cobra.Command {
+func changeCommand(at clusterFolder, verb, short string) *cobra.Command {
 	return &cobra.Command{
 		Use:   verb + " HOST",
 		Short: short,
@@ -81,7 +81,7 @@ func changeCommand(at place, verb, short string) *cobra.Command {
 	}
 }
 
-func restartCommand(at place) *cobra.Command {
+func restartCommand(at clusterFolder) *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart HOST DAEMON",
 		Short: "End one daemon politely and start it again",
@@ -96,7 +96,7 @@ func restartCommand(at place) *cobra.Command {
 	}
 }
 
-func statusCommand(at place) *cobra.Command {
+func statusCommand(at clusterFolder) *cobra.Command {
 	asJSON := false
 	c := &cobra.Command{
 		Use:   "status",
@@ -149,7 +149,7 @@ func daemonList(ds []keeper.DaemonStatus) string {
 	return strings.Join(words, ", ")
 }
 
-func logsCommand(at place) *cobra.Command {
+func logsCommand(at clusterFolder) *cobra.Command {
 	follow, lines := false, 0
 	c := &cobra.Command{
 		Use:   "logs HOST [DAEMON]",

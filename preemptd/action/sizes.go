@@ -96,7 +96,7 @@ func (s *Sizes) checkTarget(ctx context.Context, job *slurmrest.Job, target func
 			return err
 		}
 	}
-	place := jobrequest.Place{Partition: job.Partition, Nodes: nodes, Own: lent}
+	place := jobrequest.AllowedNodes{Partition: job.Partition, Nodes: nodes, Own: lent}
 	if err := place.CheckNodes(wanted); err != nil {
 		return err
 	}

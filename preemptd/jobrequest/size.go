@@ -127,8 +127,9 @@ func countGPUs(text string) (n int64, kind string) {
 	return n, kind
 }
 
-// Place is where a job could be: the nodes of its partition without the excluded nodes, or the required nodes.
-type Place struct {
+// AllowedNodes are the nodes that a job could have: all of its partition without the excluded nodes, or the required
+// nodes.
+type AllowedNodes struct {
 	Partition string // as Slurm has it: "debug", "debug,long"
 	Nodes     []slurmrest.Node
 	// Own are GPUs that the job holds, by node: they are free when the job leaves.
@@ -136,12 +137,12 @@ type Place struct {
 }
 
 // CheckNodes says why no nodes could ever have a job that asks for r, were they all empty.
-func (p Place) CheckNodes(r Request) error {
+func (p AllowedNodes) CheckNodes(r Request) error {
 	return p.checkGPUs(r, false, nodeGPUs)
 }
 
 // CheckIdle says why no nodes have room now for a job that asks for r, once the job has left its own.
-func (p Place) CheckIdle(r Request) error {
+func (p AllowedNodes) CheckIdle(r Request) error {
 	idle := func(n *slurmrest.Node, kind string) int64 {
 		used, usedKind := countGPUs(n.GRESUsed)
 		if kind != "" && usedKind != "" && usedKind != kind {
@@ -168,7 +169,7 @@ func nodeGPUs(n *slurmrest.Node, kind string) int64 {
 }
 
 // checkGPUs says why there are not so many nodes with as many GPUs as r asks for.
-func (p Place) checkGPUs(r Request, idle bool, gpusOf func(*slurmrest.Node, string) int64) error {
+func (p AllowedNodes) checkGPUs(r Request, idle bool, gpusOf func(*slurmrest.Node, string) int64) error {
 	each := r.GPUsOnNode()
 	_, kind := countGPUs(r.TRESNode + "," + r.TRESJob)
 	var enough, most int64
@@ -220,7 +221,7 @@ func (r Request) requiresAll() bool {
 }
 
 // listCandidates returns the nodes on which the job may be.
-func (p Place) listCandidates(r Request, onlyUp bool) []slurmrest.Node {
+func (p AllowedNodes) listCandidates(r Request, onlyUp bool) []slurmrest.Node {
 	partitions := strings.Split(p.Partition, ",")
 	var required, excluded []string
 	if r.Required != "" {

@@ -40,7 +40,7 @@ func TestCheckUse(t *testing.T) {
 // TestPlace: GPUs that no node has, and GPUs that no node has idle.
 func TestPlace(t *testing.T) {
 	up := slurmrest.NodeState{Base: "IDLE"}
-	p := Place{Partition: "debug,long", Own: map[string]int64{"n1": 1}, Nodes: []slurmrest.Node{
+	p := AllowedNodes{Partition: "debug,long", Own: map[string]int64{"n1": 1}, Nodes: []slurmrest.Node{
 		{Name: "n1", State: up, Partitions: []string{"debug"}, GRES: "gpu:a100:4(S:0-1)", GRESUsed: "gpu:a100:3(IDX:0-2)"},
 		{Name: "n2", State: up, Partitions: []string{"debug"}, GRES: "gpu:2,nic:4", GRESUsed: "gpu:0"},
 		{Name: "n3", State: slurmrest.NodeState{Base: "DOWN"}, Partitions: []string{"long"}, GRES: "gpu:8"},

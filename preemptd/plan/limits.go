@@ -10,7 +10,7 @@ type limits struct {
 	account, qos map[string]*limit
 }
 
-type limit struct{ held, most int }
+type limit struct{ used, most int }
 
 func newLimits(s *sdk.Snapshot) limits {
 	l := limits{map[string]*limit{}, map[string]*limit{}}
@@ -33,10 +33,10 @@ func newLimits(s *sdk.Snapshot) limits {
 // addGPUs counts GPUs that a job gets, or gives back if the number is negative.
 func (l limits) addGPUs(j *sdk.Job, gpus int) {
 	if a := l.account[j.Account]; a != nil {
-		a.held += gpus
+		a.used += gpus
 	}
 	if q := l.qos[j.QOS]; q != nil {
-		q.held += gpus
+		q.used += gpus
 	}
 }
 
@@ -45,11 +45,11 @@ func (l limits) allowGPUs(j *sdk.Job, more int) *broken {
 	if more <= 0 {
 		return nil
 	}
-	if a := l.account[j.Account]; a != nil && a.held+more > a.most {
-		return breakInvariant(Limit, "account %s holds %d of %s", j.Account, a.held, sdk.CountOf(a.most, "GPU"))
+	if a := l.account[j.Account]; a != nil && a.used+more > a.most {
+		return breakInvariant(Limit, "account %s holds %d of %s", j.Account, a.used, sdk.CountOf(a.most, "GPU"))
 	}
-	if q := l.qos[j.QOS]; q != nil && q.held+more > q.most {
-		return breakInvariant(Limit, "QOS %s holds %d of %s", j.QOS, q.held, sdk.CountOf(q.most, "GPU"))
+	if q := l.qos[j.QOS]; q != nil && q.used+more > q.most {
+		return breakInvariant(Limit, "QOS %s holds %d of %s", j.QOS, q.used, sdk.CountOf(q.most, "GPU"))
 	}
 	return nil
 }

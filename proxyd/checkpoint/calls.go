@@ -179,7 +179,7 @@ func handlerOf[T, In, Out any](do func(T, context.Context, store.ID, In) (Out, e
 // participantHandler makes a handler for a job of a handler for this node's part in its checkpoints.
 func participantHandler(do handler[*participant]) handler[*job] {
 	return func(ctx context.Context, j *job, id store.ID, args any) (any, error) {
-		return do(ctx, &j.part, id, args)
+		return do(ctx, &j.participant, id, args)
 	}
 }
 

@@ -47,7 +47,7 @@ func (a *attempt) dump(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	j.part.setLeaderWriter(a.id, a.writer)
+	j.participant.setLeaderWriter(a.id, a.writer)
 	return a.dumpEverywhere(ctx, calls.DumpArgs{Ticket: ticket, Steps: a.runningSteps(), Cut: a.cutNumber, Base: a.chooseBase(ctx)})
 }
 

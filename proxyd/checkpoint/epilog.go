@@ -199,7 +199,7 @@ func (e runEnding) isAbandoned(ctx context.Context) bool {
 	busy := j.ledAttempt != nil || len(j.capsules) == 0 && !j.awaitsProtection
 	j.mu.Unlock()
 	run := j.run.Snapshot().Number
-	if busy || j.part.currentMembership() != nil || j.termination.CurrentState() == runs.TerminationDeciding {
+	if busy || j.participant.currentMembership() != nil || j.termination.CurrentState() == runs.TerminationDeciding {
 		return false
 	}
 	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
@@ -266,7 +266,7 @@ func (e runEnding) awaitNoCheckpoint(ctx context.Context) error {
 		j.mu.Lock()
 		lead := j.ledAttempt
 		j.mu.Unlock()
-		busy := j.part.currentMembership() != nil || j.termination.CurrentState() == runs.TerminationDeciding
+		busy := j.participant.currentMembership() != nil || j.termination.CurrentState() == runs.TerminationDeciding
 		switch {
 		case lead != nil:
 			select {

@@ -35,24 +35,24 @@ func TestFrozenTooLate(t *testing.T) {
 	id := (&lab{}).checkpointID(3)
 	j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: records.Placement{FirstRun: []string{"n1", "n2"}, ThisRun: []string{"n1", "n2"}}})}).linkPartsToJob()
 	nothing := func() error { return nil }
-	if err := j.part.freezeUnlessOver(id, func() error { t.Error("freezes without a membership"); return nil }); !errors.Is(err, errOtherAttempt) {
+	if err := j.participant.freezeUnlessOver(id, func() error { t.Error("freezes without a membership"); return nil }); !errors.Is(err, errOtherAttempt) {
 		t.Error(err)
 	}
 	m := &membership{id: id, done: make(chan struct{})}
-	j.part.now = m
-	if err := j.part.freezeUnlessOver(id, nothing); err != nil {
+	j.participant.now = m
+	if err := j.participant.freezeUnlessOver(id, nothing); err != nil {
 		t.Error(err)
 	}
 	newer := &membership{id: (&lab{}).checkpointID(4)}
-	if err := j.part.freezeUnlessOver(id, func() error { j.part.now = newer; return nil }); err != nil {
+	if err := j.participant.freezeUnlessOver(id, func() error { j.participant.now = newer; return nil }); err != nil {
 		t.Error(err)
 	}
 	c.background.Wait()
 	if len(told) != 0 {
 		t.Errorf("%d nodes were told to resume, want none", len(told))
 	}
-	j.part.now = m
-	err := j.part.freezeUnlessOver(id, func() error { return j.part.resumeHere(t.Context(), id) })
+	j.participant.now = m
+	err := j.participant.freezeUnlessOver(id, func() error { return j.participant.resumeHere(t.Context(), id) })
 	if !errors.Is(err, errOtherAttempt) {
 		t.Error(err)
 	}
@@ -70,11 +70,11 @@ func participantIn(t *testing.T) (*participant, *membership, resuming) {
 	where := records.Placement{FirstRun: []string{"n1", "n2"}, ThisRun: []string{"n1", "n2"}}
 	j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: where})}).linkPartsToJob()
 	m := &membership{id: (&lab{}).checkpointID(3), done: make(chan struct{})}
-	j.part.now = m
-	j.part.mu.Lock()
-	j.part.armLeaderTimeout(m)
-	j.part.mu.Unlock()
-	return &j.part, m, told
+	j.participant.now = m
+	j.participant.mu.Lock()
+	j.participant.armLeaderTimeout(m)
+	j.participant.mu.Unlock()
+	return &j.participant, m, told
 }
 
 // TestResumedDuringDump: a node that is told to resume while its dump goes on, because another node's dump has failed, ends the

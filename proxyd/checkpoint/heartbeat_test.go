@@ -69,8 +69,8 @@ func TestHeartbeatHere(t *testing.T) {
 		c.jobs.addJob(j)
 		m := &membership{id: id, done: make(chan struct{})}
 		j.mu.Lock()
-		j.part.now = m
-		j.part.armLeaderTimeout(m)
+		j.participant.now = m
+		j.participant.armLeaderTimeout(m)
 		j.mu.Unlock()
 		for range 4 * leaderTimeout / heartbeatInterval {
 			time.Sleep(heartbeatInterval)

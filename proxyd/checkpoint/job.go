@@ -47,7 +47,7 @@ type job struct {
 	run          runs.Run
 	termination  runs.Termination[withheldSignal]
 	continuation continuation
-	part         participant
+	participant  participant
 	restore      restore
 	failed       failedRun
 	report       reports.Job
@@ -71,7 +71,7 @@ func newJob(c *Conductor, id uint32) *job {
 
 // linkPartsToJob makes the parts of the job refer to it.
 func (j *job) linkPartsToJob() *job {
-	j.continuation.j, j.part.j, j.restore.j, j.failed.j, j.ending.j = j, j, j, j, j
+	j.continuation.j, j.participant.j, j.restore.j, j.failed.j, j.ending.j = j, j, j, j, j
 	j.report.Init(j.id, reportedJob{j})
 	return j
 }

@@ -97,7 +97,7 @@ func TestWasReleased(t *testing.T) {
 			q.Set(t, states)
 			tt.c.Slurm = q.Slurm()
 			j := (&job{c: tt.c, id: 7, run: runs.NewRunAt(runs.Snapshot{Number: tt.run, Record: &records.Record{Job: 7, Submitted: "then", Nodes: []string{"n1"}, Addresses: []netip.Addr{{}}}})}).linkPartsToJob()
-			got, err := j.part.wasReleased(t.Context(), l.checkpointID(tt.number), tt.release)
+			got, err := j.participant.wasReleased(t.Context(), l.checkpointID(tt.number), tt.release)
 			if got != tt.want || (err != nil) != tt.fails {
 				t.Errorf("wasReleased = %v, %v", got, err)
 			}

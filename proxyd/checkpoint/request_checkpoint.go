@@ -148,11 +148,11 @@ func (c *Conductor) startOrJoinAttempt(j *job, w decisions.Request) (a *attempt,
 
 // awaitEnd waits for the end of the attempt that end stands for, and calls tell for each phase meanwhile, from the present phase on.
 func (a *attempt) awaitEnd(ctx context.Context, end <-chan struct{}, tell func(phase string)) error {
-	for told := ""; ; {
+	for shown := ""; ; {
 		phase, _, changed := a.currentPhase()
-		if phase != told {
+		if phase != shown {
 			tell(phase)
-			told = phase
+			shown = phase
 		}
 		select {
 		case <-end:

@@ -284,7 +284,7 @@ func (r restart) recoverJob(ctx context.Context, j *job) {
 			continue
 		}
 		id := store.ID{JobID: c.storeJob(j.id), Number: p.Number}
-		c.startBackground(func(ctx context.Context) { j.part.resolveOrphaned(ctx, id, p.Release) })
+		c.startBackground(func(ctx context.Context) { j.participant.resolveOrphaned(ctx, id, p.Release) })
 		break
 	}
 	if j.restore.isNetworkLocked() {

@@ -180,18 +180,18 @@ var errUploadLost = errors.New("it was lost before it was in the store, and ther
 
 // awaitNewestUpload waits, before a restore, for the job's newest checkpoint.
 func (j *job) awaitNewestUpload(ctx context.Context, rec *records.Record) (*upload.Record, error) {
-	var told time.Time
+	var commentedAt time.Time
 	began := time.Now()
 	lost, err := j.c.uploads.AwaitStoredOrLost(ctx, j.id, rec.Submitted, j.c.RestorePatience, func(up *upload.Record, w *upload.Watch) {
-		if now := time.Now(); now.Sub(told) > uploadCommentInterval {
-			told = now
+		if now := time.Now(); now.Sub(commentedAt) > uploadCommentInterval {
+			commentedAt = now
 			j.report.SetComment(w.Describe(up))
 		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("wait for the newest checkpoint: %w", err)
 	}
-	if !told.IsZero() {
+	if !commentedAt.IsZero() {
 		j.log.Info("waited for an upload", "took", time.Since(began), "lost", lost != nil)
 	}
 	return lost, nil
@@ -322,13 +322,13 @@ func runOfTask(s *slurm.Job, t nodesocket.Join) int {
 // showPatiently asks Slurm for the job until slurmctld answers: the job has begun, and an error
 // would end it. ctx ends with the task.
 func (j *job) showPatiently(ctx context.Context) (*slurm.Job, error) {
-	for told := false; ; {
+	for warned := false; ; {
 		s, err := j.c.Slurm.Show(ctx, jobName(j.id))
 		if !errors.Is(err, slurm.ErrSilent) {
 			return s, err
 		}
-		if !told {
-			told = true
+		if !warned {
+			warned = true
 			j.log.Warn("a task waits for slurmctld", "error", err)
 		}
 		if !sleepUnlessDone(ctx, slurmRetryInterval) {

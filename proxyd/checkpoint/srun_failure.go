@@ -29,7 +29,7 @@ func (j *job) isLeavingNodes() bool {
 	j.mu.Lock()
 	led := j.ledAttempt
 	j.mu.Unlock()
-	if m := j.part.currentMembership(); led != nil && led.outcome.LeavesNodes() || m != nil && m.release {
+	if m := j.participant.currentMembership(); led != nil && led.outcome.LeavesNodes() || m != nil && m.release {
 		return true
 	}
 	now := j.run.Snapshot()

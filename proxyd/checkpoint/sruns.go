@@ -154,7 +154,7 @@ func (lc *localCapsule) startSrun(ctx context.Context, call srunCall) error {
 func (call srunCall) awaitStart(ctx context.Context, lc *localCapsule) error {
 	// The step would start while its caller is frozen. Instead the caller is captured in this
 	// wait, and asks again after the restore.
-	if m := lc.j.part.currentMembership(); m != nil {
+	if m := lc.j.participant.currentMembership(); m != nil {
 		if err := m.awaitEnd(ctx); err != nil {
 			return err
 		}

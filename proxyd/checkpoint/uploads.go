@@ -66,7 +66,7 @@ func (h uploadConductor) IsCapturing(id store.ID) bool {
 	if j == nil {
 		return false
 	}
-	_, err := j.part.membershipIn(id)
+	_, err := j.participant.membershipIn(id)
 	return err == nil
 }
 

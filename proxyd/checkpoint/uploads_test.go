@@ -62,11 +62,11 @@ func TestOpenBase(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := open(3)
 			for number, why := range map[uint32]string{0: "none", 1: "another run's", 9: "one that is not there"} {
-				if base := j.part.openBase(t.Context(), w, l.checkpointID(3), number); base != nil || base.DeviceSave(3) != "" {
+				if base := j.participant.openBase(t.Context(), w, l.checkpointID(3), number); base != nil || base.DeviceSave(3) != "" {
 					t.Errorf("base %s: %+v", why, base)
 				}
 			}
-			base := j.part.openBase(t.Context(), w, l.checkpointID(3), 2)
+			base := j.participant.openBase(t.Context(), w, l.checkpointID(3), 2)
 			if base.DeviceSave(3) != "the save" || base.DeviceSave(4) != "" || base.DeviceSave(5) != "" {
 				t.Fatalf("saves of the device servers in the base: %+v", base)
 			}

@@ -98,14 +98,14 @@ type Call struct {
 // Group makes a group for each rank on each communicator. An error says that no operation was
 // issued.
 func Group(calls []Call, done func(error)) error {
-	type place struct {
+	type commRank struct {
 		comm *Comm
 		rank int
 	}
-	ops := make(map[place][]Op)
-	var order []place
+	ops := make(map[commRank][]Op)
+	var order []commRank
 	for _, call := range calls {
-		at := place{call.Comm, call.Rank}
+		at := commRank{call.Comm, call.Rank}
 		if ops[at] == nil {
 			order = append(order, at)
 		}

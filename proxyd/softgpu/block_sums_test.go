@@ -146,7 +146,7 @@ func TestWatchedWork(t *testing.T) {
 		case 0:
 			err = st.Fill(backend.Fill{Addr: at(), Value: r.Uint32(), Element: 4, Width: 1 + r.Uint64N(16)})
 		case 1:
-			err = st.Copy(backend.Copy{Src: backend.Place{Addr: uint64(at())}, Dst: backend.Place{Addr: uint64(at())}, Width: 64})
+			err = st.Copy(backend.Copy{Src: backend.CopySide{Addr: uint64(at())}, Dst: backend.CopySide{Addr: uint64(at())}, Width: 64})
 		case 2:
 			err = st.Launch(backend.Launch{
 				Function: add, Grid: backend.Dim{X: 1, Y: 1, Z: 1}, Block: backend.Dim{X: 1, Y: 1, Z: 1},

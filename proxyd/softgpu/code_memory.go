@@ -47,7 +47,7 @@ func newCodeMemory(limit uint64) *codeMemory {
 // module.
 type codeShare struct {
 	memory *codeMemory
-	held   *uint64 // needs memory.mu
+	used   *uint64 // needs memory.mu
 
 	mu      sync.Mutex
 	kernels map[string]bool // that are counted
@@ -58,8 +58,8 @@ func (m *codeMemory) reserveShare(n uint64) (*codeShare, error) {
 	if err := m.awaitRoom(n); err != nil {
 		return nil, err
 	}
-	s := &codeShare{memory: m, held: new(uint64), kernels: map[string]bool{}}
-	runtime.AddCleanup(s, m.freeShare, s.held)
+	s := &codeShare{memory: m, used: new(uint64), kernels: map[string]bool{}}
+	runtime.AddCleanup(s, m.freeShare, s.used)
 	s.countBytes(n)
 	return s, nil
 }
@@ -87,13 +87,13 @@ func (s *codeShare) countBytes(n uint64) {
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()
 	s.memory.used += n
-	*s.held += n
+	*s.used += n
 }
 
 // freeShare is called when no object refers to a share any more.
-func (m *codeMemory) freeShare(held *uint64) {
+func (m *codeMemory) freeShare(used *uint64) {
 	m.mu.Lock()
-	m.used -= *held
+	m.used -= *used
 	m.mu.Unlock()
 	select {
 	case m.freed <- struct{}{}:

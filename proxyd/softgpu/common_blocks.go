@@ -179,7 +179,7 @@ func (a *arena) wipeCommon(b []byte, f func([]byte)) {
 func residentBytes(spaces []*space) (n uint64) {
 	seen := map[*pages.Block]bool{}
 	for _, s := range spaces {
-		n += s.held
+		n += s.onDevice
 		eachCommon(s, func(c *pages.Block) {
 			if seen[c] {
 				n -= min(n, backend.Granule)

@@ -282,7 +282,7 @@ func TestCommonIsUnseen(t *testing.T) {
 					})
 				case 2:
 					x.takeTurn(t, func() {
-						err = x.cu.Legacy().Copy(backend.Copy{Src: backend.Place{Addr: uint64(x.at) + from}, Dst: backend.Place{Addr: uint64(at)}, Width: 1 << 20})
+						err = x.cu.Legacy().Copy(backend.Copy{Src: backend.CopySide{Addr: uint64(x.at) + from}, Dst: backend.CopySide{Addr: uint64(at)}, Width: 1 << 20})
 					})
 				case 3:
 					err = d.WriteBlocks(sameBlock(all, n), nil, noiseBlock(uint64(v)))

@@ -148,7 +148,7 @@ var sharingPrograms = []sharingProgram{
 	{"nothing is alike", 2 * 1, func(r *rankTurn) { r.fillBytes(0, uint32(100*r.rank+r.step), tenantSize) }},
 	{"scratch that the next step reads", 2 * 3, func(r *rankTurn) {
 		r.failOn(r.cu.Legacy().Copy(backend.Copy{
-			Src: backend.Place{Addr: uint64(r.at + scratch)}, Dst: backend.Place{Addr: uint64(r.at + gradients)}, Width: backend.Granule,
+			Src: backend.CopySide{Addr: uint64(r.at + scratch)}, Dst: backend.CopySide{Addr: uint64(r.at + gradients)}, Width: backend.Granule,
 		}))
 		r.fillBytes(parameters, 6, 2*backend.Granule)
 		r.fillBytes(scratch, uint32(10*r.step+r.rank), backend.Granule)
@@ -175,8 +175,8 @@ var sharingPrograms = []sharingProgram{
 		r.fillBytes(private, uint32(10+r.rank), 64)
 		next := r.peers[(r.rank+1)%len(r.peers)]
 		r.failOn(r.cu.Legacy().Copy(backend.Copy{
-			Src: backend.Place{Addr: uint64(r.at + private)}, Width: 64,
-			Dst: backend.Place{Space: next.space, Addr: uint64(next.at + parameters + backend.Addr(4096*(1+r.rank)))},
+			Src: backend.CopySide{Addr: uint64(r.at + private)}, Width: 64,
+			Dst: backend.CopySide{Space: next.space, Addr: uint64(next.at + parameters + backend.Addr(4096*(1+r.rank)))},
 		}))
 		r.fillBytes(gradients, 1, backend.Granule)
 		r.addTo(gradients, uint32(r.rank), 1)

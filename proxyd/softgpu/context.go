@@ -23,7 +23,7 @@ type cudaContext struct {
 	mu      sync.Mutex // the order in which streams are given work
 	legacy  *stream
 	streams map[*stream]bool
-	left    []*mark // of blocking streams that were destroyed with work in them
+	orphans []*mark // of blocking streams that were destroyed with work in them
 	modules map[*module]bool
 	limits  map[backend.Limit]uint64
 }
@@ -77,8 +77,8 @@ func (c *cudaContext) setFault(err error) {
 func (c *cudaContext) lastWork() []*mark {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.left = unreachedMarks(c.left)
-	marks := append([]*mark(nil), c.left...)
+	c.orphans = unreachedMarks(c.orphans)
+	marks := append([]*mark(nil), c.orphans...)
 	for s := range c.streams {
 		marks = append(marks, s.lastMark())
 	}

@@ -40,7 +40,7 @@ type space struct {
 	peers       []*space // spaces with memory that our kernels see
 	kernelHeap  *kernelHeap
 
-	held uint64 // bytes in the device's memory; the device's lock guards it
+	onDevice uint64 // bytes in the device's memory; the device's lock guards it
 }
 
 // NewSpace implements backend.Device.
@@ -121,7 +121,7 @@ func (s *space) Move(to backend.Device) error {
 		return fmt.Errorf("move: the space is mapped: %w", backend.AlreadyMapped)
 	}
 	was.holdings.spaces = withoutSpace(was.holdings.spaces, s)
-	s.held = 0
+	s.onDevice = 0
 	s.reclaimer.forgetWrites(writes{}) // devices hash with keys of their own
 	s.at.Store(d)
 	return nil

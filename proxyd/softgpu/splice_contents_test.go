@@ -48,20 +48,20 @@ var writerPrograms = []spliceProgram{
 		}
 	}),
 	writeBeside("a copy", onDevices{6, 3}, func(r *spliceRank) {
-		r.failOn(r.st.Copy(backend.Copy{Src: backend.Place{Addr: uint64(r.at[acts])}, Dst: backend.Place{Addr: uint64(r.at[weights] + 4092)}, Width: 4}))
+		r.failOn(r.st.Copy(backend.Copy{Src: backend.CopySide{Addr: uint64(r.at[acts])}, Dst: backend.CopySide{Addr: uint64(r.at[weights] + 4092)}, Width: 4}))
 	}),
 	writeBeside("a copy of rows", onDevices{6, 3}, func(r *spliceRank) {
 		r.failOn(r.st.Copy(backend.Copy{
-			Src:   backend.Place{Addr: uint64(r.at[acts]), Pitch: 512, Rows: 4},
-			Dst:   backend.Place{Addr: uint64(r.at[weights]), Pitch: 1024, Rows: 4},
+			Src:   backend.CopySide{Addr: uint64(r.at[acts]), Pitch: 512, Rows: 4},
+			Dst:   backend.CopySide{Addr: uint64(r.at[weights]), Pitch: 1024, Rows: 4},
 			Width: 4, Height: 2, Depth: 2,
 		}))
 	}),
 	writeBeside("a copy of a peer", onDevices{6, 3}, func(r *spliceRank) {
 		next := r.peers[(r.rank+1)%len(r.peers)]
 		r.failOn(r.st.Copy(backend.Copy{
-			Src: backend.Place{Addr: uint64(r.at[acts])}, Width: 4,
-			Dst: backend.Place{Space: next.space, Addr: uint64(next.at[weights] + 4*backend.Addr(r.rank))},
+			Src: backend.CopySide{Addr: uint64(r.at[acts])}, Width: 4,
+			Dst: backend.CopySide{Space: next.space, Addr: uint64(next.at[weights] + 4*backend.Addr(r.rank))},
 		}))
 	}),
 	writeBeside("a fill", onDevices{6, 3}, func(r *spliceRank) { r.fillPart(r.at[weights]+pieceSize-4, r.rank+1, 1) }),
@@ -83,7 +83,7 @@ var writerPrograms = []spliceProgram{
 		var g backend.Graph
 		_, err := g.Add(backend.FillNode{Fill: backend.Fill{Addr: r.at[weights], Value: uint32(r.rank + 1), Element: 4, Width: 1}})
 		r.failOn(err)
-		_, err = g.Add(backend.CopyNode{Copy: backend.Copy{Src: backend.Place{Addr: uint64(r.at[acts])}, Dst: backend.Place{Addr: uint64(r.at[weights] + 4)}, Width: 4}})
+		_, err = g.Add(backend.CopyNode{Copy: backend.Copy{Src: backend.CopySide{Addr: uint64(r.at[acts])}, Dst: backend.CopySide{Addr: uint64(r.at[weights] + 4)}, Width: 4}})
 		r.failOn(err)
 		x, err := r.cu.Instantiate(&g)
 		r.failOn(err)
@@ -320,7 +320,7 @@ func TestSpliceAllocatedAgain(t *testing.T) {
 				r.failOn(err)
 				r.fillPart(at, 5+r.step, whole)
 				r.runKernel("axpy", whole, at, r.at[weights], 1)
-				r.failOn(r.st.Copy(backend.Copy{Src: backend.Place{Addr: uint64(at)}, Dst: backend.Place{Addr: uint64(r.at[moments])}, Width: pieceSize}))
+				r.failOn(r.st.Copy(backend.Copy{Src: backend.CopySide{Addr: uint64(at)}, Dst: backend.CopySide{Addr: uint64(r.at[moments])}, Width: pieceSize}))
 				r.runKernel("axpy", whole, r.at[weights], r.at[moments], 3)
 				r.failOn(r.st.FreeAsync(at))
 				again, err := r.st.AllocAsync(backend.DefaultPool, r.size)

@@ -185,7 +185,7 @@ func (h printedBytes) Write(_ uint64, p []byte) error {
 // copyOut copies memory to the program, on a stream.
 func (r *spliceRank) copyOut(st backend.Stream, at backend.Addr, n uint64) {
 	r.Helper()
-	r.failOn(st.Copy(backend.Copy{Src: backend.Place{Addr: uint64(at)}, Dst: backend.Place{Host: printedBytes{r}}, Width: n}))
+	r.failOn(st.Copy(backend.Copy{Src: backend.CopySide{Addr: uint64(at)}, Dst: backend.CopySide{Host: printedBytes{r}}, Width: n}))
 }
 
 // updateNode is an update of the weights as a node of a graph.

@@ -99,7 +99,7 @@ func (st *stream) submitOperation(op *operation) {
 	defer c.mu.Unlock()
 	switch {
 	case st == c.legacy:
-		op.deps = append(op.deps, c.left...)
+		op.deps = append(op.deps, c.orphans...)
 		for o := range c.streams {
 			if o != st && !o.cfg.NonBlocking {
 				op.deps = append(op.deps, o.lastMark())
@@ -365,7 +365,7 @@ func (st *stream) Synchronize(ctx context.Context) error {
 func (c *cudaContext) blockingTails() []*mark {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	marks := slices.Clone(c.left)
+	marks := slices.Clone(c.orphans)
 	for s := range c.streams {
 		if !s.cfg.NonBlocking {
 			marks = append(marks, s.lastMark())
@@ -389,6 +389,6 @@ func (st *stream) Destroy() error {
 	defer st.mu.Unlock()
 	st.gone = true
 	delete(c.streams, st)
-	c.left = unreachedMarks(append(c.left, st.last))
+	c.orphans = unreachedMarks(append(c.orphans, st.last))
 	return nil
 }

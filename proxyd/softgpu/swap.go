@@ -38,7 +38,7 @@ func (d *device) admitSpace(s *space) {
 	h := &d.holdings
 	s.mu.Lock()
 	free, total := s.ledger.Info()
-	s.held = total - free
+	s.onDevice = total - free
 	s.mu.Unlock()
 	h.spaces = append(withoutSpace(h.spaces, s), s)
 	before := h.spaces[:len(h.spaces)-1]
@@ -76,7 +76,7 @@ func (d *device) makeRoomFor(s *space) {
 // swapOut moves a space's bytes to the host's memory, unless a peer or the server reaches into the space. The
 // caller holds the device's mu.
 func (s *space) swapOut() {
-	s.held = 0
+	s.onDevice = 0
 	if !s.reclaimer.shutIfIdle() {
 		return
 	}

@@ -209,7 +209,7 @@ func TestSwapPeer(t *testing.T) {
 	b.takeTurn(t, func() {
 		b.fillMemory(t, 2)
 		err := b.cu.Legacy().Copy(backend.Copy{
-			Src: backend.Place{Space: a.space, Addr: uint64(a.at)}, Dst: backend.Place{Addr: uint64(b.at)}, Width: tenantSize,
+			Src: backend.CopySide{Space: a.space, Addr: uint64(a.at)}, Dst: backend.CopySide{Addr: uint64(b.at)}, Width: tenantSize,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -88,7 +88,7 @@ type reclaimer struct {
 	running map[*operation]bool
 	begun   uint64 // operations, in all
 	pending []*pendingFree
-	held    chan struct{} // other operations wait to begin until it is closed; nil: none has to wait
+	blocked chan struct{} // other operations wait to begin until it is closed; nil: none has to wait
 
 	contents splice.Contents // the known contents of the bytes; see splice_contents.go
 	remapped uint64          // how often memory has come or gone
@@ -106,9 +106,9 @@ type pendingFree struct {
 func (r *reclaimer) beginOperation(op *operation) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for held := r.held; held != nil; held = r.held {
+	for blocked := r.blocked; blocked != nil; blocked = r.blocked {
 		r.mu.Unlock()
-		<-held
+		<-blocked
 		r.mu.Lock()
 	}
 	if r.away {
@@ -138,7 +138,7 @@ func (r *reclaimer) blockOthers(op *operation, at moment) bool {
 	if r.begun != at.begun || len(r.running) != 1 || !r.running[op] {
 		return false
 	}
-	r.held = make(chan struct{})
+	r.blocked = make(chan struct{})
 	return true
 }
 
@@ -146,8 +146,8 @@ func (r *reclaimer) blockOthers(op *operation, at moment) bool {
 func (r *reclaimer) unblockOthers() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	close(r.held)
-	r.held = nil
+	close(r.blocked)
+	r.blocked = nil
 }
 
 // shutIfIdle lets no work begin, and returns true, unless work is under way that is not foreign.

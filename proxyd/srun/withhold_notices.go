@@ -42,12 +42,12 @@ type noticeFilter struct {
 	out  func([]byte) // writes to the user's standard error, however slow the reader is
 	stay func() bool  // does the job stay? nil: this is known only when srun has ended
 
-	mu     sync.Mutex // also held during a write
-	line   []byte     // begun, and might become a notice
-	held   []byte     // notices
-	asking bool       // a goroutine waits for stay
-	over   chan struct{}
-	quiet  bool // drop notices
+	mu       sync.Mutex // also held during a write
+	line     []byte     // begun, and might become a notice
+	withheld []byte     // notices
+	asking   bool       // a goroutine waits for stay
+	over     chan struct{}
+	quiet    bool // drop notices
 
 	launchFailed bool // srun has reported a failed launch
 }
@@ -97,7 +97,7 @@ func (f *noticeFilter) filterBytes(b []byte) {
 
 // holdNotice keeps a notice back, and starts a goroutine that passes the notice on if the job stays. Caller holds f.mu.
 func (f *noticeFilter) holdNotice(line []byte) {
-	f.held = append(f.held, line...)
+	f.withheld = append(f.withheld, line...)
 	f.launchFailed = f.launchFailed || launchFailure.Match(line)
 	if f.stay != nil && !f.asking && !f.quiet {
 		f.asking = true
@@ -111,16 +111,16 @@ func (f *noticeFilter) askAndPassNotices() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for {
-		n := len(f.held)
+		n := len(f.withheld)
 		f.mu.Unlock()
 		stays := f.stay()
 		f.mu.Lock()
-		if f.quiet || !stays || len(f.held) < n {
+		if f.quiet || !stays || len(f.withheld) < n {
 			break // dropNotices or flushNotices has decided, or will
 		}
-		f.writeAll(f.held[:n])
-		f.held = f.held[n:]
-		if len(f.held) == 0 {
+		f.writeAll(f.withheld[:n])
+		f.withheld = f.withheld[n:]
+		if len(f.withheld) == 0 {
 			break
 		}
 	}
@@ -167,7 +167,7 @@ func (f *noticeFilter) dropNotices() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.quiet = true
-	f.held = nil
+	f.withheld = nil
 }
 
 // saysLaunchFailed tells whether srun has reported that the launch of its step has failed.
@@ -197,12 +197,12 @@ func (f *noticeFilter) flushNotices() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if cancelNotice.Match(f.line) {
-		f.held = append(f.held, f.line...)
+		f.withheld = append(f.withheld, f.line...)
 	} else {
 		f.writeAll(f.line)
 	}
 	if !f.quiet {
-		f.writeAll(f.held)
+		f.writeAll(f.withheld)
 	}
-	f.line, f.held = nil, nil
+	f.line, f.withheld = nil, nil
 }

@@ -124,7 +124,7 @@ func (c *collector) becomeCollector(ctx context.Context) (release func(), err er
 		return nil, err
 	}
 	// The heartbeat is that of a lease, but in the folder collectorDir.
-	l := &lease{st: c.s, what: "gc " + c.id, ended: make(chan struct{}), place: collectorDir}
+	l := &lease{st: c.s, what: "gc " + c.id, ended: make(chan struct{}), folder: collectorDir}
 	beating, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l.cancel = cancel
 	err = l.writeHeartbeat(ctx, 0)

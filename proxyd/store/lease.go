@@ -27,7 +27,7 @@ const maxBeat = 64 << 10
 type lease struct {
 	st     *Store
 	name   leaseName
-	place  string // the lease's folder, if it is not name's
+	folder string // the lease's folder, if it is not name's
 	what   string
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when beating has stopped
@@ -120,8 +120,8 @@ func (l *lease) releaseLease(ctx context.Context) error {
 }
 
 func (l *lease) folderPath() string {
-	if l.place != "" {
-		return l.place
+	if l.folder != "" {
+		return l.folder
 	}
 	return l.name.folderPath()
 }

@@ -23,20 +23,20 @@ import (
 var ErrNotRunning = errors.New("not running")
 
 // Ask asks the cluster at p for its status.
-func Ask(p state.Place) (*Status, error) {
+func Ask(p state.Folder) (*Status, error) {
 	a, _, err := askKeeper(p, request{Verb: "status"})
 	return a.Status, err
 }
 
 // Change does verb ("fail", "cut", "heal", "restart") to a host and waits until that is done.
 // daemon is for restart only.
-func Change(p state.Place, verb, hostName, daemon string) error {
+func Change(p state.Folder, verb, hostName, daemon string) error {
 	_, _, err := askKeeper(p, request{Verb: verb, Host: hostName, Daemon: daemon})
 	return err
 }
 
 // Pidfd returns a pidfd of the host's first process, which the caller closes.
-func Pidfd(p state.Place, hostName string) (int, error) {
+func Pidfd(p state.Folder, hostName string) (int, error) {
 	_, fd, err := askKeeper(p, request{Verb: "pidfd", Host: hostName})
 	if err == nil && fd < 0 {
 		err = errors.New("no descriptor came for the host (too many open files? see: ulimit -n)")
@@ -46,7 +46,7 @@ func Pidfd(p state.Place, hostName string) (int, error) {
 
 // Kill ends the cluster at p and returns when its last process has gone. Kill also works on a
 // keeper that does not answer, and on a keeper without its socket, which was removed.
-func Kill(p state.Place) error {
+func Kill(p state.Folder) error {
 	pid, err := keeperPID(p)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func Kill(p state.Place) error {
 }
 
 // keeperPID asks the kernel which process listens on the socket, or else reads the lock.
-func keeperPID(p state.Place) (int, error) {
+func keeperPID(p state.Folder) (int, error) {
 	conn, err := dialKeeper(p)
 	if err != nil {
 		if pid := p.Keeper(); p.Running() && pid > 0 {
@@ -122,7 +122,7 @@ func awaitEnd(pidfd int) error {
 	}
 }
 
-func dialKeeper(p state.Place) (*net.UnixConn, error) {
+func dialKeeper(p state.Folder) (*net.UnixConn, error) {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: p.Control(), Net: "unix"})
 	switch {
 	case errors.Is(err, os.ErrPermission):
@@ -135,7 +135,7 @@ func dialKeeper(p state.Place) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-func notRunning(p state.Place) error {
+func notRunning(p state.Folder) error {
 	others := "none is"
 	if names := state.Names(); len(names) > 0 {
 		others = "running: " + strings.Join(names, " ")
@@ -147,7 +147,7 @@ func notRunning(p state.Place) error {
 // itself.
 const answerWithin = raiseWithin + changeWithin
 
-func askKeeper(p state.Place, r request) (Answer, int, error) {
+func askKeeper(p state.Folder, r request) (Answer, int, error) {
 	var a Answer
 	conn, err := dialKeeper(p)
 	if err != nil {

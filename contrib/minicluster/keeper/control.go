@@ -70,12 +70,12 @@ var changes = map[string]func(context.Context, *machine, request) error{
 // listenControl opens the control socket. The socket is there from the keeper's first moment, so
 // that Kill finds the keeper; all other callers wait until the cluster is up.
 func listenControl(s Spec) (*net.UnixListener, error) {
-	place, err := s.clusterPlace()
+	folder, err := s.clusterFolder()
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Umask(unix.Umask(0o077))
-	return net.ListenUnix("unix", &net.UnixAddr{Name: place.Control(), Net: "unix"})
+	return net.ListenUnix("unix", &net.UnixAddr{Name: folder.Control(), Net: "unix"})
 }
 
 // serveRequests answers requests until the keeper is killed.

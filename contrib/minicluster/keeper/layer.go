@@ -28,7 +28,7 @@ import (
 // to which Debian's /lib points.
 
 func (c *cluster) layerDir(name string) string {
-	return filepath.Join(c.place.Mounts(), "layer", name)
+	return filepath.Join(c.folder.Mounts(), "layer", name)
 }
 
 // makeLayer writes the files that all hosts of this cluster have in common.
@@ -111,7 +111,7 @@ func putFile(root *os.Root, f slurmconf.File) error {
 // makeHomes makes each user's home as passwd names it. Homes are below /shared, so users find the
 // same files on every host, as on a real cluster.
 func (c *cluster) makeHomes(root *os.Root) error {
-	shared := c.place.Shared()
+	shared := c.folder.Shared()
 	if err := os.Chmod(shared, 0o777|fs.ModeSticky); err != nil {
 		return err
 	}

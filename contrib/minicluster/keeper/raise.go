@@ -30,10 +30,10 @@ const raiseWithin = 90 * time.Second
 // Lock order: change → machine.mu. change is held while a host is failed, cut or healed, or a
 // daemon is restarted; status takes only machine.mu.
 type cluster struct {
-	spec  Spec
-	place state.Place
-	since time.Time
-	hosts []*machine // ctl first
+	spec   Spec
+	folder state.Folder
+	since  time.Time
+	hosts  []*machine // ctl first
 
 	change sync.Mutex
 }
@@ -42,12 +42,12 @@ type cluster struct {
 func raiseCluster(s Spec, tell func(Event)) (*cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), raiseWithin)
 	defer cancel()
-	place, err := s.clusterPlace()
+	folder, err := s.clusterFolder()
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{spec: s, place: place, since: time.Now()}
-	if err := ownMounts(place.Mounts()); err != nil {
+	c := &cluster{spec: s, folder: folder, since: time.Now()}
+	if err := ownMounts(folder.Mounts()); err != nil {
 		return nil, err
 	}
 	if err := c.makeLayer(); err != nil {
@@ -88,14 +88,14 @@ func (c *cluster) makeMachines() {
 	conf := c.spec.slurmCluster()
 	layers := []string{c.layerDir("upper"), c.spec.Tree}
 	for i, name := range conf.Hosts() {
-		dir := filepath.Join(c.place.Mounts(), "hosts", name)
+		dir := filepath.Join(c.folder.Mounts(), "hosts", name)
 		c.hosts = append(c.hosts, &machine{
 			index: i,
 			label: c.spec.Name + "/" + name,
 			spec: host.Spec{
 				Name: name, Addr: conf.Addr(i) + "/24", Known: knownNeighbors(conf, i), Lower: layers,
 				Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work"), Root: filepath.Join(dir, "root"),
-				Shared: c.place.Shared(), Logs: c.place.Logs(name), GPUs: c.spec.GPUs, Opt: c.spec.Opt,
+				Shared: c.folder.Shared(), Logs: c.folder.Logs(name), GPUs: c.spec.GPUs, Opt: c.spec.Opt,
 			},
 			daemons: c.spec.daemonsOf(name),
 		})

@@ -45,7 +45,7 @@ func (s Spec) slurmCluster() slurmconf.Cluster {
 	return slurmconf.Cluster{Name: s.Name, Slurm: s.Slurm, Nodes: s.Nodes, GPUs: s.GPUs, Singularity: s.Singularity, Controller: s.Controller}
 }
 
-func (s Spec) clusterPlace() (state.Place, error) { return state.At(s.Name) }
+func (s Spec) clusterFolder() (state.Folder, error) { return state.At(s.Name) }
 
 // Event is a message of the keeper to `up` while the cluster is raised: a JSON object on a line.
 // The last Event has Done or Error set.

@@ -22,11 +22,11 @@ import (
 // first), and follows the keeper until the cluster is up. On error, or when ctx ends, the keeper
 // is dead and no process of the cluster runs.
 func Start(ctx context.Context, s Spec, hold [2]*os.File, tell func(Event)) error {
-	place, err := s.clusterPlace()
+	folder, err := s.clusterFolder()
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(place.KeeperLog(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	log, err := os.OpenFile(folder.KeeperLog(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
 	}

@@ -36,46 +36,46 @@ var ErrRunning = errors.New("already running")
 
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}$`)
 
-// Place is a cluster's folder. The zero value is not usable; see At.
-type Place struct {
+// Folder is a cluster's folder. The zero value is not usable; see At.
+type Folder struct {
 	Name string
 	base string
 }
 
-// At returns the place of the cluster called name. At touches no disk. The error for a name that
+// At returns the folder of the cluster called name. At touches no disk. The error for a name that
 // Slurm or a host name could not carry says which names are accepted.
-func At(name string) (Place, error) { return placeAt(Base, name) }
+func At(name string) (Folder, error) { return placeAt(Base, name) }
 
-func placeAt(base, name string) (Place, error) {
+func placeAt(base, name string) (Folder, error) {
 	if !nameForm.MatchString(name) {
-		return Place{}, fmt.Errorf("cluster name %q: want a lower-case letter, then up to 30 letters, digits or '-'", name)
+		return Folder{}, fmt.Errorf("cluster name %q: want a lower-case letter, then up to 30 letters, digits or '-'", name)
 	}
-	return Place{Name: name, base: base}, nil
+	return Folder{Name: name, base: base}, nil
 }
 
 // Dir is the cluster's folder.
-func (p Place) Dir() string { return filepath.Join(p.base, p.Name) }
+func (p Folder) Dir() string { return filepath.Join(p.base, p.Name) }
 
 // Control is the path of the keeper's socket.
-func (p Place) Control() string { return filepath.Join(p.Dir(), "control.sock") }
+func (p Folder) Control() string { return filepath.Join(p.Dir(), "control.sock") }
 
 // KeeperLog is where the keeper's own output goes.
-func (p Place) KeeperLog() string { return filepath.Join(p.Dir(), "keeper.log") }
+func (p Folder) KeeperLog() string { return filepath.Join(p.Dir(), "keeper.log") }
 
 // Logs is the folder of a host's daemon logs.
-func (p Place) Logs(host string) string { return filepath.Join(p.Dir(), "logs", host) }
+func (p Folder) Logs(host string) string { return filepath.Join(p.Dir(), "logs", host) }
 
 // Shared is the folder that all hosts see as /shared.
-func (p Place) Shared() string { return filepath.Join(p.Dir(), "shared") }
+func (p Folder) Shared() string { return filepath.Join(p.Dir(), "shared") }
 
 // Mounts is the folder under which the keeper mounts; processes outside its mount namespace see an
 // empty folder.
-func (p Place) Mounts() string { return filepath.Join(p.Dir(), "mnt") }
+func (p Folder) Mounts() string { return filepath.Join(p.Dir(), "mnt") }
 
-func (p Place) lockPath() string { return p.Dir() + ".lock" }
+func (p Folder) lockPath() string { return p.Dir() + ".lock" }
 
 // Running says whether some process holds the cluster's lock.
-func (p Place) Running() bool {
+func (p Folder) Running() bool {
 	f, err := os.Open(p.lockPath())
 	if err != nil {
 		return false
@@ -92,7 +92,7 @@ func SetKeeper(lock *os.File, pid int) error {
 }
 
 // Keeper returns the PID that SetKeeper noted, or 0.
-func (p Place) Keeper() int {
+func (p Folder) Keeper() int {
 	data, err := os.ReadFile(p.lockPath())
 	if err != nil {
 		return 0
@@ -102,7 +102,7 @@ func (p Place) Keeper() int {
 }
 
 // Left says whether anything of the cluster is on disk, running or not.
-func (p Place) Left() bool {
+func (p Folder) Left() bool {
 	_, err := os.Lstat(p.Dir())
 	return err == nil
 }
@@ -110,7 +110,7 @@ func (p Place) Left() bool {
 // Take takes the lock and returns the file that holds the lock; the caller, or a process that
 // inherits the file, owns the cluster until the file is closed. Take returns an error wrapping
 // ErrRunning while another process owns the cluster.
-func (p Place) Take() (*os.File, error) {
+func (p Folder) Take() (*os.File, error) {
 	// For root alone: files that root on a host leaves in /shared are not for other users.
 	if err := os.MkdirAll(p.base, 0o700); err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", p.Name, err)
@@ -135,7 +135,7 @@ func (p Place) Take() (*os.File, error) {
 
 // Clean makes the folder new and empty, also if a dead predecessor left files there. The caller
 // owns the cluster.
-func (p Place) Clean() error {
+func (p Folder) Clean() error {
 	if err := os.RemoveAll(p.Dir()); err != nil {
 		return fmt.Errorf("cluster %s: clean up: %w", p.Name, err)
 	}
@@ -149,7 +149,7 @@ func (p Place) Clean() error {
 
 // Remove deletes the folder and the lock. The caller owns the cluster and closes
 // the lock afterwards.
-func (p Place) Remove() error {
+func (p Folder) Remove() error {
 	if err := os.RemoveAll(p.Dir()); err != nil {
 		return fmt.Errorf("cluster %s: clean up: %w", p.Name, err)
 	}

@@ -266,7 +266,7 @@ type Admission struct {
 // has died, until ctx ends.
 func (f *Forwarder) Serve(ctx context.Context, relay Relay, a Admission, log *slog.Logger) {
 	go f.answerRequests(ctx, a.Capsule, log)
-	told := ""
+	logged := ""
 	for {
 		wait := admitInterval
 		admitted, err := f.admitCapsule(ctx, relay, a)
@@ -276,12 +276,12 @@ func (f *Forwarder) Serve(ctx context.Context, relay Relay, a Admission, log *sl
 		if err != nil {
 			wait = admitRetry
 		}
-		if err != nil && ctx.Err() == nil && told != err.Error() {
-			told = err.Error()
+		if err != nil && ctx.Err() == nil && logged != err.Error() {
+			logged = err.Error()
 			log.Warn("the relay has not admitted the capsule: its connections to outside wait", "capsule", a.Capsule, "error", err)
 		}
-		if err == nil && told != "" {
-			told = ""
+		if err == nil && logged != "" {
+			logged = ""
 			log.Info("the relay has admitted the capsule", "capsule", a.Capsule)
 		}
 		died := f.awaitAdmission(ctx, wait)

@@ -41,10 +41,10 @@ type Job struct {
 
 	comment sync.Mutex // held while the comment is read and written
 
-	mu           sync.Mutex
-	toldObstacle bool   // the job's log has a line about an obstacle
-	unobstructed bool   // the comment is known to name no obstacle
-	startLine    string // for the job's log, when the batch script starts; "": none
+	mu               sync.Mutex
+	reportedObstacle bool   // the job's log has a line about an obstacle
+	unobstructed     bool   // the comment is known to name no obstacle
+	startLine        string // for the job's log, when the batch script starts; "": none
 }
 
 // Init sets the job. Call Init before anything else.
@@ -170,10 +170,10 @@ func (j *Job) WriteStartLine() {
 // captured.
 func (j *Job) TellObstacle(ctx context.Context, obstacle error) {
 	j.mu.Lock()
-	told := j.toldObstacle
-	j.toldObstacle = true
+	reported := j.reportedObstacle
+	j.reportedObstacle = true
 	j.mu.Unlock()
-	if !told {
+	if !reported {
 		j.WriteLogLine(ctx, fmt.Sprintf("no checkpoint can be made: %v; singctl show %d says more", obstacle, j.id))
 	}
 }

@@ -136,12 +136,12 @@ type HostMemory interface {
 // Copy is a copy of up to three dimensions: Depth slices of Height rows of Width bytes. Height and Depth of 0 are 1.
 // A Width of 0 copies no bytes. Source and destination of a row may overlap.
 type Copy struct {
-	Src, Dst             Place
+	Src, Dst             CopySide
 	Width, Height, Depth uint64
 }
 
-// Place is a side of a copy. A row begins at Addr + X + Pitch*(Y + Rows*Z); Pitch of 0 is Width, Rows of 0 Height.
-type Place struct {
+// CopySide is a side of a copy. A row begins at Addr + X + Pitch*(Y + Rows*Z); Pitch of 0 is Width, Rows of 0 Height.
+type CopySide struct {
 	Host    HostMemory // the program's memory, or nil: the device's
 	Space   Space      // of another device, or nil: the stream's own
 	Addr    uint64

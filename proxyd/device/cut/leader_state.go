@@ -35,16 +35,16 @@ type leaderState struct {
 
 // comm is a communicator.
 type comm struct {
-	name    barrier.Comm
-	size    int
-	ranks   map[int32]barrier.Rank
-	absent  map[int32]bool // have arrived, and have no communicator yet
-	left    map[int32]bool
-	held    bool // a process that has arrived is held
-	entered bool // the barrier knows the communicator
-	meets   bool // the barrier knows of an unfinished creation
-	broken  bool
-	ignored bool // all places were left before the attempt, so the barrier need not know it
+	name     barrier.Comm
+	size     int
+	ranks    map[int32]barrier.Rank
+	absent   map[int32]bool // have arrived, and have no communicator yet
+	departed map[int32]bool
+	arrived  bool // a process that has arrived is held
+	entered  bool // the barrier knows the communicator
+	meets    bool // the barrier knows of an unfinished creation
+	broken   bool
+	ignored  bool // all places were left before the attempt, so the barrier need not know it
 }
 
 // report is a report of a rank that waits until its communicator is known.
@@ -82,7 +82,7 @@ func newLeaderState(opened []Event) *leaderState {
 	}
 	for _, name := range slices.Sorted(maps.Keys(k.comms)) {
 		c := k.comms[name]
-		c.ignored = len(c.left) == len(c.ranks)
+		c.ignored = len(c.departed) == len(c.ranks)
 		k.enterComm(c)
 	}
 	for m := range opened {
@@ -124,7 +124,7 @@ func (k *leaderState) addPlace(m int, p *Place) *comm {
 	}
 	c := k.comms[p.Comm]
 	if c == nil {
-		c = &comm{name: p.Comm, size: p.Size, ranks: map[int32]barrier.Rank{}, absent: map[int32]bool{}, left: map[int32]bool{}}
+		c = &comm{name: p.Comm, size: p.Size, ranks: map[int32]barrier.Rank{}, absent: map[int32]bool{}, departed: map[int32]bool{}}
 		k.comms[p.Comm] = c
 	}
 	if p.Member < 0 || int(p.Member) >= c.size {
@@ -134,7 +134,7 @@ func (k *leaderState) addPlace(m int, p *Place) *comm {
 	delete(c.absent, p.Member)
 	switch {
 	case p.Left:
-		c.left[p.Member] = true
+		c.departed[p.Member] = true
 	case !p.Made && !p.Broken:
 		c.absent[p.Member] = true
 	}
@@ -156,7 +156,7 @@ func (k *leaderState) enterComm(c *comm) {
 	if c.meets = len(c.absent) > 0 && !c.broken; c.meets {
 		r.Ranks = slices.Compact(slices.Sorted(maps.Values(c.ranks)))
 	}
-	k.stepBarrier(barrier.Met{Rendezvous: r, Begun: c.meets && !c.held})
+	k.stepBarrier(barrier.Met{Rendezvous: r, Begun: c.meets && !c.arrived})
 	if !c.meets {
 		k.stepBarrier(barrier.Created{ID: r.ID})
 	}
@@ -172,7 +172,7 @@ func (k *leaderState) failComm(c *comm) {
 	if c.entered {
 		k.stepBarrier(barrier.Aborted{Comm: c.name})
 	}
-	if c.meets && c.held {
+	if c.meets && c.arrived {
 		c.meets = false // the barrier must not wait for the communicator's creation, which cannot end
 		k.stepBarrier(barrier.Created{ID: uint64(c.name)})
 	}
@@ -241,7 +241,7 @@ func (k *leaderState) enterChange(m int, kind Kind, p *Place) {
 	if c == nil {
 		return
 	}
-	c.held = c.held || kind == Arrived
+	c.arrived = c.arrived || kind == Arrived
 	switch {
 	case kind == Left:
 		k.enterDestroyed(k.ranks[processKey{m, p.Process}], p)
@@ -323,7 +323,7 @@ func (k *leaderState) stepBarrier(e barrier.Event) {
 func (k *leaderState) pastComms() []barrier.Comm {
 	var all []barrier.Comm
 	for name, c := range k.comms {
-		if len(c.left) >= len(c.ranks) {
+		if len(c.departed) >= len(c.ranks) {
 			all = append(all, name)
 		}
 	}

@@ -89,7 +89,7 @@ func (h *Host) Meet(ctx context.Context, id ID, size, rank int) (collective.Rost
 	defer context.AfterFunc(h.ctx, func() { cancel(collective.ErrClosed) })()
 	me := here{size, rank, h.number, h.cfg.Node}
 	if id.makerToken() == h.token {
-		return h.room.awaitRoster(ctx, &id, me)
+		return h.gatherings.awaitRoster(ctx, &id, me)
 	}
 	at := h.currentAddress(id.makerToken(), id.makerAddress())
 	if at == "" {
@@ -175,10 +175,10 @@ func (h *Host) receiveRank(conn net.Conn) {
 	defer conn.Close()
 	defer context.AfterFunc(h.ctx, func() { conn.Close() })()
 	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // fails on a closed connection only
-	room := &h.room
+	gathered := &h.gatherings
 	nonce, t, who, err := greetRank(conn, func(nonce []byte) []byte {
 		if w := h.findReconnection(nonce); w != nil {
-			room = &w.room
+			gathered = &w.gatherings
 			return w.secret
 		}
 		return h.key.deriveSecret(nonce)
@@ -187,7 +187,7 @@ func (h *Host) receiveRank(conn net.Conn) {
 	if err != nil {
 		return
 	}
-	g, err := room.enterRank(nonce, who)
+	g, err := gathered.enterRank(nonce, who)
 	if err != nil {
 		t.replyEnding(&gathering{err: err}) //nolint:errcheck // if this fails, the rank sees the connection end
 		return
@@ -201,7 +201,7 @@ func (h *Host) receiveRank(conn net.Conn) {
 	select {
 	case <-g.over:
 	case <-gone:
-		room.removeRank(nonce, g, who.rank)
+		gathered.removeRank(nonce, g, who.rank)
 		return
 	}
 	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // likewise

@@ -14,10 +14,10 @@ type Identity struct {
 
 // maker makes identities and keeps the gatherings of the ranks that have come.
 type maker struct {
-	token  [16]byte
-	key    key
-	number int
-	room   room
+	token      [16]byte
+	key        key
+	number     int
+	gatherings gatherings
 }
 
 func (m *maker) drawKeys() {
@@ -35,15 +35,15 @@ func (m *maker) Assume(number int, id *Identity) {
 
 func (m *maker) Identity() Identity { return Identity{m.token, m.key} }
 
-func (m *maker) Hold() { m.room.setKeptOpen(true) }
+func (m *maker) Hold() { m.gatherings.setKeptOpen(true) }
 
-func (m *maker) Release() { m.room.setKeptOpen(false) }
+func (m *maker) Release() { m.gatherings.setKeptOpen(false) }
 
 func (m *maker) Waits(id ID) bool {
 	if id.makerToken() != m.token {
 		return true
 	}
-	m.room.mu.Lock()
-	defer m.room.mu.Unlock()
-	return m.room.open[string(id.nonceBytes())] != nil
+	m.gatherings.mu.Lock()
+	defer m.gatherings.mu.Unlock()
+	return m.gatherings.open[string(id.nonceBytes())] != nil
 }

@@ -200,13 +200,13 @@ func leaveMeeting(t *testing.T, maker *Host, at Rendezvous, id ID) error {
 func waitFor(t *testing.T, h *Host, id ID, n int) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		h.room.mu.Lock()
-		g := h.room.open[string(id.nonceBytes())]
+		h.gatherings.mu.Lock()
+		g := h.gatherings.open[string(id.nonceBytes())]
 		there := 0
 		if g != nil {
 			there = len(g.there) - g.missing
 		}
-		h.room.mu.Unlock()
+		h.gatherings.mu.Unlock()
 		if there == n {
 			return
 		}
@@ -243,8 +243,8 @@ func TestLate(t *testing.T) {
 	for range 2 * remembered {
 		joinMeeting(gone, a, mustBeID(a.NewID()), 2, 0) //nolint:errcheck // it fails
 	}
-	if n := len(a.room.past); n != remembered || len(a.room.old) != n {
-		t.Errorf("the room remembers %d endings", n)
+	if n := len(a.gatherings.past); n != remembered || len(a.gatherings.old) != n {
+		t.Errorf("the host remembers %d endings", n)
 	}
 }
 

@@ -81,8 +81,8 @@ type reconnections struct {
 
 // reconnection is a gathering of servers, in the order of their numbers.
 type reconnection struct {
-	secret []byte
-	room   room
+	secret     []byte
+	gatherings gatherings
 }
 
 // findReconnection returns the reconnection of a nonce, or nil.
@@ -201,7 +201,7 @@ func (h *Host) hostReconnection(ctx context.Context, parties []int, nonce, secre
 			delete(h.here, string(nonce))
 		}
 	}()
-	g, err := w.room.enterRank(nonce, me)
+	g, err := w.gatherings.enterRank(nonce, me)
 	if err != nil {
 		return ending{}, err
 	}
@@ -213,13 +213,13 @@ func (h *Host) hostReconnection(ctx context.Context, parties []int, nonce, secre
 	select {
 	case <-g.over:
 	case <-ctx.Done():
-		w.room.giveUp(nonce, g, parties, context.Cause(ctx))
+		w.gatherings.giveUp(nonce, g, parties, context.Cause(ctx))
 	}
 	return ending{g.nonce[:], g.addresses, g.servers}, g.err
 }
 
 // giveUp ends a gathering with an error that names the servers that did not come.
-func (r *room) giveUp(nonce []byte, g *gathering, parties []int, why error) {
+func (r *gatherings) giveUp(nonce []byte, g *gathering, parties []int, why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var missing []string

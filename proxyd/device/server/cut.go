@@ -16,10 +16,10 @@ import (
 // cutKeeper is a server's part of cuts that a leader finds for all of a job's servers. One lock guards a cutKeeper and
 // its attempt.
 type cutKeeper struct {
-	mu   sync.Mutex
-	last uint64      // the highest attempt that was heard of
-	now  *cutAttempt // nil: no attempt is under way
-	left []departure // members that were given up, while other members of their communicators may still be there
+	mu         sync.Mutex
+	last       uint64      // the highest attempt that was heard of
+	now        *cutAttempt // nil: no attempt is under way
+	departures []departure // members that were given up, while other members of their communicators may still be there
 }
 
 // maxDepartures is how many of the members that were given up are remembered.
@@ -156,7 +156,7 @@ func (s *Server) openAttempt(o *cut.Orders) error {
 	s.cuts.now = a
 	e := cut.Event{Kind: cut.Opened}
 	for _, p := range all {
-		if p.endIsTold {
+		if p.endIsReported {
 			continue // only its departures are left
 		}
 		e.Processes = append(e.Processes, cut.Process{ID: p.ID, PID: p.PID()})
@@ -164,7 +164,7 @@ func (s *Server) openAttempt(o *cut.Orders) error {
 		e.Places = append(e.Places, a.openPlaces(p.ncclCalls)...)
 	}
 	gone := map[uint64]bool{}
-	for _, d := range s.cuts.left {
+	for _, d := range s.cuts.departures {
 		e.Places = append(e.Places, d.Place)
 		if a.gates[d.Process] == nil && !gone[d.Process] {
 			gone[d.Process] = true

@@ -144,16 +144,16 @@ func (s *cutKeeper) recordDeparture(p *ncclCalls, h dispatch.Comm, place *cut.Pl
 		}
 		a.addEvent(cut.Event{Kind: cut.Left, Process: p.ID, Place: &d.Place})
 	}
-	s.left = append(s.left, d)
+	s.departures = append(s.departures, d)
 	here := 0
-	for _, o := range s.left {
+	for _, o := range s.departures {
 		if o.Comm == d.Comm {
 			here++
 		}
 	}
-	if here >= d.Size || len(s.left) > maxDepartures {
-		first := s.left[0].Comm
-		s.left = slices.DeleteFunc(s.left, func(o departure) bool {
+	if here >= d.Size || len(s.departures) > maxDepartures {
+		first := s.departures[0].Comm
+		s.departures = slices.DeleteFunc(s.departures, func(o departure) bool {
 			return o.Comm == d.Comm && here >= d.Size || o.Comm == first && here < d.Size
 		})
 	}
@@ -163,7 +163,7 @@ func (s *cutKeeper) recordDeparture(p *ncclCalls, h dispatch.Comm, place *cut.Pl
 func (s *cutKeeper) forgetPast(past []barrier.Comm) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.left = slices.DeleteFunc(s.left, func(d departure) bool { return slices.Contains(past, d.Comm) })
+	s.departures = slices.DeleteFunc(s.departures, func(d departure) bool { return slices.Contains(past, d.Comm) })
 }
 
 // listDepartures are the members that were given up, for a save.
@@ -171,7 +171,7 @@ func (s *cutKeeper) listDepartures() []cut.Place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []cut.Place
-	for _, d := range s.left {
+	for _, d := range s.departures {
 		all = append(all, d.Place)
 	}
 	return all
@@ -185,7 +185,7 @@ func (s *cutKeeper) restoreDepartures(all []cut.Place) error {
 		if p := &all[i]; !p.Left || p.Size < 1 || p.Size > nccl.MaxCommSize || p.Member < 0 || int(p.Member) >= p.Size || len(all) > maxDepartures {
 			return fmt.Errorf("a member that has left, %d of %d, or too many: %w", p.Member, p.Size, ErrRestore)
 		}
-		s.left = append(s.left, departure{all[i], 0})
+		s.departures = append(s.departures, departure{all[i], 0})
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (s *cutKeeper) restoreDepartures(all []cut.Place) error {
 func (s *cutKeeper) reportProcessEnd(p *process, killed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.endIsTold = true
+	p.endIsReported = true
 	a := s.now
 	if a == nil || a.gates[p.ID] == nil {
 		return

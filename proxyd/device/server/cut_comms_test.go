@@ -203,7 +203,7 @@ func TestCutComings(t *testing.T) {
 	mustOpen(t, mustFind(t, cut.Options{}, nodes...))
 	for _, s := range nodes {
 		s.cuts.mu.Lock()
-		if n := len(s.cuts.left); n != 0 {
+		if n := len(s.cuts.departures); n != 0 {
 			t.Errorf("%d departures are remembered of communicators without members", n)
 		}
 		s.cuts.mu.Unlock()

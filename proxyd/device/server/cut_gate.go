@@ -14,15 +14,15 @@ import (
 // gated is a process in an attempt: the barrier's gate over the ring's gate. The ring's permissions are handed out
 // singly, and the next only when the use of the permission before was reported.
 type gated struct {
-	p      *process
-	gate   barrier.Gate
-	shut   bool
-	out    bool                   // a permission is out
-	nudge  bool                   // the permission is by a nudge
-	told   map[barrier.Key]uint64 // as the leader has heard
-	over   bool                   // the process has ended
-	news   chan struct{}          // has an item when an operation was counted
-	handed chan struct{}          // likewise when a permission went out
+	p        *process
+	gate     barrier.Gate
+	shut     bool
+	out      bool                   // a permission is out
+	nudge    bool                   // the permission is by a nudge
+	reported map[barrier.Key]uint64 // as the leader has heard
+	over     bool                   // the process has ended
+	news     chan struct{}          // has an item when an operation was counted
+	handed   chan struct{}          // likewise when a permission went out
 }
 
 // lookAfter is how long a permission is out before the ring is asked about its use. The goroutine that takes
@@ -42,7 +42,7 @@ func (a *cutAttempt) shutGates() {
 			continue // its end will be reported
 		}
 		g.gate.Shut()
-		g.told = map[barrier.Key]uint64{}
+		g.reported = map[barrier.Key]uint64{}
 		if _, counts, err := g.readTally(); err == nil {
 			a.addEvent(cut.Event{Kind: cut.Shut, Process: g.p.ID, Counts: counts})
 			a.work.Go(func() { a.watchCounts(g) })
@@ -96,8 +96,8 @@ func (g *gated) readTally() (t wire.Tally, changed []barrier.Count, err error) {
 		return t, nil, err
 	}
 	for key, n := range g.p.Counts(t.Counts) {
-		if g.told[key] != n {
-			g.told[key] = n
+		if g.reported[key] != n {
+			g.reported[key] = n
 			changed = append(changed, barrier.Count{Key: key, N: n})
 		}
 	}
@@ -118,7 +118,7 @@ func (a *cutAttempt) reportNewCounts(g *gated) {
 	if g.out {
 		return
 	}
-	if ok, nudged := g.gate.Pass(func(k barrier.Key) uint64 { return g.told[k] }); ok && g.p.Ring.Grant(1) == nil {
+	if ok, nudged := g.gate.Pass(func(k barrier.Key) uint64 { return g.reported[k] }); ok && g.p.Ring.Grant(1) == nil {
 		g.out, g.nudge = true, nudged
 		wakeReader(g.handed)
 	}
@@ -160,7 +160,7 @@ func (a *cutAttempt) readCounts() {
 		if g.over || !g.shut {
 			continue
 		}
-		g.told = map[barrier.Key]uint64{}
+		g.reported = map[barrier.Key]uint64{}
 		if _, counts, err := g.readTally(); err == nil {
 			a.addEvent(cut.Event{Kind: cut.Reading, Process: g.p.ID, Counts: counts})
 		}

@@ -20,13 +20,13 @@ import (
 
 // settling is a process that keeps its collectives back until the leader has found how far all go.
 type settling struct {
-	a     *cutAttempt
-	g     *gated
-	p     *process
-	held  bool // its spaces are paused, and their unfinished work can be saved
-	tries int  // failed attempts to hold the spaces, one after the other
-	since time.Time
-	told  *cut.Event // the last event of which the leader was told
+	a            *cutAttempt
+	g            *gated
+	p            *process
+	paused       bool // its spaces are paused, and their unfinished work can be saved
+	tries        int  // failed attempts to hold the spaces, one after the other
+	since        time.Time
+	lastReported *cut.Event // the last event of which the leader was told
 }
 
 const (
@@ -50,7 +50,7 @@ func (a *cutAttempt) settleProcess(p *process) {
 	for look := firstLook; a.ctx.Err() == nil && !p.IsGone(); look = min(2*look, shortPause) {
 		st.stepTowardsQuiet()
 		var again <-chan time.Time
-		if !st.held {
+		if !st.paused {
 			again = time.After(look)
 			st.reportUnquiet()
 		}
@@ -71,15 +71,15 @@ func (st *settling) stepTowardsQuiet() {
 		st.p.GiveParts()
 	case !left.Idle:
 		st.thawWork()
-	case !st.held:
+	case !st.paused:
 		st.holdWork()
 	}
-	st.a.reportWithheldCounts(st.g, left.Counts, st.held, &st.told)
+	st.a.reportWithheldCounts(st.g, left.Counts, st.paused, &st.lastReported)
 }
 
 // thawWork undoes holdWork.
 func (st *settling) thawWork() {
-	st.held, st.tries = false, 0
+	st.paused, st.tries = false, 0
 	st.p.ThawParts()
 	st.p.ResumeWork()
 }
@@ -95,14 +95,14 @@ func (st *settling) holdWork() {
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, firstLook) {
 		p.PutBack()
 		if p.PauseWork() {
-			st.held = p.WorkIsHeld() && p.Settled() == nil
+			st.paused = p.WorkIsHeld() && p.Settled() == nil
 			break
 		}
 		if time.Now().After(limit) || !pauseFor(st.a.ctx, pause) {
 			break
 		}
 	}
-	if st.held {
+	if st.paused {
 		p.Output.Flush(st.a.ctx)
 		return
 	}

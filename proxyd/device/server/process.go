@@ -55,19 +55,19 @@ type process struct {
 	*ncclCalls
 	*nvmlCalls
 
-	server    *Server
-	graphs    *graphs.Graphs
-	history   history
-	back      *processState           // the state that the process must come back to, or nil
-	held      []driver.QueuedCall     // work of before a restore, until queued again
-	heldGone  map[dispatch.Event]bool // events that were made for held work alone
-	freed     chan struct{}           // closed when its spaces are
-	gone      chan struct{}           // closed when the last object of the process is gone
-	endIsTold bool                    // attempts at a cut need not hear of its end any more; of cuts.mu
-	calls     sync.WaitGroup          // that are on goroutines of their own
-	heard     atomic.Bool             // the process has its ring, or had it
-	exits     bool                    // the process has said so; of the ring's goroutine, as scratch
-	scratch   []byte                  // of handle
+	server         *Server
+	graphs         *graphs.Graphs
+	history        history
+	back           *processState           // the state that the process must come back to, or nil
+	heldWork       []driver.QueuedCall     // work of before a restore, until queued again
+	heldWorkEvents map[dispatch.Event]bool // events that were made for held work alone
+	freed          chan struct{}           // closed when its spaces are
+	gone           chan struct{}           // closed when the last object of the process is gone
+	endIsReported  bool                    // attempts at a cut need not hear of its end any more; of cuts.mu
+	calls          sync.WaitGroup          // that are on goroutines of their own
+	heard          atomic.Bool             // the process has its ring, or had it
+	exits          bool                    // the process has said so; of the ring's goroutine, as scratch
+	scratch        []byte                  // of handle
 }
 
 var _ dispatch.Backend = (*process)(nil)

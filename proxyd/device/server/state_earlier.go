@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// A save upon an earlier save names the unchanged blocks by their places in the files of the earlier save, or of the
+// A save upon an earlier save names the unchanged blocks by their positions in the files of the earlier save, or of the
 // saves below that. Blocks of these files that are not needed any more are dead weight: a kept file is kept whole. So
 // if the earlier save needed less than half of a file, no block of that file is named: its blocks that are still needed
 // are written once more, into files of their own ("moved"), because a block that has lasted is likely to last. A save's
@@ -24,13 +24,13 @@ const maxEarlier = 4
 // earlier is a save that this server has made, or was built from. An earlier does not change. A nil earlier has no
 // blocks.
 type earlier struct {
-	id     string
-	places map[backend.Hash]place
-	files  map[string]extent
+	id        string
+	positions map[backend.Hash]blockPosition
+	files     map[string]extent
 }
 
-// place is the position of a block's bytes.
-type place struct {
+// blockPosition is the position of a block's bytes.
+type blockPosition struct {
 	file  string
 	index int
 }
@@ -40,7 +40,7 @@ type extent struct{ blocks, needed int }
 
 // newEarlier makes an earlier of the blocks of a save. lengths are the lengths of the known files, in blocks.
 func newEarlier(id string, blocks []blockState, lengths map[string]int) (*earlier, error) {
-	e := &earlier{id: id, places: make(map[backend.Hash]place, len(blocks)), files: map[string]extent{}}
+	e := &earlier{id: id, positions: make(map[backend.Hash]blockPosition, len(blocks)), files: map[string]extent{}}
 	for _, b := range blocks {
 		var h backend.Hash
 		raw, err := hex.DecodeString(b.Hash)
@@ -48,7 +48,7 @@ func newEarlier(id string, blocks []blockState, lengths map[string]int) (*earlie
 			return nil, fmt.Errorf("block %q at %d: %w", b.Hash, b.Index, ErrRestore)
 		}
 		copy(h[:], raw)
-		e.places[h] = place{b.File, b.Index}
+		e.positions[h] = blockPosition{b.File, b.Index}
 		x := e.files[b.File]
 		e.files[b.File] = extent{max(x.blocks, lengths[b.File], b.Index+1), x.needed + 1}
 	}
@@ -56,11 +56,11 @@ func newEarlier(id string, blocks []blockState, lengths map[string]int) (*earlie
 }
 
 // findBlock returns where a block is.
-func (e *earlier) findBlock(h backend.Hash) (place, bool) {
+func (e *earlier) findBlock(h backend.Hash) (blockPosition, bool) {
 	if e == nil {
-		return place{}, false
+		return blockPosition{}, false
 	}
-	at, ok := e.places[h]
+	at, ok := e.positions[h]
 	return at, ok
 }
 

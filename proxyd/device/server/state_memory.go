@@ -120,7 +120,7 @@ func (w *blockWriter) lookUpBlock(h backend.Hash) (n int, to hands) {
 	case !known:
 		to = w.fresh
 	case !w.upon.isWorthKeeping(at.file):
-		to, at = w.moved, place{}
+		to, at = w.moved, blockPosition{}
 	}
 	w.blocks = append(w.blocks, blockState{Hash: hex.EncodeToString(h[:]), File: at.file, Index: at.index})
 	if to == nil {

@@ -168,7 +168,7 @@ func (s *Server) buildProcess(ctx context.Context, src Source, ps *processState,
 	s.processes[ps.ID] = p
 	s.mu.Unlock()
 	s.state.awaiting[ps.ID] = p
-	p.back, p.held = ps, held
+	p.back, p.heldWork = ps, held
 	r := newRebuild(p, ps, s.state.shift)
 	p.Restoring = r
 	p.RestoreMembers(ps.Members)

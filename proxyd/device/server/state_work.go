@@ -174,7 +174,7 @@ type workState struct {
 
 // describeWork writes down the unfinished work of the process.
 func (p *process) describeWork() ([]workState, []driver.QueuedCall) {
-	left := p.held
+	left := p.heldWork
 	if left == nil {
 		left = p.Work.Left()
 	}
@@ -206,34 +206,34 @@ func queueHeldWork(all []*process) {
 		var first *process
 		for _, p := range all {
 			p.queueEarlierWork(func(h *driver.QueuedCall) bool { return h.Order == 0 })
-			if len(p.held) > 0 && (first == nil || p.held[0].Order < first.held[0].Order) {
+			if len(p.heldWork) > 0 && (first == nil || p.heldWork[0].Order < first.heldWork[0].Order) {
 				first = p
 			}
 		}
 		if first == nil {
 			break
 		}
-		order := first.held[0].Order
+		order := first.heldWork[0].Order
 		first.queueEarlierWork(func(h *driver.QueuedCall) bool { return h.Order == order })
 	}
 	for _, p := range all {
-		for e := range p.heldGone {
+		for e := range p.heldWorkEvents {
 			p.EventDestroyV2(nil, e)
 		}
-		p.held, p.heldGone = nil, nil
+		p.heldWork, p.heldWorkEvents = nil, nil
 	}
 }
 
 // queueEarlierWork queues the work of calls from before a restore, up to a call that is not to be made yet.
 func (p *process) queueEarlierWork(now func(*driver.QueuedCall) bool) {
-	for len(p.held) > 0 && now(&p.held[0]) {
-		h := p.held[0]
-		p.held = p.held[1:]
-		if h.Gone && !p.heldGone[h.Event] && p.MakeGoneEvent(h.EventContext, h.Event, h.Share) == 0 {
-			if p.heldGone == nil {
-				p.heldGone = map[dispatch.Event]bool{}
+	for len(p.heldWork) > 0 && now(&p.heldWork[0]) {
+		h := p.heldWork[0]
+		p.heldWork = p.heldWork[1:]
+		if h.Gone && !p.heldWorkEvents[h.Event] && p.MakeGoneEvent(h.EventContext, h.Event, h.Share) == 0 {
+			if p.heldWorkEvents == nil {
+				p.heldWorkEvents = map[dispatch.Event]bool{}
 			}
-			p.heldGone[h.Event] = true
+			p.heldWorkEvents[h.Event] = true
 		}
 		c := dispatch.Call{Process: p.ID, Thread: h.Thread, Context: h.Context, First: dispatch.Partial(h.Done), Again: true}
 		info, _ := dispatch.Look(h.Op)

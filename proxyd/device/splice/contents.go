@@ -24,10 +24,10 @@ func (c *Content) SetSum(sum Sum) { c.sum, c.known = sum, true }
 
 // Contents lists which pieces of a rank's memory hold which Content. The caller reports each operation that may have
 // written to the memory.
-type Contents struct{ held []heldContent }
+type Contents struct{ pieces []contentPiece }
 
-// heldContent is a piece of memory with the Content that the piece holds.
-type heldContent struct {
+// contentPiece is a piece of memory with the Content that the piece holds.
+type contentPiece struct {
 	at Span
 	is *Content
 }
@@ -38,7 +38,7 @@ const mostContents = 1024
 // FindContent returns the Content that a piece holds, or nil if the Content is not known. Contents has whole pieces
 // only: FindContent finds no Content for a part of a piece, or for two pieces together.
 func (c *Contents) FindContent(at Span) *Content {
-	for _, x := range c.held {
+	for _, x := range c.pieces {
 		if x.at == at {
 			return x.is
 		}
@@ -48,28 +48,28 @@ func (c *Contents) FindContent(at Span) *Content {
 
 // NoteContent notes that a piece holds a Content.
 func (c *Contents) NoteContent(at Span, is *Content) {
-	for i, x := range c.held {
+	for i, x := range c.pieces {
 		if x.at == at {
-			c.held[i].is = is
+			c.pieces[i].is = is
 			return
 		}
 	}
-	if len(c.held) == mostContents {
-		c.held = nil // a program with so many pieces has most of them read again
+	if len(c.pieces) == mostContents {
+		c.pieces = nil // a program with so many pieces has most of them read again
 	}
-	c.held = append(c.held, heldContent{at, is})
+	c.pieces = append(c.pieces, contentPiece{at, is})
 }
 
 // ForgetWritten forgets all pieces of which a byte may have been written.
 func (c *Contents) ForgetWritten(where []Span) {
-	c.held = slices.DeleteFunc(c.held, func(x heldContent) bool { return slices.ContainsFunc(where, x.at.sharesByte) })
+	c.pieces = slices.DeleteFunc(c.pieces, func(x contentPiece) bool { return slices.ContainsFunc(where, x.at.sharesByte) })
 }
 
 // ForgetAll forgets all pieces.
-func (c *Contents) ForgetAll() { c.held = nil }
+func (c *Contents) ForgetAll() { c.pieces = nil }
 
 // IsEmpty tells whether no piece of the memory has a known Content.
-func (c *Contents) IsEmpty() bool { return len(c.held) == 0 }
+func (c *Contents) IsEmpty() bool { return len(c.pieces) == 0 }
 
 // sharesByte tells whether two pieces have a byte in common.
 func (x Span) sharesByte(y Span) bool {

@@ -69,7 +69,7 @@ const (
 // values is a Result: the words of each piece of memory in which the operation has written.
 type values struct {
 	of      map[int]uint64
-	is      []heldContent // the pieces
+	is      []contentPiece // the pieces
 	users   int
 	neverIn bool // noHold
 }
@@ -200,11 +200,11 @@ func (w *world) forgetWritten(m *member, pieces []Span) {
 		m.contents.ForgetWritten(pieces)
 		return
 	}
-	m.contents.held = slices.DeleteFunc(slices.Clone(m.contents.held), func(x heldContent) bool { return slices.Contains(pieces, x.at) })
+	m.contents.pieces = slices.DeleteFunc(slices.Clone(m.contents.pieces), func(x contentPiece) bool { return slices.Contains(pieces, x.at) })
 }
 
 // holdResult notes that pieces of a rank's memory hold a result.
-func (w *world) holdResult(m *member, result []heldContent) {
+func (w *world) holdResult(m *member, result []contentPiece) {
 	var pieces []Span
 	for _, x := range result {
 		pieces = append(pieces, x.at)
@@ -280,7 +280,7 @@ func (w *world) learn(m *member, o *operation, r Rank) {
 	}
 	v := &values{of: map[int]uint64{}, neverIn: w.twist == noHold}
 	for _, x := range w.pieces(m, m.seen.written) {
-		v.is = append(v.is, heldContent{x, &Content{}})
+		v.is = append(v.is, contentPiece{x, &Content{}})
 		for i := x.Base; i < x.Base+x.Size; i++ {
 			v.of[int(i)] = m.memory[i]
 		}
@@ -328,7 +328,7 @@ func (w *world) key() string {
 	for i := range w.members {
 		m := &w.members[i]
 		fmt.Fprint(&out, m.next, m.phase, m.plan, m.had, m.record, m.memory, m.seen.touched, m.seen.written, m.result != nil, ";")
-		for _, x := range m.contents.held {
+		for _, x := range m.contents.pieces {
 			sum, known := x.is.KnownSum()
 			fmt.Fprint(&out, x.at, sum, known)
 		}

@@ -124,7 +124,7 @@ func (w *work) runBlocks(ctx context.Context, t runner) {
 			return
 		}
 		x, y := uint64(w.l.Grid[0]), uint64(w.l.Grid[1])
-		at := place{row: i % x * tileRows, column: i / x % y * tileColumns, member: i / x / y}
+		at := tilePosition{row: i % x * tileRows, column: i / x % y * tileColumns, member: i / x / y}
 		if at.row >= w.x.m || at.column >= w.x.n {
 			continue
 		}
@@ -135,5 +135,5 @@ func (w *work) runBlocks(ctx context.Context, t runner) {
 	}
 }
 
-// place is the position of a tile.
-type place struct{ row, column, member uint64 }
+// tilePosition is the position of a tile.
+type tilePosition struct{ row, column, member uint64 }

@@ -36,7 +36,7 @@ func countPanelColumns(x *product) uint64 {
 }
 
 // switchPanels returns the panels of a place for a worker that has used those of another place, or nil, until now.
-func (p *panelPool[T]) switchPanels(from *sharedPanels[T], at place) *sharedPanels[T] {
+func (p *panelPool[T]) switchPanels(from *sharedPanels[T], at tilePosition) *sharedPanels[T] {
 	if from != nil && from.column == at.column && from.member == at.member {
 		return from
 	}

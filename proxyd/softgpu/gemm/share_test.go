@@ -65,9 +65,9 @@ func TestPanelPool(t *testing.T) {
 	if pool == nil || pool.chunks != 2 || pool.size != 36*(chunk+1) {
 		t.Fatalf("the panel pool is %+v, want 2 chunks of 36 columns", pool)
 	}
-	first, second := place{}, place{member: 1}
+	first, second := tilePosition{}, tilePosition{member: 1}
 	a := pool.switchPanels(nil, first)
-	b := pool.switchPanels(nil, place{row: tileRows})
+	b := pool.switchPanels(nil, tilePosition{row: tileRows})
 	if a != b {
 		t.Error("two workers in the same columns have panels of their own")
 	}
@@ -77,7 +77,7 @@ func TestPanelPool(t *testing.T) {
 	if got := pool.switchPanels(a, second); got != b || len(pool.panels) != 2 {
 		t.Errorf("%d panels, want 2, the second for both workers", len(pool.panels))
 	}
-	if got := pool.switchPanels(b, place{member: 2}); got != a {
+	if got := pool.switchPanels(b, tilePosition{member: 2}); got != a {
 		t.Error("unused panels were not used again")
 	}
 	for _, alone := range []*product{{m: tileRows, n: 30, k: 9}, {m: 1000, n: 96, k: keptB}} {

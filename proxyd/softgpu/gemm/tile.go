@@ -50,7 +50,7 @@ func makeTiles(w *work) func() runner {
 	return func() runner { return newTile(w, pool, w.by.multiply32, w.by.finish32) }
 }
 
-type runner interface{ multiplyTile(at place) }
+type runner interface{ multiplyTile(at tilePosition) }
 
 func newTile[T element](w *work, pool *panelPool[T], multiply func(n int, a, b, sums *T), finish func(n int, result, sums, old, bias *T, alpha, beta T)) runner {
 	t := &tile[T]{w: w, pool: pool, rows: panelBytes / sizeOf[T](), alpha: T(w.x.alpha), beta: T(w.x.beta), multiplyPanels: multiply, finishColumn: finish}
@@ -65,7 +65,7 @@ func newTile[T element](w *work, pool *panelPool[T], multiply func(n int, a, b, 
 }
 
 // multiplyTile computes the tile of D at a place.
-func (t *tile[T]) multiplyTile(at place) {
+func (t *tile[T]) multiplyTile(at tilePosition) {
 	x, m := t.w.x, &t.w.members[at.member]
 	rows, columns := int(min(tileRows, x.m-at.row)), int(min(tileColumns, x.n-at.column))
 	if t.pool != nil {
@@ -81,7 +81,7 @@ func (t *tile[T]) multiplyTile(at place) {
 }
 
 // packColumns returns the panels of op(B) for n k from k on, which this worker packs unless another worker has.
-func (t *tile[T]) packColumns(at place, columns, k, n int) []T {
+func (t *tile[T]) packColumns(at tilePosition, columns, k, n int) []T {
 	x := t.w.x
 	from := source{&x.b, t.w.members[at.member].b, !x.b.turned}
 	if t.pool == nil {
@@ -106,7 +106,7 @@ func (t *tile[T]) multiplyChunk(b []T, rows, columns, n int) {
 func (t *tile[T]) sumsAt(i, j int) int { return (i*tileColumns + j*panelColumns) * t.rows }
 
 // storeTile writes the tile of D.
-func (t *tile[T]) storeTile(at place, rows, columns int) {
+func (t *tile[T]) storeTile(at tilePosition, rows, columns int) {
 	x, m := t.w.x, &t.w.members[at.member]
 	var old, bias *T
 	if x.readsC {

@@ -14,14 +14,14 @@ import (
 // Block is a block of a Pool, and an account of the parts of memory that show the block. Each part belongs to an owner,
 // and the owner's memory is on a device or has left the device for the host's memory.
 type Block struct {
-	pool  *Pool
-	place uint64
+	pool   *Pool
+	offset uint64
 
 	// The Pool's lock guards these.
 	shown  int                   // parts that show the block, and other uses
 	here   int                   // of these, those on the device
 	kept   int                   // of these, the results of kernels that have the block
-	left   bool                  // the bytes are in the host's memory
+	onHost bool                  // the bytes are in the host's memory
 	copied bool                  // the host's memory has had the bytes before
 	sums   map[[32]byte][16]byte // hashes, by their keys
 }
@@ -38,7 +38,7 @@ func (b *Block) Show(part []byte) error {
 	if p.views >= mostViews {
 		return errFull
 	}
-	if err := mapAt(part, int(p.file.Fd()), b.place); err != nil {
+	if err := mapAt(part, int(p.file.Fd()), b.offset); err != nil {
 		return fmt.Errorf("show a block of common memory: %w", err)
 	}
 	p.views++
@@ -119,7 +119,7 @@ func (b *Block) IsOnlyKept() bool {
 
 // Read reads the block's bytes.
 func (b *Block) Read(p []byte) error {
-	if _, err := b.pool.file.ReadAt(p, int64(b.place)); err != nil {
+	if _, err := b.pool.file.ReadAt(p, int64(b.offset)); err != nil {
 		return fmt.Errorf("read a block of common memory: %w", err)
 	}
 	return nil
@@ -129,10 +129,10 @@ func (b *Block) Read(p []byte) error {
 func (b *Block) freeMemory() {
 	p := b.pool
 	// Where this fails, the memory stays until other bytes take the place.
-	_ = unix.Fallocate(int(p.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(b.place), int64(p.size))
-	// The lowest place is used first: parts that show neighbours are a single mapping for the kernel.
-	i, _ := slices.BinarySearchFunc(p.free, b.place, func(at, wanted uint64) int { return cmp.Compare(wanted, at) })
-	p.free = slices.Insert(p.free, i, b.place)
+	_ = unix.Fallocate(int(p.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(b.offset), int64(p.size))
+	// The lowest offset is used first: parts that show neighbours are a single mapping for the kernel.
+	i, _ := slices.BinarySearchFunc(p.free, b.offset, func(at, wanted uint64) int { return cmp.Compare(wanted, at) })
+	p.free = slices.Insert(p.free, i, b.offset)
 }
 
 // Leave is called when the owner of a part leaves the device. Leave returns how many bytes have to be copied to the
@@ -140,10 +140,10 @@ func (b *Block) freeMemory() {
 func (b *Block) Leave() uint64 {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
-	if b.here--; b.here > 0 || b.left {
+	if b.here--; b.here > 0 || b.onHost {
 		return 0
 	}
-	b.left = true
+	b.onHost = true
 	if b.copied {
 		return 0
 	}
@@ -155,10 +155,10 @@ func (b *Block) Leave() uint64 {
 func (b *Block) ComeBack() uint64 {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
-	if b.here++; !b.left {
+	if b.here++; !b.onHost {
 		return 0
 	}
-	b.left = false
+	b.onHost = false
 	return b.pool.size
 }
 
@@ -167,8 +167,8 @@ func (b *Block) ComeBack() uint64 {
 func (b *Block) Arrive(device, host bool) (came bool) {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
-	came = b.left && device
-	b.left = b.left && !device
+	came = b.onHost && device
+	b.onHost = b.onHost && !device
 	b.copied = b.copied || host
 	return came
 }

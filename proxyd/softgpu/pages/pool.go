@@ -26,7 +26,7 @@ type Pool struct {
 	mu    sync.Mutex
 	file  *os.File // nil until the first block comes
 	end   uint64
-	free  []uint64 // places of the file that hold no block
+	free  []uint64 // offsets in the file that hold no block
 	views int
 
 	written uint64 // parts that showed a block until they were written, in all
@@ -49,7 +49,7 @@ func (p *Pool) Add(bytes []byte) (*Block, error) {
 	if _, err := p.file.WriteAt(bytes, int64(p.free[last])); err != nil {
 		return nil, fmt.Errorf("keep a block of memory: %w", err)
 	}
-	b := &Block{pool: p, place: p.free[last]}
+	b := &Block{pool: p, offset: p.free[last]}
 	p.free = p.free[:last]
 	return b, nil
 }

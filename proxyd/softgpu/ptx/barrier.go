@@ -246,8 +246,8 @@ func (w *warp) runToBarrier(id *uint32) bool {
 	if code.native == nil || !code.native.HasEntry(f.pc, f.mask) {
 		return false
 	}
-	w.bailed = w.runNative(code.native, native.Place{}, &budget)
-	w.begun, w.left = true, budget
+	w.bailed = w.runNative(code.native, native.Exit{}, &budget)
+	w.begun, w.budget = true, budget
 	in := &code.insts[f.pc]
 	if in.flow != flowBarrier || in.guard != 0 || len(w.frags) != 1 || f.mask != w.live || f.join != nil {
 		return false
@@ -258,7 +258,7 @@ func (w *warp) runToBarrier(id *uint32) bool {
 		return false
 	}
 	*id = at
-	w.bailed, w.begun = native.Place{}, false
+	w.bailed, w.begun = native.Exit{}, false
 	w.ticks += 16
 	w.issued++
 	return true

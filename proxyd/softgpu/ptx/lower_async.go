@@ -132,8 +132,8 @@ func lowerBulk(l *lowerer) {
 		l.failSyntax("the spaces from which and to which to copy are missing")
 	}
 	n := 3
-	told := l.hasModifier("mbarrier::complete_tx::bytes")
-	if told {
+	completes := l.hasModifier("mbarrier::complete_tx::bytes")
+	if completes {
 		n++
 	}
 	if l.hasModifier("L2::cache_hint") {
@@ -144,7 +144,7 @@ func lowerBulk(l *lowerer) {
 	x := &ext{
 		refs: []ref{c.from.base, l.sourceRef(2, types.U32)}, opnds: []opnd{c.from.addressOperand(), use32}, bulk: c,
 	}
-	if told {
+	if completes {
 		c.barrier = addressIn(l, 3, types.SharedSpace)
 		x.refs, x.opnds = append(x.refs, c.barrier.base), append(x.opnds, use32)
 	}
@@ -164,8 +164,8 @@ func opBulk(w *warp, in *inst, m uint32) {
 		copy(bulkBytes(w, in, types.Space(in.b), laneAddress(w, in.a, types.Space(in.b), in.imm, i), n, i, true),
 			bulkBytes(w, in, c.from.space, laneAddress(w, refs[0], c.from.space, c.from.off, i), n, i, false))
 		if len(refs) > 2 {
-			told := w.bytesAt(w.sharedAt(in, w.u32(refs[2])[i]+uint32(c.barrier.off), mbarrierSize, i), mbarrierSize)
-			updateMbarrier(w, in, told, i, func(b *mbarrier) { b.bytes -= int32(n) })
+			barrier := w.bytesAt(w.sharedAt(in, w.u32(refs[2])[i]+uint32(c.barrier.off), mbarrierSize, i), mbarrierSize)
+			updateMbarrier(w, in, barrier, i, func(b *mbarrier) { b.bytes -= int32(n) })
 		}
 	}
 }

@@ -146,7 +146,7 @@ const nativeTurn = 512
 
 // runNative runs machine code from where the current fragment stands, or on after an instruction that the interpreter has
 // executed for the code. It returns the instruction at which the code has left off, which is to be interpreted next.
-func (w *warp) runNative(c *native.Code, after native.Place, budget *int) native.Place {
+func (w *warp) runNative(c *native.Code, after native.Exit, budget *int) native.Exit {
 	s, f := &w.machine, w.cur
 	s.Mask, s.Meet, s.Frame = f.mask, -1, f.frame.local
 	if f.join != nil && f.join.frame == f.frame {

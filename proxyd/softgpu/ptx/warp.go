@@ -72,8 +72,8 @@ type warp struct {
 	// A turn that runPastBarrier has begun: where machine code has left the current fragment, if the fragment goes on
 	// there, and the rest of the turn's branches.
 	begun  bool
-	left   int
-	bailed native.Place
+	budget int
+	bailed native.Exit
 
 	machineLaunch *launch // that machine knows of
 	entered       *frame  // refs mean its registers
@@ -218,7 +218,7 @@ const (
 func (w *warp) runUntilBlocked() status {
 	budget := turn
 	if w.begun {
-		budget, w.begun = w.left, false
+		budget, w.begun = w.budget, false
 	}
 	w.waitingLoops = 0
 	w.block.together = false
@@ -281,7 +281,7 @@ func (w *warp) runFragment(budget *int) bool {
 		machine = f.frame.code.native
 	}
 	after := w.bailed
-	w.bailed = native.Place{}
+	w.bailed = native.Exit{}
 	left := after.Resumes() // the present instruction is the interpreter's
 	for {
 		if left {

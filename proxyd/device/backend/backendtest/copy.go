@@ -38,8 +38,8 @@ func testCopies(r *rig) {
 		}
 	}
 	box := backend.Copy{
-		Src:   backend.Place{Addr: uint64(a), Pitch: 7, Rows: 6, X: 1, Y: 2, Z: 2},
-		Dst:   backend.Place{Addr: uint64(b), Pitch: 8, Rows: 5, X: 2, Y: 1, Z: 1},
+		Src:   backend.CopySide{Addr: uint64(a), Pitch: 7, Rows: 6, X: 1, Y: 2, Z: 2},
+		Dst:   backend.CopySide{Addr: uint64(b), Pitch: 8, Rows: 5, X: 2, Y: 1, Z: 1},
 		Width: 5, Height: 4, Depth: 3,
 	}
 	r.mustSucceed(r.stream.Copy(box))
@@ -75,7 +75,7 @@ func testCopies(r *rig) {
 func testCopiesMisused(r *rig) {
 	a := r.allocBytes(5 << 20)
 	other := must(r.dev.NewSpace(r.configApart()))(r)
-	at := func(p backend.Place) backend.Place { p.Addr = uint64(a); return p }
+	at := func(p backend.CopySide) backend.CopySide { p.Addr = uint64(a); return p }
 	for _, tc := range []struct {
 		name string
 		c    backend.Copy
@@ -85,17 +85,17 @@ func testCopiesMisused(r *rig) {
 		{"beyond the end", backend.Copy{Src: deviceAt(a + 5<<20 - 4), Dst: deviceAt(a), Width: 8}},
 		{"more than there is", backend.Copy{Src: deviceAt(a), Dst: deviceAt(a), Width: 1 << 50}},
 		{"all there is", backend.Copy{Src: deviceAt(a), Dst: deviceAt(a), Width: ^uint64(0)}},
-		{"pitch below the width", backend.Copy{Src: at(backend.Place{Pitch: 4}), Dst: deviceAt(a), Width: 8, Height: 2}},
-		{"fewer rows than the height", backend.Copy{Src: at(backend.Place{Pitch: 8, Rows: 1}), Dst: deviceAt(a), Width: 8, Height: 2, Depth: 2}},
-		{"huge pitch", backend.Copy{Src: at(backend.Place{Pitch: 1 << 63}), Dst: deviceAt(a), Width: 8, Height: 3}},
-		{"huge offset", backend.Copy{Src: at(backend.Place{X: 1 << 63}), Dst: deviceAt(a), Width: 8}},
-		{"huge slice", backend.Copy{Src: at(backend.Place{Pitch: 1 << 33, Rows: 1 << 33, Z: 4}), Dst: deviceAt(a), Width: 8}},
-		{"another space's address", backend.Copy{Src: backend.Place{Space: other, Addr: uint64(a)}, Dst: deviceAt(a), Width: 8}},
+		{"pitch below the width", backend.Copy{Src: at(backend.CopySide{Pitch: 4}), Dst: deviceAt(a), Width: 8, Height: 2}},
+		{"fewer rows than the height", backend.Copy{Src: at(backend.CopySide{Pitch: 8, Rows: 1}), Dst: deviceAt(a), Width: 8, Height: 2, Depth: 2}},
+		{"huge pitch", backend.Copy{Src: at(backend.CopySide{Pitch: 1 << 63}), Dst: deviceAt(a), Width: 8, Height: 3}},
+		{"huge offset", backend.Copy{Src: at(backend.CopySide{X: 1 << 63}), Dst: deviceAt(a), Width: 8}},
+		{"huge slice", backend.Copy{Src: at(backend.CopySide{Pitch: 1 << 33, Rows: 1 << 33, Z: 4}), Dst: deviceAt(a), Width: 8}},
+		{"another space's address", backend.Copy{Src: backend.CopySide{Space: other, Addr: uint64(a)}, Dst: deviceAt(a), Width: 8}},
 	} {
 		r.wantError(tc.name, r.stream.Copy(tc.c), backend.InvalidValue)
 	}
 	r.mustSucceed(other.Close())
-	r.wantError("a space that is gone", r.stream.Copy(backend.Copy{Src: backend.Place{Space: other, Addr: uint64(a)}, Dst: deviceAt(a), Width: 8}), backend.InvalidValue)
+	r.wantError("a space that is gone", r.stream.Copy(backend.Copy{Src: backend.CopySide{Space: other, Addr: uint64(a)}, Dst: deviceAt(a), Width: 8}), backend.InvalidValue)
 	r.syncStream()
 }
 
@@ -136,12 +136,12 @@ func (n nowhere) Write(uint64, []byte) error { n.tries.Add(1); return n.err }
 func testCopiesUnreachable(r *rig) {
 	a := r.allocBytes(4096)
 	var tries atomic.Int32
-	there := backend.Place{Addr: uint64(a)}
-	host := backend.Place{Host: nowhere{errors.New("not there"), &tries}, Pitch: 16}
+	there := backend.CopySide{Addr: uint64(a)}
+	host := backend.CopySide{Host: nowhere{errors.New("not there"), &tries}, Pitch: 16}
 	for i, c := range []backend.Copy{
 		{Dst: there, Src: host, Width: 8, Height: 3},
 		{Dst: host, Src: there, Width: 8, Height: 3},
-		{Dst: host, Src: backend.Place{Host: host.Host}, Width: 1 << 46},
+		{Dst: host, Src: backend.CopySide{Host: host.Host}, Width: 1 << 46},
 	} {
 		r.mustSucceed(r.stream.Copy(c))
 		r.syncStream()

@@ -247,7 +247,7 @@ func testPeers(r *rig) {
 	a, b := r.allocBytes(1000), o.allocBytes(1000)
 	r.copyIn(a, makePattern(1000, 1))
 	// Copies name the space and need no permission.
-	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: backend.Place{Space: o.space, Addr: uint64(b)}, Width: 1000}))
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: backend.CopySide{Space: o.space, Addr: uint64(b)}, Width: 1000}))
 	r.syncStream()
 	o.wantBytes("copied", b, makePattern(1000, 1))
 	r.wantError("copy without a space", r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: deviceAt(b), Width: 1000}), backend.InvalidValue)

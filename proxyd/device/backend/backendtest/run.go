@@ -257,8 +257,8 @@ func (r *rig) configApart() backend.SpaceConfig {
 	return backend.SpaceConfig{Memory: smallMemory, Base: backend.DefaultBase + backend.Addr(backend.SpaceSize(smallMemory))}
 }
 
-func deviceAt(a backend.Addr) backend.Place { return backend.Place{Addr: uint64(a)} }
-func hostBytes(b []byte) backend.Place      { return backend.Place{Host: host(b), Addr: hostBase} }
+func deviceAt(a backend.Addr) backend.CopySide { return backend.CopySide{Addr: uint64(a)} }
+func hostBytes(b []byte) backend.CopySide      { return backend.CopySide{Host: host(b), Addr: hostBase} }
 
 // copyIn and copyOut copy bytes to the device and back, and wait.
 func (r *rig) copyIn(a backend.Addr, b []byte) {

@@ -87,7 +87,7 @@ func testMapping(r *rig) {
 	// A space with work under way stays mapped.
 	gate, begun := make(chan struct{}), make(chan struct{})
 	r.mustSucceed(r.stream.Copy(backend.Copy{
-		Dst: backend.Place{Addr: uint64(r.allocBytes(4))}, Src: backend.Place{Host: slow{begun, gate}}, Width: 4,
+		Dst: backend.CopySide{Addr: uint64(r.allocBytes(4))}, Src: backend.CopySide{Host: slow{begun, gate}}, Width: 4,
 	}))
 	<-begun
 	r.wantError("unmap a busy space", r.space.Unmap(), backend.NotReady)
@@ -123,7 +123,7 @@ func testExchanging(r *rig) {
 		copy(b[0], "abcdefgh")
 		began <- done
 	}))
-	r.mustSucceed(r.stream.Copy(backend.Copy{Dst: backend.Place{Addr: uint64(here) + 4}, Src: backend.Place{Addr: uint64(here)}, Width: 4}))
+	r.mustSucceed(r.stream.Copy(backend.Copy{Dst: backend.CopySide{Addr: uint64(here) + 4}, Src: backend.CopySide{Addr: uint64(here)}, Width: 4}))
 	done := <-began
 	for r.space.Unmap() != nil { // the work has begun, and is about to wait
 		runtime.Gosched()

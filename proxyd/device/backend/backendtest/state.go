@@ -200,7 +200,7 @@ func testRestoreGraphs(r *rig) {
 	var g, h backend.Graph
 	id := must(g.Add(fill(gone, 1)))(r)
 	must(h.Add(backend.CopyNode{Copy: backend.Copy{
-		Dst: backend.Place{Addr: uint64(kept)}, Src: backend.Place{Addr: uint64(gone)}, Width: 100,
+		Dst: backend.CopySide{Addr: uint64(kept)}, Src: backend.CopySide{Addr: uint64(gone)}, Width: 100,
 	}}))(r)
 	r.mustSucceed(r.cu.Free(gone))
 

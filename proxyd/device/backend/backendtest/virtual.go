@@ -96,7 +96,7 @@ func testVirtualReleased(r *rig) {
 	gate := make(chan struct{})
 	r.mustSucceed(r.stream.Host(func() { <-gate }))
 	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: base, Value: 7, Element: 1, Width: granule}))
-	r.mustSucceed(r.stream.Copy(backend.Copy{Dst: backend.Place{Addr: uint64(out)}, Src: backend.Place{Addr: uint64(base)}, Width: 4}))
+	r.mustSucceed(r.stream.Copy(backend.Copy{Dst: backend.CopySide{Addr: uint64(out)}, Src: backend.CopySide{Addr: uint64(base)}, Width: 4}))
 	r.mustSucceed(r.space.UnmapMemory(base, granule))
 	r.mustSucceed(r.space.ReleaseMemory(m))
 	free, total := r.space.Info()

@@ -200,7 +200,7 @@ func TestCloseDuringCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	host := slowHost{make(chan struct{}), make(chan struct{})}
-	if err := c.Legacy().Copy(backend.Copy{Src: backend.Place{Host: host}, Dst: placeAt(a), Width: 64}); err != nil {
+	if err := c.Legacy().Copy(backend.Copy{Src: backend.CopySide{Host: host}, Dst: placeAt(a), Width: 64}); err != nil {
 		t.Fatal(err)
 	}
 	<-host.began

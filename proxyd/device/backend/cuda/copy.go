@@ -32,7 +32,7 @@ func copyProduct(a, b uint64) uint64 {
 	return maxCopy + 1
 }
 
-func (c *cudaContext) copySide(p backend.Place, w, h, d uint64) (side, error) {
+func (c *cudaContext) copySide(p backend.CopySide, w, h, d uint64) (side, error) {
 	s := side{host: p.Host, space: c.space, pitch: p.Pitch, rows: p.Rows}
 	if s.pitch == 0 {
 		s.pitch = w

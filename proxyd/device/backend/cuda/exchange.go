@@ -160,13 +160,13 @@ func (st *stream) Lend(b []backend.Buffer, begin func([]backend.Span, func(error
 type span struct {
 	space *space
 	backend.Buffer
-	pieces []part
+	pieces []memoryPiece
 	bytes  []byte  // in the host's memory, once asked for
 	whole  *memory // a copy of the pieces, if they are not adjacent in the window
 }
 
 // part is a part of a memory.
-type part struct {
+type memoryPiece struct {
 	*memory
 	at, n uint64
 }
@@ -182,7 +182,7 @@ func (s *space) spanOf(b backend.Buffer) (*span, error) {
 			return err
 		}
 		m.markBlocks(at, n, false)
-		x.pieces = append(x.pieces, part{m, at, n})
+		x.pieces = append(x.pieces, memoryPiece{m, at, n})
 		return nil
 	})
 	if err != nil {

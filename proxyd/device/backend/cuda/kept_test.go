@@ -97,7 +97,7 @@ func (r *poolRig) sync() {
 func (r *poolRig) bytes(a backend.Addr, n int) []byte {
 	r.Helper()
 	h := make(bytesOfHost, n)
-	r.mustSucceed(r.stream.Copy(backend.Copy{Src: placeAt(a), Dst: backend.Place{Host: h}, Width: uint64(n)}))
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: placeAt(a), Dst: backend.CopySide{Host: h}, Width: uint64(n)}))
 	r.sync()
 	return h
 }
@@ -244,7 +244,7 @@ func TestPooledOfOthers(t *testing.T) {
 		t.Errorf("%d bytes were moved to the host's memory without need", swap.Out)
 	}
 	h := make(bytesOfHost, n)
-	r.mustSucceed(st.Copy(backend.Copy{Src: placeAt(b), Dst: backend.Place{Host: h}, Width: n}))
+	r.mustSucceed(st.Copy(backend.Copy{Src: placeAt(b), Dst: backend.CopySide{Host: h}, Width: n}))
 	r.mustSucceed(st.Synchronize(r.Context()))
 	if !isAll(h, 0) {
 		t.Error("another space sees bytes that were freed")

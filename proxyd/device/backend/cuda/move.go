@@ -34,7 +34,7 @@ type move struct {
 	memories  []*memory
 	staged    map[*memory]*memory // the copy on the new device
 	rehearsal []*parts
-	told      []*space // peers that let the new device use their memory
+	allowed   []*space // peers that let the new device use their memory
 	saved     map[savedVariable][]byte
 }
 
@@ -74,7 +74,7 @@ func (s *space) Move(to backend.Device) error {
 	if err := m.lockMemory(); err != nil {
 		return fmt.Errorf("move: %w", err)
 	}
-	if err := m.carryOut(); err != nil {
+	if err := m.relocate(); err != nil {
 		return fmt.Errorf("move: %w", err)
 	}
 	return nil
@@ -141,14 +141,14 @@ func (m *move) lockMemory() error {
 	return nil
 }
 
-// carryOut moves the space. Its calls wait.
-func (m *move) carryOut() error {
+// relocate moves the space. Its calls wait.
+func (m *move) relocate() error {
 	if err := m.keepTimes(); err != nil {
 		return err
 	}
 	m.device.backend.rehearsing.Lock()
 	defer m.device.backend.rehearsing.Unlock()
-	err := m.tellPeers()
+	err := m.allowPeers()
 	if err == nil {
 		err = m.rehearseMove()
 	}
@@ -165,12 +165,12 @@ func (m *move) carryOut() error {
 		err = m.replaceContexts()
 	}
 	if err != nil {
-		return errors.Join(err, m.endStaged(), m.untellPeers(m.told, m.to))
+		return errors.Join(err, m.endStaged(), m.denyPeers(m.allowed, m.to))
 	}
 	m.adoptMemory()
 	m.at.Store(m.to)
 	// The old memory ends, and an error there is none of the space's.
-	_ = errors.Join(m.endStaged(), m.untellPeers(m.peers, m.from))
+	_ = errors.Join(m.endStaged(), m.denyPeers(m.peers, m.from))
 	return nil
 }
 
@@ -190,9 +190,9 @@ func (m *move) keepTimes() error {
 	return nil
 }
 
-// tellPeers lets the new device use the memory of spaces that the space's kernels see, and checks that spaces which see
+// allowPeers lets the new device use the memory of spaces that the space's kernels see, and checks that spaces which see
 // the space's memory will reach the new device.
-func (m *move) tellPeers() error {
+func (m *move) allowPeers() error {
 	for _, d := range m.view.devicesSeeing() {
 		if d != m.to {
 			if err := d.checkPeer(m.to); err != nil {
@@ -209,13 +209,13 @@ func (m *move) tellPeers() error {
 		if err := p.view.allowDevice(m.to); err != nil {
 			return errors.Join(err, p.view.denyDevice(m.to))
 		}
-		m.told = append(m.told, p)
+		m.allowed = append(m.allowed, p)
 	}
 	return nil
 }
 
-// untellPeers takes back that a device may use the memory of peers.
-func (m *move) untellPeers(peers []*space, d *device) error {
+// denyPeers takes back that a device may use the memory of peers.
+func (m *move) denyPeers(peers []*space, d *device) error {
 	var errs []error
 	for _, p := range peers {
 		errs = append(errs, p.view.denyDevice(d))

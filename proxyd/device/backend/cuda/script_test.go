@@ -43,7 +43,7 @@ type bytesOfHost []byte
 func (h bytesOfHost) Read(at uint64, p []byte) error  { copy(p, h[at:]); return nil }
 func (h bytesOfHost) Write(at uint64, p []byte) error { copy(h[at:], p); return nil }
 
-func placeAt(a backend.Addr) backend.Place { return backend.Place{Addr: uint64(a)} }
+func placeAt(a backend.Addr) backend.CopySide { return backend.CopySide{Addr: uint64(a)} }
 
 func dimOf(x uint32) backend.Dim { return backend.Dim{X: x, Y: 1, Z: 1} }
 
@@ -194,19 +194,19 @@ var script = []act{
 	}},
 	{"copy a box", func(p *play) error {
 		return p.stream.Copy(backend.Copy{
-			Src: backend.Place{Addr: uint64(p.small), Pitch: 16, Rows: 4, X: 1, Y: 1}, Dst: backend.Place{Addr: uint64(p.large), Pitch: 32, Rows: 8},
+			Src: backend.CopySide{Addr: uint64(p.small), Pitch: 16, Rows: 4, X: 1, Y: 1}, Dst: backend.CopySide{Addr: uint64(p.large), Pitch: 32, Rows: 8},
 			Width: 5, Height: 2, Depth: 3,
 		})
 	}},
 	{"copy in", func(p *play) error {
-		if err := p.stream.Copy(backend.Copy{Src: backend.Place{Host: bytesOfHost("hello")}, Dst: placeAt(p.small), Width: 5}); err != nil {
+		if err := p.stream.Copy(backend.Copy{Src: backend.CopySide{Host: bytesOfHost("hello")}, Dst: placeAt(p.small), Width: 5}); err != nil {
 			return err
 		}
 		return p.stream.Synchronize(p.ctx)
 	}},
 	{"copy out", func(p *play) error {
 		h := make(bytesOfHost, 5)
-		if err := p.stream.Copy(backend.Copy{Src: placeAt(p.small), Dst: backend.Place{Host: h}, Width: 5}); err != nil {
+		if err := p.stream.Copy(backend.Copy{Src: placeAt(p.small), Dst: backend.CopySide{Host: h}, Width: 5}); err != nil {
 			return err
 		}
 		if err := p.stream.Synchronize(p.ctx); err != nil || string(h) == "hello" {

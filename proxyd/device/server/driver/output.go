@@ -16,11 +16,11 @@ const maxOutput = 1 << 20
 type output struct {
 	to Peer
 
-	mu    sync.Mutex
-	lines []line
-	held  int
-	busy  bool
-	idle  chan struct{} // closed when all output is written; nil when no goroutine waits
+	mu     sync.Mutex
+	lines  []line
+	queued int
+	busy   bool
+	idle   chan struct{} // closed when all output is written; nil when no goroutine waits
 }
 
 type line struct {
@@ -32,10 +32,10 @@ type line struct {
 func (o *output) printText(fd int, text []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.held+len(text) > maxOutput {
+	if o.queued+len(text) > maxOutput {
 		return
 	}
-	o.held += len(text)
+	o.queued += len(text)
 	o.lines = append(o.lines, line{fd, append([]byte(nil), text...)})
 	if !o.busy {
 		o.busy = true
@@ -58,7 +58,7 @@ func (o *output) writeOut() {
 		}
 		l := o.lines[0]
 		o.lines = o.lines[1:]
-		o.held -= len(l.text)
+		o.queued -= len(l.text)
 		o.mu.Unlock()
 		o.to.Print(l.fd, l.text)
 	}

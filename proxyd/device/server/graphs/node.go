@@ -178,7 +178,7 @@ func (p *NodeCalls) GraphMemcpyNodeGetParams(_ *dispatch.Call, h dispatch.Node) 
 }
 
 // sideOf is the reverse of copier.side.
-func sideOf(s *backend.Place) (kind int32, host uint64, device dispatch.Devptr) {
+func sideOf(s *backend.CopySide) (kind int32, host uint64, device dispatch.Devptr) {
 	if s.Host != nil {
 		return memory.HostMemory, s.Addr, 0
 	}

@@ -124,7 +124,7 @@ func (rec *recorder) Write(a backend.Addr, size int, value uint64) error {
 	b := make(driver.BytesMemory, 8)
 	binary.LittleEndian.PutUint64(b, value)
 	err := rec.addOperation(BatchNode, backend.CopyNode{Copy: backend.Copy{
-		Src: backend.Place{Host: b[:size]}, Dst: backend.Place{Addr: uint64(a)}, Width: uint64(size),
+		Src: backend.CopySide{Host: b[:size]}, Dst: backend.CopySide{Addr: uint64(a)}, Width: uint64(size),
 	}})
 	rec.kind = BatchNode
 	return err

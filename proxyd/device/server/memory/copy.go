@@ -129,7 +129,7 @@ func (k *copier) queueCopy(what backend.Copy) dispatch.Result {
 }
 
 // copyLinear makes a copy of n bytes.
-func (k *copier) copyLinear(dst, src backend.Place, n uint64) dispatch.Result {
+func (k *copier) copyLinear(dst, src backend.CopySide, n uint64) dispatch.Result {
 	return k.queueCopy(backend.Copy{Dst: dst, Src: src, Width: n})
 }
 
@@ -172,7 +172,7 @@ func (p *CopyCalls) CopyIn(c *dispatch.Call, dst dispatch.Devptr, src []uint8, n
 	if r != 0 {
 		return r
 	}
-	return k.copyLinear(k.onDevice(uint64(dst)), backend.Place{Host: driver.BytesMemory(src)}, n)
+	return k.copyLinear(k.onDevice(uint64(dst)), backend.CopySide{Host: driver.BytesMemory(src)}, n)
 }
 
 // CopyOut answers with the bytes.
@@ -185,7 +185,7 @@ func (p *CopyCalls) CopyOut(c *dispatch.Call, src dispatch.Devptr, n uint64, str
 		return nil, dispatch.ResultInvalidValue
 	}
 	dst := make(driver.BytesMemory, n)
-	r = k.copyLinear(backend.Place{Host: dst}, k.onDevice(uint64(src)), n)
+	r = k.copyLinear(backend.CopySide{Host: dst}, k.onDevice(uint64(src)), n)
 	return dst, r
 }
 
@@ -268,7 +268,7 @@ const (
 )
 
 // sideOf is a side of a copy with several dimensions. Arrays (kind 3) are not supported.
-func (k *copier) sideOf(kind int32, host uint64, device dispatch.Devptr) (backend.Place, dispatch.Result) {
+func (k *copier) sideOf(kind int32, host uint64, device dispatch.Devptr) (backend.CopySide, dispatch.Result) {
 	switch kind {
 	case HostMemory:
 		return k.inProgram(host), 0
@@ -277,9 +277,9 @@ func (k *copier) sideOf(kind int32, host uint64, device dispatch.Devptr) (backen
 	case unifiedMemory:
 		return k.onAnySide(uint64(device)), 0
 	case 3:
-		return backend.Place{}, dispatch.ResultNotSupported
+		return backend.CopySide{}, dispatch.ResultNotSupported
 	}
-	return backend.Place{}, dispatch.ResultInvalidValue
+	return backend.CopySide{}, dispatch.ResultInvalidValue
 }
 
 func (p *CopyCalls) Memcpy2DV2(c *dispatch.Call, what dispatch.Memcpy2d) dispatch.Result {
@@ -362,7 +362,7 @@ func (k *copier) shapeOf(w *dispatch.Memcpy3d) (backend.Copy, dispatch.Result) {
 	src.X, src.Y, src.Z, src.Pitch, src.Rows = w.SrcX, w.SrcY, w.SrcZ, w.SrcPitch, w.SrcHeight
 	dst.X, dst.Y, dst.Z, dst.Pitch, dst.Rows = w.DstX, w.DstY, w.DstZ, w.DstPitch, w.DstHeight
 	maxPitch := uint64(k.st.Context.Space.Device.Info().Attributes[backend.MaxPitch])
-	for _, s := range []*backend.Place{&src, &dst} {
+	for _, s := range []*backend.CopySide{&src, &dst} {
 		switch {
 		case s.Pitch > maxPitch, s.Pitch != 0 && (s.X > s.Pitch || w.Width > s.Pitch-s.X),
 			s.Rows != 0 && (s.Y > s.Rows || w.Height > s.Rows-s.Y), w.SrcLOD != 0, w.DstLOD != 0:

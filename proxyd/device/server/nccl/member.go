@@ -39,25 +39,25 @@ type Member struct {
 	// Known when made is closed, constant since.
 	rank, size int // size is 0 if the member never was a rank
 
-	mu        sync.Mutex
-	waits     *waitState // during the rendezvous, or before
-	name      string     // of a restored member: the communicator to get back
-	comm      *collective.Comm
-	team      backend.Team // carries out the operations that the team can, or nil
-	err       error
-	queue     []*part
-	moving    bool // a goroutine takes parts from queue
-	open      int  // parts that are not complete
-	sums      Sums // issued, and before a restore
-	calm      chan struct{}
-	finalized bool
-	meets     bool // the turns on its device know of the communicator
-	leaving   bool // destroyed: the member leaves when its last operation is over
-	released  bool // aborted, or gone: no stream is held any more
-	held      []func(error)
-	redops    map[dispatch.Redop]*redop
-	oldOps    map[dispatch.Redop]*redop // destroyed, and needed by captured or queued operations
-	lastOp    dispatch.Redop
+	mu          sync.Mutex
+	waits       *waitState // during the rendezvous, or before
+	name        string     // of a restored member: the communicator to get back
+	comm        *collective.Comm
+	team        backend.Team // carries out the operations that the team can, or nil
+	err         error
+	queue       []*part
+	moving      bool // a goroutine takes parts from queue
+	open        int  // parts that are not complete
+	sums        Sums // issued, and before a restore
+	calm        chan struct{}
+	finalized   bool
+	meets       bool // the turns on its device know of the communicator
+	leaving     bool // destroyed: the member leaves when its last operation is over
+	released    bool // aborted, or gone: no stream is held any more
+	heldStreams []func(error)
+	redops      map[dispatch.Redop]*redop
+	oldOps      map[dispatch.Redop]*redop // destroyed, and needed by captured or queued operations
+	lastOp      dispatch.Redop
 }
 
 // asks are the parameters by which a member asks for a communicator.
@@ -251,10 +251,10 @@ func (m *Member) failCommunicator(reason error) {
 func (m *Member) releaseStreams() {
 	m.mu.Lock()
 	m.released = true
-	held := m.held
-	m.held = nil
+	streams := m.heldStreams
+	m.heldStreams = nil
 	m.mu.Unlock()
-	for _, done := range held {
+	for _, done := range streams {
 		done(nil)
 	}
 }
@@ -360,7 +360,7 @@ func (m *Member) holdStream(done func(error), why error) {
 	}
 	var once sync.Once
 	end := func(err error) { once.Do(func() { done(err) }) }
-	m.held = append(m.held, end)
+	m.heldStreams = append(m.heldStreams, end)
 	time.AfterFunc(m.Calls.collectives.AbortTime, func() {
 		end(fmt.Errorf("nobody has aborted the communicator: %w: %w", why, backend.LaunchFailed))
 	})

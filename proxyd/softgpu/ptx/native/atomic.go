@@ -45,7 +45,7 @@ func (e *emitter) emitAtomic(in *Inst, x atomic) {
 	}
 	var from []amd64.Source
 	for q := range parts {
-		from = append(from, e.partSource(place{class, in.A, q}))
+		from = append(from, e.partSource(operandPart{class, in.A, q}))
 	}
 	bail, exit := e.newBail()
 	if x.where == global {
@@ -72,7 +72,7 @@ func (e *emitter) emitAtomic(in *Inst, x atomic) {
 		for p := range 2 {
 			v := e.newResult()
 			e.emitOp2(amd64.VMOVDQU32, v, amd64.Memory(saveRow(int32(rowOld+p))))
-			e.commitResult(place{Word, in.D, p}, v)
+			e.commitResult(operandPart{Word, in.D, p}, v)
 		}
 	}
 	e.resumeAfter(exit)

@@ -10,16 +10,16 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
 )
 
-// place is a part of a register or a constant that fills a vector register: 16 lanes of a Word, 8 of a Long.
-type place struct {
+// operandPart is a part of a register or a constant that fills a vector register: 16 lanes of a Word, 8 of a Long.
+type operandPart struct {
 	class Class
 	ref   Ref
 	part  int
 }
 
-// slot is a vector register that keeps a place.
+// slot is a vector register that keeps an operandPart.
 type slot struct {
-	at     place
+	at     operandPart
 	full   bool
 	dirty  bool  // memory is older
 	pinned bool  // the present instruction needs it
@@ -33,8 +33,8 @@ type usage struct {
 	reads []bool // the instruction reads the old value; else it writes all lanes that run
 }
 
-// cache keeps places in vector registers within a block. A slot that is newer than memory is written back when the slot
-// is needed, or where other code may read the place.
+// cache keeps operandParts in vector registers within a block. A slot that is newer than memory is written back when the slot
+// is needed, or where other code may read the operandPart.
 type cache struct {
 	routines
 	slots [slots]slot
@@ -94,7 +94,7 @@ const never = math.MaxInt32
 
 // nextUse is the first instruction from pos on that reads a register's present value; never if no instruction of the
 // block reads it before it is overwritten.
-func (e *cache) nextUse(p place, pos int32) int32 {
+func (e *cache) nextUse(p operandPart, pos int32) int32 {
 	u := e.findUsage(p.class, p.ref)
 	if u == nil {
 		return never
@@ -107,7 +107,7 @@ func (e *cache) nextUse(p place, pos int32) int32 {
 }
 
 // isDead reports whether no instruction reads a register's present value, from pos on.
-func (e *cache) isDead(p place, pos int32) bool {
+func (e *cache) isDead(p operandPart, pos int32) bool {
 	if u := e.findUsage(p.class, p.ref); u != nil {
 		if i, _ := slices.BinarySearch(u.at, pos); i < len(u.at) {
 			return !u.reads[i]
@@ -116,7 +116,7 @@ func (e *cache) isDead(p place, pos int32) bool {
 	return !e.live.isLiveOut(e.block, p.class, p.ref)
 }
 
-func (e *cache) findSlot(p place) int {
+func (e *cache) findSlot(p operandPart) int {
 	for i := range e.slots {
 		if s := &e.slots[i]; s.full && s.at == p {
 			return i
@@ -125,14 +125,15 @@ func (e *cache) findSlot(p place) int {
 	return -1
 }
 
-// memoryOf is the address of a place in memory.
-func (e *cache) memoryOf(p place) amd64.Mem {
+// memoryOf is the address of an operandPart in memory.
+func (e *cache) memoryOf(p operandPart) amd64.Mem {
 	base := [2][2]amd64.Reg{{regFile32, regConst32}, {regFile64, regConst64}}[p.class][p.ref&1]
 	return amd64.At(base, int32(p.ref&^1)+int32(p.part)*partBytes)
 }
 
-// partSource is a place as an operand: its slot, or memory. A place that the block reads again gets a slot, if a slot is free.
-func (e *cache) partSource(p place) amd64.Source {
+// partSource is an operandPart as an operand: its slot, or memory. An operandPart that the block reads again gets a slot,
+// if a slot is free.
+func (e *cache) partSource(p operandPart) amd64.Source {
 	if i := e.findSlot(p); i >= 0 {
 		e.slots[i].pinned = true
 		return amd64.Register(slotVec(i))
@@ -147,8 +148,8 @@ func (e *cache) partSource(p place) amd64.Source {
 	return amd64.Memory(e.memoryOf(p))
 }
 
-// partVector is a place in a vector register: its slot, or tmp.
-func (e *cache) partVector(p place, tmp amd64.Vec) amd64.Vec {
+// partVector is an operandPart in a vector register: its slot, or tmp.
+func (e *cache) partVector(p operandPart, tmp amd64.Vec) amd64.Vec {
 	s := e.partSource(p)
 	if !s.Memory {
 		return s.Vec
@@ -216,15 +217,15 @@ func (e *cache) flushSlots(pos int32) {
 	}
 }
 
-// newResult is a vector register for a part of a result. The place keeps its old value until commitResult.
+// newResult is a vector register for a part of a result. The operandPart keeps its old value until commitResult.
 func (e *cache) newResult() amd64.Vec {
 	i := e.forceRoom()
 	e.slots[i] = slot{pinned: true}
 	return slotVec(i)
 }
 
-// commitResult makes a vector register that newResult returned the value of a place, in the lanes that run.
-func (e *cache) commitResult(p place, v amd64.Vec) {
+// commitResult makes a vector register that newResult returned the value of an operandPart, in the lanes that run.
+func (e *cache) commitResult(p operandPart, v amd64.Vec) {
 	if old := e.findSlot(p); e.merges {
 		from := amd64.Memory(e.memoryOf(p))
 		if old >= 0 {
@@ -236,15 +237,15 @@ func (e *cache) commitResult(p place, v amd64.Vec) {
 }
 
 // fillSlot is commitResult of a value that is complete.
-func (e *cache) fillSlot(p place, v amd64.Vec) {
+func (e *cache) fillSlot(p operandPart, v amd64.Vec) {
 	if old := e.findSlot(p); old >= 0 {
 		e.slots[old] = slot{}
 	}
 	e.slots[v-firstSlot] = slot{at: p, full: true, dirty: true, pinned: true, since: e.pos}
 }
 
-// keepOld makes a vector register the present value of a place, if some lanes will keep it.
-func (e *cache) keepOld(p place, v amd64.Vec) {
+// keepOld makes a vector register the present value of an operandPart, if some lanes will keep it.
+func (e *cache) keepOld(p operandPart, v amd64.Vec) {
 	if !e.merges {
 		return
 	}

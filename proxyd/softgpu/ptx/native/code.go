@@ -53,14 +53,14 @@ func (c *Code) Size() int { return len(c.text.bytes) }
 // NeedsZeros reports whether the function may read a Word or a Long that it has not written.
 func (c *Code) NeedsZeros() bool { return c.needs }
 
-// Place is the place at which code has returned.
-type Place struct {
+// Exit is the instruction at which code has returned.
+type Exit struct {
 	PC   int32 // the instruction that the interpreter is to execute
 	exit int32 // from 1; 0: the code cannot go on after it
 }
 
 // Resumes reports whether the code can go on after the instruction at which it has returned, see Resume.
-func (p Place) Resumes() bool { return p.exit != 0 }
+func (p Exit) Resumes() bool { return p.exit != 0 }
 
 const allLanes = ^uint32(0)
 
@@ -74,7 +74,7 @@ func (c *Code) HasEntry(pc int32, mask uint32) bool {
 
 // Run runs code from an instruction on that has an entry, until an instruction that is left to the interpreter. The
 // caller sets and reads all fields of State but Exit, Uniform and Save.
-func (c *Code) Run(s *State, pc int32) Place {
+func (c *Code) Run(s *State, pc int32) Exit {
 	s.forgetSplits()
 	at := c.masked[pc]
 	if s.Mask == allLanes {
@@ -86,7 +86,7 @@ func (c *Code) Run(s *State, pc int32) Place {
 
 // Resume goes on after an instruction at which the code has returned, when the interpreter has executed it. The lanes
 // that run must be the same.
-func (c *Code) Resume(s *State, p Place) Place {
+func (c *Code) Resume(s *State, p Exit) Exit {
 	x := &c.exits[p.exit-1]
 	for _, v := range x.after {
 		s.Save[v.vec] = *s.fileBytes(v.at)
@@ -98,14 +98,14 @@ func (c *Code) Resume(s *State, p Place) Place {
 }
 
 // leaveAt brings the registers up to date after an exit.
-func (c *Code) leaveAt(s *State) Place {
+func (c *Code) leaveAt(s *State) Exit {
 	x := &c.exits[s.Exit]
 	for _, v := range x.before {
 		*s.fileBytes(v.at) = s.Save[v.vec]
 	}
 	s.Issued += uint64(x.issued)
 	runtime.KeepAlive(c)
-	p := Place{PC: x.pc}
+	p := Exit{PC: x.pc}
 	if x.resumes {
 		p.exit = int32(s.Exit) + 1
 	}

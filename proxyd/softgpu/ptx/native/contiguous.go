@@ -14,7 +14,7 @@ type straight struct {
 	helper
 	in   *Inst
 	from []amd64.Source // addresses
-	list []place        // results of a load, operands of a store
+	list []operandPart  // results of a load, operands of a store
 	data []amd64.Source // operands of a store
 	regs []amd64.Vec    // results of a load
 	bail amd64.Label
@@ -33,7 +33,7 @@ func (e *emitter) emitStraight(in *Inst, h helper) {
 		class, parts = Word, 2
 	}
 	for q := range parts {
-		s.from = append(s.from, e.partSource(place{class, in.A, q}))
+		s.from = append(s.from, e.partSource(operandPart{class, in.A, q}))
 	}
 	if !h.store {
 		for range s.list {

@@ -25,10 +25,10 @@ func (e *emitter) emitCopy(in *Inst, n uint8) {
 	}
 	var from, to []amd64.Source
 	for q := range 4 {
-		from = append(from, e.partSource(place{Long, in.A, q}))
+		from = append(from, e.partSource(operandPart{Long, in.A, q}))
 	}
 	for p := range 2 {
-		to = append(to, e.partSource(place{Word, in.List[0], p}))
+		to = append(to, e.partSource(operandPart{Word, in.List[0], p}))
 	}
 	bail, exit := e.newBail()
 	target := *in

@@ -72,7 +72,7 @@ type entry struct {
 
 // saved is a slot at an exit.
 type saved struct {
-	at    place
+	at    operandPart
 	vec   uint8
 	dirty bool
 }
@@ -264,7 +264,7 @@ func (e *emitter) emitInst(in *Inst) {
 }
 
 // idleMask returns a mask register with the lanes of a place that keep their old values.
-func (e *writer) idleMask(p place) amd64.Mask {
+func (e *writer) idleMask(p operandPart) amd64.Mask {
 	part := p.part
 	if p.class == Word {
 		part *= 2

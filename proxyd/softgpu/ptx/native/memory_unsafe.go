@@ -53,11 +53,11 @@ func (e *emitter) emitAccess(in *Inst, where space, h helper) {
 	var from []amd64.Source
 	if where == global {
 		for q := range 4 {
-			from = append(from, e.partSource(place{Long, in.A, q}))
+			from = append(from, e.partSource(operandPart{Long, in.A, q}))
 		}
 	} else {
 		for half := range 2 {
-			from = append(from, e.partSource(place{Word, in.A, half}))
+			from = append(from, e.partSource(operandPart{Word, in.A, half}))
 		}
 	}
 	bail, x := e.newBail()
@@ -174,17 +174,17 @@ func (e *emitter) indexWindow(in *Inst, where space, shift uint8, from []amd64.S
 
 // listElements lists the parts of the registers that a half of the warp loads or stores, in the order in which helpers have them
 // in V4 to V7.
-func listElements(in *Inst, h helper, half int, one Ref) []place {
+func listElements(in *Inst, h helper, half int, one Ref) []operandPart {
 	refs := []Ref{one}
 	if h.count > 1 {
 		refs = in.List
 	}
-	var out []place
+	var out []operandPart
 	for _, r := range refs {
 		if h.size == 8 {
-			out = append(out, place{Long, r, 2 * half}, place{Long, r, 2*half + 1})
+			out = append(out, operandPart{Long, r, 2 * half}, operandPart{Long, r, 2*half + 1})
 		} else {
-			out = append(out, place{Word, r, half})
+			out = append(out, operandPart{Word, r, half})
 		}
 	}
 	return out

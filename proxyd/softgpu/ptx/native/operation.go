@@ -52,27 +52,27 @@ func (e *emitter) eachPart(c Class, d Ref, n int, f func(p int, d amd64.Vec)) {
 	for p := range n {
 		v := e.newResult()
 		f(p, v)
-		e.commitResult(place{c, d, p}, v)
+		e.commitResult(operandPart{c, d, p}, v)
 		e.unpinSlots()
 	}
 }
 
-func (e *emitter) wordPart(r Ref, p int) amd64.Source { return e.partSource(place{Word, r, p}) }
+func (e *emitter) wordPart(r Ref, p int) amd64.Source { return e.partSource(operandPart{Word, r, p}) }
 
-func (e *emitter) longPart(r Ref, p int) amd64.Source { return e.partSource(place{Long, r, p}) }
+func (e *emitter) longPart(r Ref, p int) amd64.Source { return e.partSource(operandPart{Long, r, p}) }
 
 // wordIn and longIn are parts in registers: their slots, or tmp.
 func (e *emitter) wordIn(r Ref, p int, tmp amd64.Vec) amd64.Vec {
-	return e.partVector(place{Word, r, p}, tmp)
+	return e.partVector(operandPart{Word, r, p}, tmp)
 }
 
 func (e *emitter) longIn(r Ref, p int, tmp amd64.Vec) amd64.Vec {
-	return e.partVector(place{Long, r, p}, tmp)
+	return e.partVector(operandPart{Long, r, p}, tmp)
 }
 
 // halfPart is 8 lanes of a Word, as 256 bits: the operand for 8 lanes of a Long. tmp may be used for it.
 func (e *emitter) halfPart(r Ref, q int, tmp amd64.Vec) amd64.Source {
-	p := place{Word, r, q / 2}
+	p := operandPart{Word, r, q / 2}
 	i := e.findSlot(p)
 	if i < 0 {
 		m := e.memoryOf(p)

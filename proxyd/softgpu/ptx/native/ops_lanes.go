@@ -94,7 +94,7 @@ func (e *emitter) emitShuffle(in *Inst, find func(e *emitter)) {
 		a.Or32(amd64.RAX, amd64.RCX)
 	}
 	for p, d := range results {
-		e.commitResult(place{Word, in.D, p}, d)
+		e.commitResult(operandPart{Word, in.D, p}, d)
 	}
 	if in.Imm != 0 {
 		e.setFlag(in.E, 0)
@@ -125,7 +125,7 @@ const noBail = -1
 func (e *emitter) readVotes(in *Inst) int {
 	a, members, exit := e.a, in.List[0], noBail
 	if members.IsConst() {
-		a.Load32(amd64.RDX, e.memoryOf(place{Word, members, 0}))
+		a.Load32(amd64.RDX, e.memoryOf(operandPart{Word, members, 0}))
 	} else {
 		from := [2]amd64.Source{e.wordPart(members, 0), e.wordPart(members, 1)}
 		var bail amd64.Label

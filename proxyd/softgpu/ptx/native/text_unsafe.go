@@ -36,7 +36,7 @@ func (t *text) codeAddress(offset int) uintptr {
 }
 
 // fileBytes is the bytes of a place of a register, within the frame's registers.
-func (s *State) fileBytes(p place) *[partBytes]byte {
+func (s *State) fileBytes(p operandPart) *[partBytes]byte {
 	base := s.File32
 	if p.class == Long {
 		base = s.File64

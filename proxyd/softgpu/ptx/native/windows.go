@@ -172,9 +172,9 @@ func checkWindow(e *emitter, w window, starts []amd64.Reg, length int32, no amd6
 func loadByWindow(e *emitter, in *Inst, n int) {
 	a := e.a
 	off, _ := windowOffset(in)
-	s := &straight{helper: helper{where: shared, size: 4, count: 1}, in: in, list: []place{{Word, in.D, 0}, {Word, in.D, 1}}}
+	s := &straight{helper: helper{where: shared, size: 4, count: 1}, in: in, list: []operandPart{{Word, in.D, 0}, {Word, in.D, 1}}}
 	for half := range 2 {
-		s.from = append(s.from, e.presentSource(place{Word, in.A, half}))
+		s.from = append(s.from, e.presentSource(operandPart{Word, in.A, half}))
 		s.regs = append(s.regs, e.newResult())
 	}
 	bail, x := e.newBail()
@@ -208,7 +208,7 @@ func loadByWindow(e *emitter, in *Inst, n int) {
 }
 
 // presentSource is the present location of a place: its slot, or memory.
-func (e *cache) presentSource(p place) amd64.Source {
+func (e *cache) presentSource(p operandPart) amd64.Source {
 	if i := e.findSlot(p); i >= 0 {
 		e.slots[i].pinned = true
 		return amd64.Register(slotVec(i))

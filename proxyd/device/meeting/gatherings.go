@@ -68,8 +68,8 @@ type gathering struct {
 	err       error
 }
 
-// room holds the gatherings of a process.
-type room struct {
+// gatherings holds the gatherings of a process.
+type gatherings struct {
 	mu       sync.Mutex
 	open     map[string]*gathering // by the identity's nonce
 	past     map[string]error      // how the latest gatherings ended: a rank that comes late must not wait
@@ -77,11 +77,11 @@ type room struct {
 	keptOpen bool                  // full gatherings stay open
 }
 
-// remembered bounds how many endings a room remembers.
+// remembered bounds how many endings a process remembers.
 const remembered = 4096
 
 // enterRank adds a rank to the gathering of a nonce.
-func (r *room) enterRank(nonce []byte, h here) (*gathering, error) {
+func (r *gatherings) enterRank(nonce []byte, h here) (*gathering, error) {
 	size, rank := h.size, h.rank
 	if size < 1 || size > maxRanks || rank < 0 || rank >= size {
 		return nil, fmt.Errorf("%w: rank %d of %d", ErrDisagree, rank, size)
@@ -119,7 +119,7 @@ func (r *room) enterRank(nonce []byte, h here) (*gathering, error) {
 }
 
 // setKeptOpen makes full gatherings wait (kept), or ends them.
-func (r *room) setKeptOpen(kept bool) {
+func (r *gatherings) setKeptOpen(kept bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.keptOpen = kept
@@ -131,7 +131,7 @@ func (r *room) setKeptOpen(kept bool) {
 }
 
 // endGathering ends a gathering, with success if err is nil. The caller holds mu.
-func (r *room) endGathering(nonce []byte, g *gathering, err error) {
+func (r *gatherings) endGathering(nonce []byte, g *gathering, err error) {
 	if r.open[string(nonce)] == g {
 		delete(r.open, string(nonce))
 		g.err = err
@@ -141,7 +141,7 @@ func (r *room) endGathering(nonce []byte, g *gathering, err error) {
 }
 
 // rememberEnding keeps how a gathering has ended. The caller holds mu.
-func (r *room) rememberEnding(nonce string, err error) {
+func (r *gatherings) rememberEnding(nonce string, err error) {
 	if err == nil {
 		err = fmt.Errorf("%w: all its ranks had come before", ErrDisagree)
 	}
@@ -156,14 +156,14 @@ func (r *room) rememberEnding(nonce string, err error) {
 }
 
 // removeRank removes a rank. The gathering fails if ranks were still missing.
-func (r *room) removeRank(nonce []byte, g *gathering, rank int) {
+func (r *gatherings) removeRank(nonce []byte, g *gathering, rank int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.endGathering(nonce, g, fmt.Errorf("%w: rank %d", ErrLeft, rank))
 }
 
 // awaitRoster announces a rank of this process, waits, and returns the roster.
-func (r *room) awaitRoster(ctx context.Context, id *ID, h here) (collective.Roster, error) {
+func (r *gatherings) awaitRoster(ctx context.Context, id *ID, h here) (collective.Roster, error) {
 	g, err := r.enterRank(id.nonceBytes(), h)
 	if err != nil {
 		return collective.Roster{}, err
@@ -221,7 +221,7 @@ func (l *Local) Meet(ctx context.Context, id ID, size, rank int) (collective.Ros
 	if id.makerToken() != l.token {
 		return collective.Roster{}, fmt.Errorf("%w: it was made by another device server, and this one talks to none", ErrID)
 	}
-	return l.room.awaitRoster(ctx, &id, here{size, rank, l.number, ""})
+	return l.gatherings.awaitRoster(ctx, &id, here{size, rank, l.number, ""})
 }
 
 // Address implements Rendezvous: no other process reaches a Local.
