@@ -7,64 +7,34 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
 )
 
-// maxCopy bounds a copy, so that no product of its numbers overflows.
-const maxCopy = 1 << 47
-
 // side is a side of a copy, checked.
 type side struct {
-	host        backend.HostMemory
-	space       *space
-	first       uint64 // address of the first row
-	pitch, rows uint64
-}
-
-func copyProduct(a, b uint64) uint64 {
-	if hi, lo := bits.Mul64(a, b); hi == 0 && lo <= maxCopy {
-		return lo
-	}
-	return maxCopy + 1
+	core.CopySide
+	host  backend.HostMemory
+	space *space
 }
 
 func (c *cudaContext) copySide(p backend.CopySide, w, h, d uint64) (side, error) {
-	s := side{host: p.Host, space: c.space, pitch: p.Pitch, rows: p.Rows}
-	if s.pitch == 0 {
-		s.pitch = w
+	checked, err := core.CheckCopySide(p, w, h, d)
+	if err != nil || p.Host != nil {
+		return side{CopySide: checked, host: p.Host, space: c.space}, err
 	}
-	if s.rows == 0 {
-		s.rows = h
-	}
-	bad := fmt.Errorf("copy of %d x %d x %d bytes, pitch %d, %d rows at %#x: %w", w, h, d, s.pitch, s.rows, p.Addr, backend.InvalidValue)
-	if h > 1 && s.pitch < w || d > 1 && s.rows < h || p.X > maxCopy || p.Y > maxCopy || p.Z > maxCopy {
-		return side{}, bad
-	}
-	slice := copyProduct(s.pitch, s.rows)
-	start := p.X + copyProduct(s.pitch, p.Y) + copyProduct(slice, p.Z)
-	length := copyProduct(slice, d-1) + copyProduct(s.pitch, h-1) + w
-	if start > maxCopy || length > maxCopy || p.Addr+start < p.Addr || p.Addr+start+length < p.Addr+start {
-		return side{}, bad
-	}
-	s.first = p.Addr + start
-	if p.Host != nil {
-		return s, nil
-	}
+	s := side{CopySide: checked, space: c.space}
 	if p.Space != nil {
 		o, ok := p.Space.(*space)
-		if !ok || o.isClosed() {
-			return side{}, bad
+		if !ok || o.isClosed() || o.device.backend != c.space.device.backend {
+			return side{}, fmt.Errorf("copy with a space that is closed, or another backend's: %w", backend.InvalidValue)
 		}
 		s.space = o
 	}
-	if err := s.space.checkRange(backend.Addr(s.first), length); err != nil {
-		return side{}, err
-	}
-	return s, nil
+	return s, s.space.checkRange(backend.Addr(s.First), s.Length)
 }
 
 // copyTask checks a copy.
@@ -81,15 +51,11 @@ func (c *cudaContext) copyTask(p backend.Copy) (task, error) {
 	if err != nil {
 		return task{}, err
 	}
-	// Rows that lie without gaps on both sides are copied as a single long row.
-	if src.pitch == w && dst.pitch == w && (d == 1 || src.rows == h && dst.rows == h) {
-		w, h, d = w*h*d, 1, 1
-	}
+	w, h, d = core.JoinRows(src.CopySide, dst.CopySide, w, h, d)
 	run := func(*operation) error {
 		for z := range d {
 			for y := range h {
-				at := func(s side) uint64 { return s.first + s.pitch*(y+s.rows*z) }
-				err := copyRow(dst, at(dst), src, at(src), w)
+				err := copyRow(dst, dst.RowAt(y, z), src, src.RowAt(y, z), w)
 				if backend.ResultOf(err) == backend.Unknown {
 					return nil // the program's memory: see HostMemory
 				}
@@ -103,12 +69,12 @@ func (c *cudaContext) copyTask(p backend.Copy) (task, error) {
 	uses := []*space{c.space}
 	for _, s := range []side{src, dst} {
 		if s.host == nil {
-			uses = append(uses, s.space.spacesHolding(backend.Addr(s.first), 1)...)
+			uses = append(uses, s.space.spacesHolding(backend.Addr(s.First), 1)...)
 		}
 	}
 	wrote := readsOnly
 	if dst.host == nil {
-		wrote.where = []splice.Span{{Base: dst.first, Size: dst.pitch*(dst.rows*(d-1)+h-1) + w}}
+		wrote.where = []splice.Span{{Base: dst.First, Size: dst.Length}}
 	}
 	return task{run: run, uses: withoutDuplicates(uses), wrote: wrote}, nil
 }
@@ -116,18 +82,7 @@ func (c *cudaContext) copyTask(p backend.Copy) (task, error) {
 func copyRow(dst side, to uint64, src side, from, n uint64) error {
 	switch {
 	case dst.host != nil && src.host != nil:
-		b := make([]byte, min(n, 1<<20))
-		for ; n > 0; n -= uint64(len(b)) {
-			b = b[:min(n, uint64(len(b)))]
-			if err := src.host.Read(from, b); err != nil {
-				return err
-			}
-			if err := dst.host.Write(to, b); err != nil {
-				return err
-			}
-			from, to = from+uint64(len(b)), to+uint64(len(b))
-		}
-		return nil
+		return core.CopyHost(dst.host, to, src.host, from, n)
 	case dst.host != nil:
 		pieces, err := src.space.reachBytes(backend.Addr(from), n)
 		for _, b := range pieces {
@@ -214,16 +169,10 @@ func (s *space) reachBytes(a backend.Addr, n uint64) ([][]byte, error) {
 // fillTask checks a memset.
 func (c *cudaContext) fillTask(f backend.Fill) (task, error) {
 	e, h := uint64(f.Element), max(f.Height, 1)
-	row := copyProduct(f.Width, e)
-	bad := e != 1 && e != 2 && e != 4 || uint64(f.Addr)%max(e, 1) != 0 || row > maxCopy ||
-		h > 1 && (f.Pitch < row || f.Pitch%e != 0) || copyProduct(f.Pitch, h-1) > maxCopy
-	if bad {
-		return task{}, fmt.Errorf("fill %d x %d elements of %d bytes at %#x, pitch %d: %w", f.Width, h, e, uint64(f.Addr), f.Pitch, backend.InvalidValue)
+	row, size, err := core.CheckFill(f)
+	if err != nil || size == 0 {
+		return task{}, err
 	}
-	if row == 0 {
-		return task{}, nil
-	}
-	size := f.Pitch*(h-1) + row
 	if err := c.space.checkRange(f.Addr, size); err != nil {
 		return task{}, err
 	}

@@ -99,6 +99,18 @@ func testCopiesMisused(r *rig) {
 	r.syncStream()
 }
 
+// testCopiesForeign: the streams of a backend do not copy memory of another backend's spaces.
+func testCopiesForeign(r *rig) {
+	a := r.allocBytes(granule)
+	b := r.open(r.T)
+	foreign := newRig(r.T, b, b.Devices()[0], r.configApart())
+	theirs := backend.CopySide{Space: foreign.space, Addr: uint64(foreign.allocBytes(granule))}
+	r.wantError("from another backend", r.stream.Copy(backend.Copy{Src: theirs, Dst: deviceAt(a), Width: 8}), backend.InvalidValue)
+	r.wantError("to another backend", r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: theirs, Width: 8}), backend.InvalidValue)
+	r.syncStream()
+	r.mustSucceed(b.Close())
+}
+
 func testFills(r *rig) {
 	a := r.allocBytes(4096)
 	for _, e := range []uint32{1, 2, 4} {

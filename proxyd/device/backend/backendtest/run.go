@@ -53,6 +53,7 @@ func runCases(t *testing.T, open func(t *testing.T) backend.Backend, excused Exc
 				t.Fatal("there is no device")
 			}
 			r := newRig(t, b, b.Devices()[0], backend.SpaceConfig{Memory: smallMemory})
+			r.open = open
 			c.run(r)
 			if err := b.Close(); err != nil && !backend.ResultOf(err).Sticky() {
 				t.Errorf("close: %v", err)
@@ -105,6 +106,7 @@ var cases = []struct {
 
 	{"copies", testCopies},
 	{"copies misused", testCopiesMisused},
+	{"copies with another backend", testCopiesForeign},
 	{"fills", testFills},
 	{"copies from nowhere", testCopiesUnreachable},
 	{"fills misused", testFillsMisused},
@@ -166,6 +168,7 @@ type rig struct {
 	cu     backend.Context
 	stream backend.Stream
 	ctx    context.Context
+	open   func(*testing.T) backend.Backend // makes another backend, which the case closes
 }
 
 func newRig(t *testing.T, b backend.Backend, d backend.Device, cfg backend.SpaceConfig) *rig {

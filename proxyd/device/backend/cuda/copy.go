@@ -7,53 +7,28 @@ package cuda
 
 import (
 	"fmt"
-	"math/bits"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
-// maxCopy bounds a copy, so that no product of its numbers overflows.
-const maxCopy = 1 << 47
-
 // side is a side of a copy, checked.
 type side struct {
-	host        backend.HostMemory
-	space       *space
-	first       uint64 // address of the first row
-	pitch, rows uint64
-	length      uint64 // from the first row's beginning to the last one's end
-}
-
-func copyProduct(a, b uint64) uint64 {
-	if hi, lo := bits.Mul64(a, b); hi == 0 && lo <= maxCopy {
-		return lo
-	}
-	return maxCopy + 1
+	core.CopySide
+	host  backend.HostMemory
+	space *space
 }
 
 func (c *cudaContext) copySide(p backend.CopySide, w, h, d uint64) (side, error) {
-	s := side{host: p.Host, space: c.space, pitch: p.Pitch, rows: p.Rows}
-	if s.pitch == 0 {
-		s.pitch = w
+	checked, err := core.CheckCopySide(p, w, h, d)
+	if err != nil {
+		return side{}, err
 	}
-	if s.rows == 0 {
-		s.rows = h
-	}
-	bad := fmt.Errorf("copy of %d x %d x %d bytes, pitch %d, %d rows at %#x: %w", w, h, d, s.pitch, s.rows, p.Addr, backend.InvalidValue)
-	if h > 1 && s.pitch < w || d > 1 && s.rows < h || p.X > maxCopy || p.Y > maxCopy || p.Z > maxCopy {
-		return side{}, bad
-	}
-	slice := copyProduct(s.pitch, s.rows)
-	start := p.X + copyProduct(s.pitch, p.Y) + copyProduct(slice, p.Z)
-	s.length = copyProduct(slice, d-1) + copyProduct(s.pitch, h-1) + w
-	if start > maxCopy || s.length > maxCopy || p.Addr+start < p.Addr || p.Addr+start+s.length < p.Addr+start {
-		return side{}, bad
-	}
-	s.first = p.Addr + start
+	s := side{CopySide: checked, host: p.Host, space: c.space}
 	if p.Host != nil {
 		// The device reaches this memory by itself, and reads it when the copy runs.
-		if c.space.hostBytes(backend.Addr(s.first), s.length) != nil {
+		if c.space.hostBytes(backend.Addr(s.First), s.Length) != nil {
 			s.host = nil
 		}
 		return s, nil
@@ -61,11 +36,11 @@ func (c *cudaContext) copySide(p backend.CopySide, w, h, d uint64) (side, error)
 	if p.Space != nil {
 		o, ok := p.Space.(*space)
 		if !ok || o.isClosed() || o.device.backend != c.space.device.backend {
-			return side{}, bad
+			return side{}, fmt.Errorf("copy with a space that is closed, or another backend's: %w", backend.InvalidValue)
 		}
 		s.space = o
 	}
-	return s, s.space.checkRange(backend.Addr(s.first), s.length)
+	return s, s.space.checkRange(backend.Addr(s.First), s.Length)
 }
 
 // copyTask checks a copy.
@@ -83,13 +58,10 @@ func (st *stream) copyTask(p backend.Copy) (*task, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Boxes without gaps on both sides are a single long row.
-	if src.pitch == w && dst.pitch == w && (d == 1 || src.rows == h && dst.rows == h) {
-		w, h, d = w*h*d, 1, 1
-	}
+	w, h, d = core.JoinRows(src.CopySide, dst.CopySide, w, h, d)
 	box := driver.Box{
-		To: backend.Addr(dst.first), ToPitch: dst.pitch, ToRows: dst.rows,
-		From: backend.Addr(src.first), FromPitch: src.pitch, FromRows: src.rows, Width: w, Height: h, Depth: d,
+		To: backend.Addr(dst.First), ToPitch: dst.Pitch, ToRows: dst.Rows,
+		From: backend.Addr(src.First), FromPitch: src.Pitch, FromRows: src.Rows, Width: w, Height: h, Depth: d,
 	}
 	if src.host != nil || dst.host != nil {
 		return &task{waits: true, run: func() error { return st.copyHost(src, dst, box) }}, nil
@@ -137,18 +109,7 @@ func (st *stream) copyHost(src, dst side, b driver.Box) error {
 func (st *stream) copyRow(src, dst side, to, from, n uint64) error {
 	switch {
 	case src.host != nil && dst.host != nil:
-		b := make([]byte, min(n, 1<<20))
-		for ; n > 0; n -= uint64(len(b)) {
-			b = b[:min(n, uint64(len(b)))]
-			if err := src.host.Read(from, b); err != nil {
-				return err
-			}
-			if err := dst.host.Write(to, b); err != nil {
-				return err
-			}
-			from, to = from+uint64(len(b)), to+uint64(len(b))
-		}
-		return nil
+		return core.CopyHost(dst.host, to, src.host, from, n)
 	case src.host != nil:
 		return dst.eachPiece(st, backend.Addr(to), n, func(l *lane, at backend.Addr, n uint64) error {
 			return l.copyIn(at, n, func(part []byte) error {
@@ -269,17 +230,14 @@ func (st *stream) prepareAndEnqueue(prepare func() (*task, error)) error {
 
 // fillTask checks a memset.
 func (st *stream) fillTask(f backend.Fill) (*task, error) {
-	e, h := uint64(f.Element), max(f.Height, 1)
-	row := copyProduct(f.Width, e)
-	bad := e != 1 && e != 2 && e != 4 || uint64(f.Addr)%max(e, 1) != 0 || row > maxCopy ||
-		h > 1 && (f.Pitch < row || f.Pitch%e != 0) || copyProduct(f.Pitch, h-1) > maxCopy
-	if bad {
-		return nil, fmt.Errorf("fill %d x %d elements of %d bytes at %#x, pitch %d: %w", f.Width, h, e, uint64(f.Addr), f.Pitch, backend.InvalidValue)
+	_, size, err := core.CheckFill(f)
+	if err != nil {
+		return nil, err
 	}
-	if row == 0 {
+	if size == 0 {
 		return &task{}, nil
 	}
-	if err := st.context.space.checkRange(f.Addr, f.Pitch*(h-1)+row); err != nil {
+	if err := st.context.space.checkRange(f.Addr, size); err != nil {
 		return nil, err
 	}
 	return &task{direct: true, run: func() error { return st.lane.drv.Fill(st.lane.ctx, st.lane.stream, &f) }}, nil
