@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
@@ -66,7 +68,7 @@ func (lc *localCapsule) handleEvent(e capsule.Event) {
 			j.report.WriteStartLine()
 		}
 	case capsule.Ended:
-		j.log.Info("program ended", "capsule", lc.index, "program", p, "status", int(e.Program.Status))
+		j.log.Info("program ended", "capsule", lc.index, "program", p, "status", describeEnd(e.Program.Status))
 		j.mu.Lock()
 		if p == records.BatchProgram {
 			lc.scriptEnded = true
@@ -78,6 +80,17 @@ func (lc *localCapsule) handleEvent(e capsule.Event) {
 	case capsule.SignalWithheld:
 		j.withholdSignal(e.Signal, withheldSignal{capsule: lc, program: p})
 	}
+}
+
+// describeEnd returns the exit code or the signal of a wait status.
+func describeEnd(status syscall.WaitStatus) string {
+	if !status.Signaled() {
+		return fmt.Sprintf("exit code %d", status.ExitStatus())
+	}
+	if name := unix.SignalName(status.Signal()); name != "" {
+		return "signal " + name
+	}
+	return fmt.Sprintf("signal %d", int(status.Signal()))
 }
 
 // awaitScriptEndEvent waits for the event of the batch script's end, if the script has ended.

@@ -4,9 +4,13 @@
 package checkpoint
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
@@ -98,5 +102,25 @@ func TestScriptEndedOnLeader(t *testing.T) {
 				t.Errorf("terminated without a checkpoint: %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestEndLogged: proxyd's log names a program's exit code or signal, as Slurm does, and not the number of wait(2).
+func TestEndLogged(t *testing.T) {
+	j := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil).jobFor(7)
+	for status, want := range map[syscall.WaitStatus]string{
+		0:                                   `status="exit code 0"`,
+		3 << 8:                              `status="exit code 3"`,
+		syscall.WaitStatus(syscall.SIGTERM): `status="signal SIGTERM"`,
+		syscall.WaitStatus(syscall.SIGSEGV) | 0x80: `status="signal SIGSEGV"`,
+		40: `status="signal 40"`,
+	} {
+		var log bytes.Buffer
+		j.log = slog.New(slog.NewTextHandler(&log, nil))
+		lc := &localCapsule{j: j}
+		lc.handleEvent(capsule.Event{Kind: capsule.Ended, Program: capsule.Program{Name: "s0-1.0", Status: status}})
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log of status %#x is %q, want %s", int(status), log.String(), want)
+		}
 	}
 }

@@ -175,7 +175,7 @@ func (lc *localCapsule) followSrun(ctx context.Context, key string, r *srun.Runn
 		return
 	}
 	kept := !lc.sruns.RemoveEnded(key, r)
-	j.log.Info("srun ended", "key", key, "status", int(how), "reported", !kept, "error", err)
+	j.log.Info("srun ended", "key", key, "status", describeEnd(how), "reported", !kept, "error", err)
 	if kept {
 		return // kept until the caller asks, or the job ends
 	}

@@ -12,9 +12,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // slurmLine matches the lines that slurmstepd writes into the log of a job that is killed, also in the middle of the
@@ -79,7 +81,7 @@ func ranAfterItsEnd(said string, want map[string]string) bool {
 var (
 	jobOf     = regexp.MustCompile(` job=(\d+)(?: |$)`)
 	messageOf = regexp.MustCompile(` msg=(?:"([^"]*)"|(\S+))`)
-	statusOf  = regexp.MustCompile(` status=(\d+)(?: |$)`)
+	statusOf  = regexp.MustCompile(` status="([^"]*)"`)
 )
 
 // beganAnew tells whether a job's batch script came to its undisturbed end while Slurm requeued the job, so that
@@ -91,7 +93,10 @@ func beganAnew(log []string, job, outcome string) bool {
 	if _, err := fmt.Sscanf(outcome[strings.LastIndexByte(outcome, ' ')+1:], "%d:%d", &exit, &signal); err != nil {
 		return false
 	}
-	want := strconv.Itoa(exit<<8 | signal)
+	want := fmt.Sprintf("exit code %d", exit)
+	if signal > 0 {
+		want = "signal " + unix.SignalName(syscall.Signal(signal))
+	}
 	var ended, told bool    // of a run: its script came to its end, Slurm's SIGTERM was handed on
 	var restored, anew bool // of the next run
 	for _, line := range log {
@@ -304,10 +309,10 @@ func TestBeganAnew(t *testing.T) {
 	const (
 		started  = `time=2026-01-01T00:00:00.000Z level=INFO msg="program started" job=12 capsule=0 program=batch`
 		restored = `time=2026-01-01T00:00:00.000Z level=INFO msg="program restored" job=12 capsule=0 program=batch took=1s`
-		step     = `time=2026-01-01T00:00:00.000Z level=INFO msg="program ended" job=12 capsule=0 program=5.0.0 status=0`
-		ended    = `time=2026-01-01T00:00:00.000Z level=INFO msg="program ended" job=12 capsule=0 program=batch status=0`
-		failed   = `time=2026-01-01T00:00:00.000Z level=INFO msg="program ended" job=12 capsule=0 program=batch status=256`
-		killed   = `time=2026-01-01T00:00:00.000Z level=INFO msg="program ended" job=12 capsule=0 program=batch status=9`
+		step     = `time=2026-01-01T00:00:00.000Z level=INFO msg="program ended" job=12 capsule=0 program=5.0.0 status="exit code 0"`
+		ended    = `time=2026-01-01T00:00:00.000Z level=INFO msg="program ended" job=12 capsule=0 program=batch status="exit code 0"`
+		failed   = `time=2026-01-01T00:00:00.000Z level=INFO msg="program ended" job=12 capsule=0 program=batch status="exit code 1"`
+		killed   = `time=2026-01-01T00:00:00.000Z level=INFO msg="program ended" job=12 capsule=0 program=batch status="signal SIGKILL"`
 		told     = `time=2026-01-01T00:00:00.000Z level=INFO msg="SIGTERM from Slurm" job=12 verdict=requeue error=<nil>`
 		hadEnded = `time=2026-01-01T00:00:00.000Z level=INFO msg="the batch script had ended" job=12`
 	)
@@ -336,6 +341,9 @@ func TestBeganAnew(t *testing.T) {
 		if beganAnew(c.log, "1", "COMPLETED 0:0") || beganAnew(c.log, "12", "FAILED 6:0") || beganAnew(c.log, "12", "") {
 			t.Errorf("%s: of another job, or with another outcome", name)
 		}
+	}
+	if !beganAnew([]string{started, killed, started, killed}, "12", "FAILED 0:9") {
+		t.Error("beganAnew is false for a script that is killed by itself in both runs, want true")
 	}
 	if !beganAnew([]string{started, failed, started, failed}, "12", "FAILED 1:0") {
 		t.Error("beganAnew is false for a script that fails by itself in both runs, want true")
