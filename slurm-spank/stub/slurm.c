@@ -122,13 +122,22 @@ int options_registered(void)
 bool options_documented(void)
 {
 	for (int i = 0; i < n_options; ++i) {
+		const char *name = options[i].name;
+
+		if (!options[i].usage || strlen(options[i].usage) < 20) {
+			warnx("--%s: its help has fewer than 20 characters", name);
+			return (false);
+		}
 		/* Slurm has a buffer of 81 for the option and its argument. */
-		if (!options[i].usage || strlen(options[i].usage) < 20 || !options[i].arginfo ||
-		    strlen(options[i].name) + strlen(options[i].arginfo) > 70)
+		if (!options[i].arginfo || strlen(name) + strlen(options[i].arginfo) > 70) {
+			warnx("--%s: it has no value, or name and value have more than 70 characters", name);
 			return (false);
+		}
 		/* The help of the first option names the keys that its list may have, which are the other options. */
-		if (i > 0 && !strstr(options[0].usage, options[i].name + strlen("singularity-")))
+		if (i > 0 && !strstr(options[0].usage, name + strlen("singularity-"))) {
+			warnx("--%s: the help of --%s does not name it", name, options[0].name);
 			return (false);
+		}
 	}
 
 	return (true);
