@@ -66,7 +66,7 @@ func runTests(m *testing.M) int {
 func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("SKIP: needs root: it works as several users")
+		t.Skip("SKIP: needs root: it works as several users, or makes namespaces")
 	}
 }
 

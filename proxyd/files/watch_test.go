@@ -30,6 +30,7 @@ type room struct {
 
 func newRoom(t testing.TB, env ...string) *room {
 	t.Helper()
+	needRoot(t)
 	buildTools(t)
 	cmd := exec.Command("/bin/bash", "-c", "mount -t proc proc /proc && while read -r line; do eval \"$line\"; echo done; done")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS}
