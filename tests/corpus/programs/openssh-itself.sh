@@ -4,8 +4,6 @@
 #
 # What: an SSH server of the user's own and its clients: commands, copies, a shared connection, a forwarded port, a terminal
 # Needs: openssh-server openssh-client python3
-# Fails: ssh makes the socket of a shared connection under a name of its own, and then links the name that clients use to its file; CRIU makes the socket anew under the first name alone, and clients are refused after a restore. Besides, a process of sshd that awaits a login may open no files (RLIMIT_NOFILE is 0), and CRIU cannot dump it
-# Failure: ended with FAILED 255:0|Too many open files
 #SBATCH --job-name=openssh-itself --ntasks=1 --output=log
 set -eu
 dir=$(mktemp -d)
