@@ -68,7 +68,7 @@ func makeRoom(s *sdk.Snapshot, set Settings, j *sdk.Job) []sdk.Intent {
 			plan.clearNode(c, set.Most)
 		}
 	}
-	if len(plan.closed) < j.Capsules || len(plan.moves) == 0 || !isWorthIt(s, set, j, plan.cost) {
+	if len(plan.closed) < j.Capsules || len(plan.moves) == 0 || !isMoveWorthwhile(s, set, j, plan.cost) {
 		return nil
 	}
 	spots := make([]sdk.Spot, 0, j.Capsules)
@@ -83,9 +83,9 @@ func makeRoom(s *sdk.Snapshot, set Settings, j *sdk.Job) []sdk.Intent {
 		"%d small jobs have moved together for it; their checkpoints and restores took %.0f GPU-seconds", len(plan.moves), plan.cost)})
 }
 
-// isWorthIt reports whether the job would wait for longer than the moves are worth: until the first
+// isMoveWorthwhile reports whether the job would wait for longer than the moves are worth: until the first
 // running job that could make as much room ends by its time limit.
-func isWorthIt(s *sdk.Snapshot, set Settings, j *sdk.Job, cost float64) bool {
+func isMoveWorthwhile(s *sdk.Snapshot, set Settings, j *sdk.Job, cost float64) bool {
 	wait := time.Hour // when the wait is not known
 	for i := range s.Jobs {
 		o := &s.Jobs[i]

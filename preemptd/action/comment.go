@@ -59,7 +59,7 @@ func clipText(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
 }
 
-func lookComment(text func(*actionRun) string) func(context.Context, *actionRun) finding {
+func checkComment(text func(*actionRun) string) func(context.Context, *actionRun) finding {
 	return func(_ context.Context, w *actionRun) finding {
 		if w.job.State.Finished() || w.commentSays(text) {
 			return finding{outcome: done}

@@ -12,9 +12,9 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// lookRelease is done when the job is released, by any user. A hold that was there before is not ours to release,
+// checkReleased is done when the job is released, by any user. A hold that was there before is not ours to release,
 // unless the request was a release.
-func lookRelease(_ context.Context, w *actionRun) finding {
+func checkReleased(_ context.Context, w *actionRun) finding {
 	switch {
 	case w.job.State.Base == "":
 		return finding{wait, "it is " + w.job.State.String()}
@@ -38,9 +38,9 @@ func (w *actionRun) startIsDelayed() bool {
 	return w.memo.Parked && w.memo.Ran && w.job.State.Base == slurmrest.Pending && w.job.EligibleTime.After(w.r.currentTime().Add(clockSkew))
 }
 
-// doRelease lets the job start at once, without the two minutes that follow a requeue. The comment changes in the same
+// releaseJob lets the job start at once, without the two minutes that follow a requeue. The comment changes in the same
 // request, which slurmctld remembers or forgets as a whole: releaseForgotten tells by the comment.
-func doRelease(ctx context.Context, w *actionRun) error {
+func releaseJob(ctx context.Context, w *actionRun) error {
 	if !isHeld(&w.job) {
 		return w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{BeginTime: &time.Time{}})
 	}

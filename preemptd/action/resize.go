@@ -36,10 +36,10 @@ var resizingSteps = slices.Insert(slices.Clone(movingSteps), 2, lend)
 
 // lend asks the nodes of a running job to have other jobs of its user lend it GPUs, or fewer. An obstacle to that
 // leads to the longer way, by a checkpoint and a requeue.
-var lend = step{name: "lend", words: "having other jobs lend it GPUs, or fewer", look: lookLend, do: doLend, within: otherPatience, optional: true}
+var lend = step{name: "lend", words: "having other jobs lend it GPUs, or fewer", look: checkLent, do: lendGPUs, within: otherPatience, optional: true}
 
-// lookLend is done when the job has its size, or cannot have it in place.
-func lookLend(_ context.Context, w *actionRun) finding {
+// checkLent is done when the job has its size, or cannot have it in place.
+func checkLent(_ context.Context, w *actionRun) finding {
 	j := &w.job
 	switch {
 	case w.memo.Lent:
@@ -55,7 +55,7 @@ func lookLend(_ context.Context, w *actionRun) finding {
 	return finding{outcome: todo}
 }
 
-func doLend(ctx context.Context, w *actionRun) error {
+func lendGPUs(ctx context.Context, w *actionRun) error {
 	qos := ""
 	if w.r.LeaseQOS != nil {
 		qos = w.r.LeaseQOS()

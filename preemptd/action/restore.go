@@ -14,7 +14,7 @@ import (
 
 // restore waits, for a person, until a job that was captured and has started again is restored. The job has its new
 // place already: a restore that fails is proxyd's to mend, or to hold the job for, and no step is undone for it.
-var restore = step{name: "restore", words: "waiting until it is restored", look: lookRestored, within: func(p Patience) time.Duration { return p.Start }, optional: true, ended: true}
+var restore = step{name: "restore", words: "waiting until it is restored", look: checkRestored, within: func(p Patience) time.Duration { return p.Start }, optional: true, ended: true}
 
 // byPolicy begins the requester of an action that a policy asks for. Policies do not wait for the end of their
 // actions, and see with each snapshot how jobs are.
@@ -23,7 +23,7 @@ const byPolicy = "policy "
 // showWithin is how long the job's node may take to say how the job is.
 const showWithin = 30 * time.Second
 
-func lookRestored(ctx context.Context, w *actionRun) finding {
+func checkRestored(ctx context.Context, w *actionRun) finding {
 	j := &w.job
 	switch {
 	case w.memo.Checkpoint == "" || strings.HasPrefix(w.a.Who, byPolicy) || j.State.Finished():

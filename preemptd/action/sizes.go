@@ -171,9 +171,9 @@ func beganAs(shown *rpc.Job, gpusNow int64, lent map[string]int64) *jobrequest.B
 	return b
 }
 
-// lookSize is done when no known fact keeps the job from the size that the action is to give it. idle: the GPUs that
+// checkSize is done when no known fact keeps the job from the size that the action is to give it. idle: the GPUs that
 // the job does not have yet must be idle.
-func (w *actionRun) lookSize(ctx context.Context, idle bool) finding {
+func (w *actionRun) checkSize(ctx context.Context, idle bool) finding {
 	if w.r.Sizes == nil {
 		return finding{outcome: done}
 	}

@@ -21,17 +21,17 @@ func otherPatience(p Patience) time.Duration { return p.Other }
 
 // The steps of which actions are made, in the order of a whole journey.
 var (
-	checkJob    = step{name: "check", words: "looking at the job", look: lookJob, within: otherPatience}
-	announce    = step{name: "announce", words: "saying so in its comment", look: lookComment(doingText), do: writeComment(doingText), within: otherPatience, optional: true}
-	checkpoint  = step{name: "checkpoint", words: "making a checkpoint", look: lookCheckpoint, do: doCheckpoint, within: func(p Patience) time.Duration { return p.Checkpoint }}
-	park        = step{name: "park", words: "putting it back into the queue", look: lookPark, do: doPark, within: otherPatience, touches: true}
+	checkJob    = step{name: "check", words: "looking at the job", look: checkPresentJob, within: otherPatience}
+	announce    = step{name: "announce", words: "saying so in its comment", look: checkComment(doingText), do: writeComment(doingText), within: otherPatience, optional: true}
+	checkpoint  = step{name: "checkpoint", words: "making a checkpoint", look: checkCheckpoint, do: requestCheckpoint, within: func(p Patience) time.Duration { return p.Checkpoint }}
+	park        = step{name: "park", words: "putting it back into the queue", look: checkParked, do: parkJob, within: otherPatience, touches: true}
 	leaveNodes  = step{name: "leave", words: "waiting until its nodes are free", look: checkLeftNodes, within: func(p Patience) time.Duration { return p.Leave }, touches: true}
-	draft       = step{name: "draft", words: "working out what it is to ask Slurm for", look: lookDraft, within: otherPatience, touches: true}
-	edit        = step{name: "edit", words: "changing what it asks Slurm for", look: lookEdit, do: doEdit, within: otherPatience, touches: true}
-	holdStep    = step{name: "hold", words: "holding it", look: lookHold, do: doHold, within: otherPatience, touches: true}
-	releaseStep = step{name: "release", words: "releasing it", look: lookRelease, do: doRelease, within: otherPatience, touches: true}
-	start       = step{name: "start", words: "waiting for its start", look: lookStart, within: func(p Patience) time.Duration { return p.Start }, touches: true, ended: true}
-	report      = step{name: "report", words: "writing the result into its comment", look: lookComment(doneText), do: writeComment(doneText), within: otherPatience, optional: true, ended: true}
+	draft       = step{name: "draft", words: "working out what it is to ask Slurm for", look: draftRequest, within: otherPatience, touches: true}
+	edit        = step{name: "edit", words: "changing what it asks Slurm for", look: checkEdited, do: editRequest, within: otherPatience, touches: true}
+	holdStep    = step{name: "hold", words: "holding it", look: checkHeld, do: holdJob, within: otherPatience, touches: true}
+	releaseStep = step{name: "release", words: "releasing it", look: checkReleased, do: releaseJob, within: otherPatience, touches: true}
+	start       = step{name: "start", words: "waiting for its start", look: checkStarted, within: func(p Patience) time.Duration { return p.Start }, touches: true, ended: true}
+	report      = step{name: "report", words: "writing the result into its comment", look: checkComment(doneText), do: writeComment(doneText), within: otherPatience, optional: true, ended: true}
 )
 
 // oldStepNames are the names of steps in journals of older releases, and their names today.
@@ -39,10 +39,10 @@ var oldStepNames = map[string]string{"survey": "check", "tell": "announce", "vac
 
 // undoSteps take back the changes of the other steps, as far as the action came and no user changed the same.
 var undoSteps = []step{
-	{name: "run on", words: "letting it run on", look: lookRunOn, do: doRunOn, within: otherPatience, optional: true},
-	{name: "unedit", words: "taking back what was changed", look: lookUnedit, do: doUnedit, within: otherPatience},
-	{name: stepUnpark, words: "releasing it again", look: lookUnpark, do: doRelease, within: otherPatience},
-	{name: "unreport", words: "writing into its comment why it was not done", look: lookComment(undoneText), do: writeComment(undoneText), within: otherPatience, optional: true, ended: true},
+	{name: "run on", words: "letting it run on", look: checkRunsOn, do: letJobRunOn, within: otherPatience, optional: true},
+	{name: "unedit", words: "taking back what was changed", look: checkReverted, do: revertRequest, within: otherPatience},
+	{name: stepUnpark, words: "releasing it again", look: checkUnparked, do: releaseJob, within: otherPatience},
+	{name: "unreport", words: "writing into its comment why it was not done", look: checkComment(undoneText), do: writeComment(undoneText), within: otherPatience, optional: true, ended: true},
 }
 
 // StepWords returns the words for a step, for people; the name itself, if no step has the name.
@@ -65,8 +65,8 @@ func isRunning(j *slurmrest.Job) bool {
 	return j.State.Base == slurmrest.Running || j.State.Base == slurmrest.Suspended
 }
 
-// lookJob notes the state of the job, and refuses a job with which this action cannot be done.
-func lookJob(ctx context.Context, w *actionRun) finding {
+// checkPresentJob notes the state of the job, and refuses a job with which this action cannot be done.
+func checkPresentJob(ctx context.Context, w *actionRun) finding {
 	j := &w.job
 	k := w.kind
 	switch {
@@ -87,7 +87,7 @@ func lookJob(ctx context.Context, w *actionRun) finding {
 			return finding{impossible, err.Error()}
 		}
 	}
-	if v := w.lookSize(ctx, false); v.outcome != done {
+	if v := w.checkSize(ctx, false); v.outcome != done {
 		return v
 	}
 	w.memo.Restarts, w.memo.RestartsAt = j.Restarts, j.Restarts
@@ -95,9 +95,9 @@ func lookJob(ctx context.Context, w *actionRun) finding {
 	return finding{outcome: done}
 }
 
-// lookCheckpoint is done as soon as a checkpoint is known, or the job left its nodes by itself: then proxyd has made
+// checkCheckpoint is done as soon as a checkpoint is known, or the job left its nodes by itself: then proxyd has made
 // a checkpoint, or could make none.
-func lookCheckpoint(ctx context.Context, w *actionRun) finding {
+func checkCheckpoint(ctx context.Context, w *actionRun) finding {
 	j := &w.job
 	switch {
 	case w.memo.Checkpoint != "":
@@ -111,14 +111,14 @@ func lookCheckpoint(ctx context.Context, w *actionRun) finding {
 	}
 	w.memo.Restarts = j.Restarts // another user's requeue, after which the job runs again
 	if w.a.Kind == "resize" {
-		if v := w.lookSize(ctx, true); v.outcome != done { // the job would wait in the queue instead of running
+		if v := w.checkSize(ctx, true); v.outcome != done { // the job would wait in the queue instead of running
 			return v
 		}
 	}
 	return finding{outcome: todo}
 }
 
-func doCheckpoint(ctx context.Context, w *actionRun) error {
+func requestCheckpoint(ctx context.Context, w *actionRun) error {
 	all, err := w.r.Proxyd.Checkpoints(ctx, &w.job)
 	if err != nil {
 		return err
@@ -139,9 +139,9 @@ func doCheckpoint(ctx context.Context, w *actionRun) error {
 	return nil
 }
 
-// lookPark: a job that is pending and held is parked. A requeue of ours always holds, so
+// checkParked: a job that is pending and held is parked. A requeue of ours always holds, so
 // that there is no moment in which the job could start.
-func lookPark(_ context.Context, w *actionRun) finding {
+func checkParked(_ context.Context, w *actionRun) finding {
 	j := &w.job
 	switch {
 	case j.State.Base == "":
@@ -159,8 +159,8 @@ func lookPark(_ context.Context, w *actionRun) finding {
 	return finding{outcome: done}
 }
 
-// doPark writes down first that the action is about to hold the job: a hold that is found without that is a person's.
-func doPark(ctx context.Context, w *actionRun) error {
+// parkJob writes down first that the action is about to hold the job: a hold that is found without that is a person's.
+func parkJob(ctx context.Context, w *actionRun) error {
 	if !w.memo.ParkSent {
 		w.memo.ParkSent = true
 		if err := w.saveStep(ctx, ""); err != nil {
@@ -168,19 +168,19 @@ func doPark(ctx context.Context, w *actionRun) error {
 		}
 	}
 	if !isRunning(&w.job) {
-		return doHold(ctx, w)
+		return holdJob(ctx, w)
 	}
 	_, err := w.r.Slurm.Requeue(ctx, w.jobRef(), slurmrest.RequeueOptions{Hold: true, Incomplete: true})
 	return err
 }
 
-func doHold(ctx context.Context, w *actionRun) error {
+func holdJob(ctx context.Context, w *actionRun) error {
 	yes, said := true, withOurComment(w.job.Comment, doingText(w))
 	return w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{Hold: &yes, Comment: &said})
 }
 
-// stillAsWeLeftIt reports whether the job still waits as the action left it.
-func (w *actionRun) stillAsWeLeftIt() (finding, bool) {
+// checkUndisturbed reports whether the job still waits as the action left it.
+func (w *actionRun) checkUndisturbed() (finding, bool) {
 	j := &w.job
 	switch {
 	case isRunning(j):
@@ -196,7 +196,7 @@ func (w *actionRun) stillAsWeLeftIt() (finding, bool) {
 }
 
 func checkLeftNodes(_ context.Context, w *actionRun) finding {
-	if v, ok := w.stillAsWeLeftIt(); !ok {
+	if v, ok := w.checkUndisturbed(); !ok {
 		return v
 	}
 	if w.job.State.Has(slurmrest.Completing) {
@@ -205,10 +205,10 @@ func checkLeftNodes(_ context.Context, w *actionRun) finding {
 	return finding{outcome: done}
 }
 
-// lookDraft notes the request of the job, and the request that the job is to have. Nodes that an earlier action gave
+// draftRequest notes the request of the job, and the request that the job is to have. Nodes that an earlier action gave
 // the job are not the job's own wish, unless a user has edited them since.
-func lookDraft(ctx context.Context, w *actionRun) finding {
-	if v, ok := w.stillAsWeLeftIt(); !ok {
+func draftRequest(ctx context.Context, w *actionRun) finding {
+	if v, ok := w.checkUndisturbed(); !ok {
 		return v
 	}
 	raw, err := w.r.Journal.Origin(ctx, w.a.Job)
@@ -235,8 +235,8 @@ func lookDraft(ctx context.Context, w *actionRun) finding {
 	return finding{outcome: done}
 }
 
-func lookEdit(_ context.Context, w *actionRun) finding {
-	if v, ok := w.stillAsWeLeftIt(); !ok {
+func checkEdited(_ context.Context, w *actionRun) finding {
+	if v, ok := w.checkUndisturbed(); !ok {
 		return v
 	}
 	now := jobrequest.Of(&w.job)
@@ -249,7 +249,7 @@ func lookEdit(_ context.Context, w *actionRun) finding {
 	return finding{outcome: todo}
 }
 
-func doEdit(ctx context.Context, w *actionRun) error {
+func editRequest(ctx context.Context, w *actionRun) error {
 	by := jobrequest.Editor{Who: w.a.Who, Restarts: w.memo.RestartsAt}
 	sizedBy := w.memo.SizedBy
 	if !w.memo.Target.SameSize(w.memo.Found) {
@@ -271,7 +271,7 @@ func (w *actionRun) setOrigin(ctx context.Context, now jobrequest.Request, by jo
 	return w.r.Journal.SetOrigin(ctx, w.a.Job, raw)
 }
 
-func lookHold(_ context.Context, w *actionRun) finding {
+func checkHeld(_ context.Context, w *actionRun) finding {
 	switch {
 	case isRunning(&w.job):
 		return finding{takenOver, "it has started"}
@@ -281,7 +281,7 @@ func lookHold(_ context.Context, w *actionRun) finding {
 	return finding{outcome: todo}
 }
 
-func lookStart(_ context.Context, w *actionRun) finding {
+func checkStarted(_ context.Context, w *actionRun) finding {
 	j := &w.job
 	switch {
 	case isRunning(j) && w.runsElsewhere():
@@ -314,24 +314,24 @@ func (w *actionRun) runsElsewhere() bool {
 	return false
 }
 
-// lookRunOn is done when the job runs on: a job that was captured stands still until a requeue, for
+// checkRunsOn is done when the job runs on: a job that was captured stands still until a requeue, for
 // 20 s at most. An action that is undone does not requeue the job.
-func lookRunOn(_ context.Context, w *actionRun) finding {
+func checkRunsOn(_ context.Context, w *actionRun) finding {
 	if w.memo.Checkpoint == "" || w.memo.RanOn || !isRunning(&w.job) || w.job.Restarts != w.memo.Restarts {
 		return finding{outcome: done}
 	}
 	return finding{outcome: todo}
 }
 
-func doRunOn(ctx context.Context, w *actionRun) error {
+func letJobRunOn(ctx context.Context, w *actionRun) error {
 	err := w.r.Proxyd.RunOn(ctx, &w.job)
 	w.memo.RanOn = err == nil
 	return err
 }
 
-// lookUnedit is done when each change of the edit, unless the same was changed again since, is taken back. A job that
+// checkReverted is done when each change of the edit, unless the same was changed again since, is taken back. A job that
 // runs cannot be edited, and needs no undoing.
-func lookUnedit(_ context.Context, w *actionRun) finding {
+func checkReverted(_ context.Context, w *actionRun) finding {
 	if w.job.State.Base == "" {
 		return finding{wait, "it is " + w.job.State.String()}
 	}
@@ -342,7 +342,7 @@ func lookUnedit(_ context.Context, w *actionRun) finding {
 	return finding{outcome: todo}
 }
 
-func doUnedit(ctx context.Context, w *actionRun) error {
+func revertRequest(ctx context.Context, w *actionRun) error {
 	if err := w.setOrigin(ctx, w.memo.Found, w.memo.Editor, w.memo.SizedBy); err != nil {
 		return err
 	}
@@ -350,8 +350,8 @@ func doUnedit(ctx context.Context, w *actionRun) error {
 	return w.r.Slurm.Update(ctx, w.jobRef(), now.EditTo(now.TakeBack(w.memo.Found, w.memo.Target)))
 }
 
-// lookUnpark: only a hold of ours is taken back.
-func lookUnpark(_ context.Context, w *actionRun) finding {
+// checkUnparked: only a hold of ours is taken back.
+func checkUnparked(_ context.Context, w *actionRun) finding {
 	switch {
 	case !w.memo.Touched || w.memo.WasHeld || w.memo.Released:
 		return finding{outcome: done}

@@ -57,7 +57,7 @@ type command struct {
 	preload  string   // a library that is loaded into criu
 	env      []string // variables beside the usual ones
 	args     []string
-	files    []*os.File // from descriptor stageFD on
+	files    []*os.File // from descriptor imagesFD on
 }
 
 // buildCommand returns the command to start, and the files to close after its start.
@@ -74,7 +74,7 @@ func (c command) buildCommand() (cmd *exec.Cmd, closing []*os.File, err error) {
 		}
 	}()
 	// The gate is run for the first time before criu goes to its images folder.
-	args := []string{fmt.Sprintf("--wd=/proc/self/fd/%d", stageFD)}
+	args := []string{fmt.Sprintf("--wd=/proc/self/fd/%d", imagesFD)}
 	files := c.files
 	for _, ns := range joinable {
 		if ns.file == "ipc" && c.noIPC {
@@ -88,7 +88,7 @@ func (c command) buildCommand() (cmd *exec.Cmd, closing []*os.File, err error) {
 			return nil, closing, fmt.Errorf("the capsule's namespaces: %w", err)
 		}
 		closing = append(closing, f)
-		args = append(args, fmt.Sprintf("%s=/proc/self/fd/%d", ns.option, stageFD+len(files)))
+		args = append(args, fmt.Sprintf("%s=/proc/self/fd/%d", ns.option, imagesFD+len(files)))
 		files = append(files, f)
 	}
 	args = append(append(args, "--"), c.before...)
@@ -152,7 +152,7 @@ func (c command) start(cmd *exec.Cmd) error {
 // connected to another program of the capsule is connected to the path again; a stream is refused all the same.
 // Connections to outside of the job are in outside.go.
 func commonOptions(operation string) []string {
-	return []string{operation, "--no-default-config", "--stream", "--images-dir", fmt.Sprintf("/proc/self/fd/%d", stageFD),
+	return []string{operation, "--no-default-config", "--stream", "--images-dir", fmt.Sprintf("/proc/self/fd/%d", imagesFD),
 		"-v3", "--timeout", "30",
 		"--tcp-established", "--network-lock", "skip", "--file-locks", "--ext-unix-sk", "--manage-cgroups=ignore"}
 }

@@ -66,11 +66,11 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	if err != nil {
 		return nil, fail(err)
 	}
-	s, err := newSession(captureSocket, c.as)
+	s, err := newCriuRun(captureSocket, c.as)
 	if err != nil {
 		return nil, fail(err)
 	}
-	defer s.closeSession()
+	defer s.closeRun()
 	d := &dumper{sink: sink, frozen: frozen, noted: &Image{}, cores: map[string][]byte{}}
 	s.carry, s.endStrays = d.saveStream, true
 	if frozen {
@@ -168,7 +168,7 @@ func (d *dumper) drainStream(w io.Writer, st *stream) (n int64, err error) {
 }
 
 // recordStopped looks at the program while criu has stopped the program.
-func (d *dumper) recordStopped(s *session, p Program) error {
+func (d *dumper) recordStopped(s *criuRun, p Program) error {
 	if err := s.waitForStreams(); err != nil {
 		return err
 	}

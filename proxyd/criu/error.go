@@ -38,7 +38,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // failureOf makes the Error of an operation on p that ended with err.
-func (s *session) failureOf(op string, p Program, err error) *Error {
+func (s *criuRun) failureOf(op string, p Program, err error) *Error {
 	e := &Error{Op: op, PID: p.PID, Log: s.log.lastLines(), Err: err}
 	var changed *ChangedError
 	if errors.As(err, &changed) {

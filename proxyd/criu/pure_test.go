@@ -140,7 +140,7 @@ func (m memory) Open(name string) (io.ReadCloser, error) {
 // fail for that reason.
 func TestStreamFailure(t *testing.T) {
 	for range 200 {
-		s := &session{broken: make(chan struct{}), pipes: map[*os.File]bool{}, wake: -1}
+		s := &criuRun{broken: make(chan struct{}), pipes: map[*os.File]bool{}, wake: -1}
 		s.carry = func(st *stream) error {
 			return st.usePipe(func(*os.File) error { return errSource })
 		}

@@ -113,11 +113,11 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 func (r *restorer) runRestore(ctx context.Context, c command) error {
 	img := r.image
 	fail := func(err error) error { return &Error{Op: "restore", PID: img.Program.PID, Err: err} }
-	s, err := newSession(serveSocket, c.as)
+	s, err := newCriuRun(serveSocket, c.as)
 	if err != nil {
 		return fail(err)
 	}
-	defer s.closeSession()
+	defer s.closeRun()
 	if r.frozen {
 		if err := r.group.setFrozen(ctx, false); err != nil {
 			return fail(errors.Join(err, r.group.setFrozen(context.WithoutCancel(ctx), true)))
@@ -260,7 +260,7 @@ func (r *restorer) sendStream(st *stream) error {
 	if err != nil {
 		return err
 	}
-	if err := st.session.replyToCriu(reply); err != nil || !exists {
+	if err := st.run.replyToCriu(reply); err != nil || !exists {
 		return err
 	}
 	return st.usePipe(func(pipe *os.File) error {
@@ -315,7 +315,7 @@ func (r *restorer) editorOf(name string) func(io.Reader) (*bytes.Reader, int64, 
 
 // freezeAround freezes a cgroup in which the restored processes stand, and criu too; it first moves criu out, with its
 // script and nsenter.
-func (s *session) freezeAround(ctx context.Context, init int, group cgroup, script int) error {
+func (s *criuRun) freezeAround(ctx context.Context, init int, group cgroup, script int) error {
 	members, err := membersOf(init)
 	if err != nil {
 		return err

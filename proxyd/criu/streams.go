@@ -19,7 +19,7 @@ import (
 // stream is an image on its way.
 type stream struct {
 	name    string
-	session *session
+	run     *criuRun
 	pipe    chan int    // the pipe's descriptor from criu; closed when it will not come
 	refused atomic.Bool // criu was told that there is no such image
 }
@@ -33,11 +33,11 @@ const bufferSize = 256 << 10
 var buffers = sync.Pool{New: func() any { b := make([]byte, bufferSize); return &b }}
 
 // beginStream starts the stream of an image that criu has named.
-func (s *session) beginStream(name string) *stream {
-	st := &stream{name: name, session: s, pipe: make(chan int, 1)}
+func (s *criuRun) beginStream(name string) *stream {
+	st := &stream{name: name, run: s, pipe: make(chan int, 1)}
 	s.streams.Go(func() {
 		if err := s.carry(st); err != nil {
-			st.cancelSession(err)
+			st.cancelRun(err)
 		}
 		select { // a descriptor that came too late
 		case fd, ok := <-st.pipe:
@@ -50,9 +50,9 @@ func (s *session) beginStream(name string) *stream {
 	return st
 }
 
-// cancelSession breaks the session off because this stream has failed.
-func (st *stream) cancelSession(err error) {
-	st.session.cancelSession(fmt.Errorf("image %s: %w", st.name, err))
+// cancelRun breaks the session off because this stream has failed.
+func (st *stream) cancelRun(err error) {
+	st.run.cancelRun(fmt.Errorf("image %s: %w", st.name, err))
 }
 
 // usePipe waits for the pipe, calls use with the pipe, and closes the pipe. The error of use is recorded before the
@@ -62,9 +62,9 @@ func (st *stream) usePipe(use func(pipe *os.File) error) error {
 	if err != nil {
 		return err
 	}
-	defer st.session.dropFile(pipe)
+	defer st.run.dropFile(pipe)
 	if err = use(pipe); err != nil {
-		st.cancelSession(err)
+		st.cancelRun(err)
 	}
 	return err
 }
@@ -86,14 +86,14 @@ func (st *stream) waitForPipe() (*os.File, error) {
 				}
 			}
 		}
-		return st.session.adoptDescriptor(fd, st.name)
-	case <-st.session.broken:
+		return st.run.adoptDescriptor(fd, st.name)
+	case <-st.run.broken:
 		return nil, os.ErrClosed
 	}
 }
 
 // waitForStreams waits until all streams have ended, or s is broken.
-func (s *session) waitForStreams() error {
+func (s *criuRun) waitForStreams() error {
 	done := make(chan struct{})
 	go func() {
 		s.streams.Wait()

@@ -49,7 +49,7 @@ func (l *logbook) guessedWatches() []guessedWatch {
 var errGuessedWatch = errors.New("criu may have taken another file for a watched file")
 
 // checkWatches returns an error if criu may have taken another file of an overlay for a watched file.
-func (s *session) checkWatches(p Program) error {
+func (s *criuRun) checkWatches(p Program) error {
 	watches := s.log.guessedWatches()
 	if len(watches) == 0 {
 		return nil

@@ -247,12 +247,12 @@ func (l *places) dropNow(x *place) {
 	l.dropPlace(x)
 }
 
-// anyPlace, isOf and isAway choose the places that dropKept takes.
+// anyPlace, isInPool and isAway choose the places that dropKept takes.
 func anyPlace(*place) bool { return true }
 
 func isAway(x *place) bool { return !x.memory.isThere() }
 
-func isOf(pool backend.PoolID) func(*place) bool {
+func isInPool(pool backend.PoolID) func(*place) bool {
 	return func(x *place) bool { return x.pool == pool }
 }
 
@@ -264,7 +264,7 @@ func (l *places) releaseSurplus() {
 		return
 	}
 	for pool, n := range l.keptOfPools() {
-		l.dropKept(l.space.ledger.Surplus(pool, n), isOf(pool), l.scheduleRelease)
+		l.dropKept(l.space.ledger.Surplus(pool, n), isInPool(pool), l.scheduleRelease)
 	}
 }
 
@@ -334,7 +334,7 @@ func (s *space) TrimPool(id backend.PoolID, keep uint64) error {
 	s.mu.Lock()
 	defer s.places.unlockAndDrop()
 	if !s.closed {
-		s.places.dropKept(s.ledger.Excess(id, s.places.keptOfPools()[id], keep), isOf(id), s.places.scheduleRelease)
+		s.places.dropKept(s.ledger.Excess(id, s.places.keptOfPools()[id], keep), isInPool(id), s.places.scheduleRelease)
 	}
 	return nil
 }

@@ -13,20 +13,20 @@ import (
 
 // Descriptors that criu starts with, after 0, 1 and 2.
 const (
-	stageFD   = 3 // the images folder
+	imagesFD  = 3 // the images folder
 	askFD     = 4 // the gate's script writes its PID
 	goFD      = 5 // and reads the answer
 	firstFree = 6
 )
 
-// stage is criu's images folder and the near ends of the gate. A stage is for one operation.
-type stage struct {
+// imagesFolder is criu's images folder and the near ends of the gate. An imagesFolder is for one operation.
+type imagesFolder struct {
 	folder   int // of a tmpfs that is mounted nowhere
 	listener int // the streamer socket, as named by capture or serve
 	ask      int // where the gate's script writes its turn and its PID
 	answer   int // the answer that the gate waits for
 
-	child []*os.File // stageFD, askFD, goFD; closed when criu has started
+	child []*os.File // imagesFD, askFD, goFD; closed when criu has started
 }
 
 // Names of the streamer sockets (criu/img-streamer.c).
@@ -60,21 +60,21 @@ const (
 	turnResume   = "pre-resume"   // every thread stands in ptrace
 )
 
-// newStage makes an images folder for a criu that runs as root, or with the rights of as.
-func newStage(socket string, as *rights) (*stage, error) {
-	s := &stage{folder: -1, listener: -1, ask: -1, answer: -1}
-	err := s.makeStage(socket)
+// newImagesFolder makes an images folder for a criu that runs as root, or with the rights of as.
+func newImagesFolder(socket string, as *rights) (*imagesFolder, error) {
+	s := &imagesFolder{folder: -1, listener: -1, ask: -1, answer: -1}
+	err := s.makeImagesFolder(socket)
 	if err == nil && as != nil {
 		err = s.makeUsableBy(socket, as)
 	}
 	if err != nil {
-		s.closeStage()
+		s.closeImagesFolder()
 		return nil, fmt.Errorf("images folder: %w", err)
 	}
 	return s, nil
 }
 
-func (s *stage) makeStage(socket string) error {
+func (s *imagesFolder) makeImagesFolder(socket string) error {
 	var err error
 	if s.folder, err = detachedTmpfs(); err != nil {
 		return err
@@ -114,14 +114,14 @@ func (s *stage) makeStage(socket string) error {
 // makeUsableBy makes the folder, the socket and the gate usable for a criu with a user's rights.
 // No other process comes to them: they have no name, and the kernel lets no process of the user's
 // look into another that has more capabilities.
-func (s *stage) makeUsableBy(socket string, as *rights) error {
+func (s *imagesFolder) makeUsableBy(socket string, as *rights) error {
 	uid, gid := int(as.uid), int(as.gid)
 	if known, err := os.ReadFile(kerndat); err != nil {
 		return err
 	} else if err := os.WriteFile(s.pathOf(kerndatName), known, 0o444); err != nil {
 		return err
 	}
-	for _, fd := range []int{s.folder, int(s.child[askFD-stageFD].Fd()), int(s.child[goFD-stageFD].Fd())} {
+	for _, fd := range []int{s.folder, int(s.child[askFD-imagesFD].Fd()), int(s.child[goFD-imagesFD].Fd())} {
 		if err := unix.Fchownat(fd, "", uid, gid, unix.AT_EMPTY_PATH); err != nil { // the folder is O_PATH
 			return os.NewSyscallError("fchownat", err)
 		}
@@ -152,9 +152,11 @@ func detachedTmpfs() (int, error) {
 
 // pathOf is a path to a name of the folder for this process. It is short enough for a socket's address, wherever the
 // caller keeps files.
-func (s *stage) pathOf(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", s.folder, name) }
+func (s *imagesFolder) pathOf(name string) string {
+	return fmt.Sprintf("/proc/self/fd/%d/%s", s.folder, name)
+}
 
-func (s *stage) writeGate() error {
+func (s *imagesFolder) writeGate() error {
 	// A process that is forked meanwhile would have the script open for writing until
 	// its execve, and the script could not be run until then.
 	syscall.ForkLock.RLock()
@@ -163,14 +165,14 @@ func (s *stage) writeGate() error {
 }
 
 // closeInherited closes the descriptors that criu has inherited.
-func (s *stage) closeInherited() {
+func (s *imagesFolder) closeInherited() {
 	for _, f := range s.child {
 		f.Close()
 	}
 	s.child = nil
 }
 
-func (s *stage) closeStage() {
+func (s *imagesFolder) closeImagesFolder() {
 	s.closeInherited()
 	for _, fd := range []*int{&s.folder, &s.listener, &s.ask, &s.answer} {
 		closeFD(fd)

@@ -26,15 +26,15 @@ const (
 	restoreGrace = time.Second
 )
 
-// session is a run of criu.
+// criuRun is a run of criu.
 //
 //	run          a goroutine, the caller's: a loop over criu's socket, the gate and its end
 //	streams      a goroutine for each image
 //	mu           err, pipes, conn. No call under mu blocks
-type session struct {
-	stage *stage
-	log   logbook
-	carry func(st *stream) error // the work of a stream's goroutine
+type criuRun struct {
+	images *imagesFolder
+	log    logbook
+	carry  func(st *stream) error // the work of a stream's goroutine
 	// check is called at turnRestored, pass at the last turn, with the script's PID in the capsule. They return an error
 	// if criu must not go on. Without pass there is no gate.
 	check func() error
@@ -61,30 +61,30 @@ type session struct {
 	pipes   map[*os.File]bool // pipes to break
 }
 
-// newSession prepares a run of criu as root, or with the rights of as.
-func newSession(socket string, as *rights) (*session, error) {
-	s := &session{grace: grace, wake: -1, conn: -1, pidfd: -1, criu: -1, broken: make(chan struct{}), pipes: map[*os.File]bool{}}
+// newCriuRun prepares a run of criu as root, or with the rights of as.
+func newCriuRun(socket string, as *rights) (*criuRun, error) {
+	s := &criuRun{grace: grace, wake: -1, conn: -1, pidfd: -1, criu: -1, broken: make(chan struct{}), pipes: map[*os.File]bool{}}
 	var err error
-	if s.stage, err = newStage(socket, as); err != nil {
+	if s.images, err = newImagesFolder(socket, as); err != nil {
 		return nil, err
 	}
 	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		s.stage.closeStage()
+		s.images.closeImagesFolder()
 		return nil, os.NewSyscallError("eventfd", err)
 	}
 	return s, nil
 }
 
-func (s *session) closeSession() {
+func (s *criuRun) closeRun() {
 	for _, fd := range []*int{&s.wake, &s.conn, &s.pidfd, &s.criu} {
 		closeFD(fd)
 	}
-	s.stage.closeStage()
+	s.images.closeImagesFolder()
 }
 
-// cancelSession breaks off the streams and criu, for the first reason that is given. Only errNoPipe gives way to a
+// cancelRun breaks off the streams and criu, for the first reason that is given. Only errNoPipe gives way to a
 // later reason: it follows from criu's end, and may be noticed before the reason for that end.
-func (s *session) cancelSession(err error) {
+func (s *criuRun) cancelRun(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
@@ -101,14 +101,14 @@ func (s *session) cancelSession(err error) {
 	_, _ = unix.Write(s.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // cannot fail: 1 is far from the maximum
 }
 
-func (s *session) firstFailure() error {
+func (s *criuRun) firstFailure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
 // adoptDescriptor makes a descriptor from criu a file that breaks when s does.
-func (s *session) adoptDescriptor(fd int, name string) (*os.File, error) {
+func (s *criuRun) adoptDescriptor(fd int, name string) (*os.File, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		unix.Close(fd)
 		return nil, err
@@ -124,17 +124,17 @@ func (s *session) adoptDescriptor(fd int, name string) (*os.File, error) {
 	return f, nil
 }
 
-func (s *session) dropFile(f *os.File) {
+func (s *criuRun) dropFile(f *os.File) {
 	s.mu.Lock()
 	delete(s.pipes, f)
 	s.mu.Unlock()
 	f.Close()
 }
 
-// runCriu runs criu to its end. The error is the session's if the session was broken off, else criu's own: an
+// runCriu runs criu to its end. The error is the run's if the run was broken off, else criu's own: an
 // *exec.ExitError.
-func (s *session) runCriu(ctx context.Context, c command) error {
-	c.files = append(append([]*os.File{}, s.stage.child...), c.files...)
+func (s *criuRun) runCriu(ctx context.Context, c command) error {
+	c.files = append(append([]*os.File{}, s.images.child...), c.files...)
 	if s.pass != nil {
 		c.args = gateOptions(c.args)
 	}
@@ -149,8 +149,8 @@ func (s *session) runCriu(ctx context.Context, c command) error {
 	if err != nil {
 		return err
 	}
-	s.stage.closeInherited()
-	stop := context.AfterFunc(ctx, func() { s.cancelSession(ctx.Err()) })
+	s.images.closeInherited()
+	stop := context.AfterFunc(ctx, func() { s.cancelRun(ctx.Err()) })
 	s.nsenter = cmd.Process.Pid
 	s.serveCriu()
 	stop()
@@ -162,22 +162,22 @@ func (s *session) runCriu(ctx context.Context, c command) error {
 		err = nil
 	}
 	if err != nil {
-		s.cancelSession(err)
+		s.cancelRun(err)
 	} else if s.pass != nil && !s.passed {
-		s.cancelSession(errors.New("criu has ended well, but not called the gate"))
+		s.cancelRun(errors.New("criu has ended well, but not called the gate"))
 	}
 	s.streams.Wait()
 	return s.firstFailure()
 }
 
 // serveCriu serves criu until criu has ended.
-func (s *session) serveCriu() {
+func (s *criuRun) serveCriu() {
 	const near, ask, wake, end = 0, 1, 2, 3
 	var killAt time.Time
 	for {
 		fds := [...]unix.PollFd{
 			near: {Fd: int32(s.nearSocket()), Events: unix.POLLIN},
-			ask:  {Fd: int32(s.stage.ask), Events: unix.POLLIN},
+			ask:  {Fd: int32(s.images.ask), Events: unix.POLLIN},
 			wake: {Fd: int32(s.wake), Events: unix.POLLIN},
 			end:  {Fd: int32(s.pidfd), Events: unix.POLLIN},
 		}
@@ -190,7 +190,7 @@ func (s *session) serveCriu() {
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
-			s.cancelSession(os.NewSyscallError("poll", err))
+			s.cancelRun(os.NewSyscallError("poll", err))
 			s.killCriu()
 			return
 		case n == 0:
@@ -211,19 +211,19 @@ func (s *session) serveCriu() {
 	}
 }
 
-func (s *session) nearSocket() int {
+func (s *criuRun) nearSocket() int {
 	if s.conn >= 0 {
 		return s.conn
 	}
-	return s.stage.listener
+	return s.images.listener
 }
 
 // closeConnections closes the sockets and pipes for which criu could wait, or to which criu could write.
-func (s *session) closeConnections() {
+func (s *criuRun) closeConnections() {
 	s.setConn(-1)
-	closeFD(&s.stage.listener)
-	closeFD(&s.stage.ask)
-	closeFD(&s.stage.answer)
+	closeFD(&s.images.listener)
+	closeFD(&s.images.ask)
+	closeFD(&s.images.answer)
 	if s.pending != nil {
 		close(s.pending.pipe)
 		s.pending = nil
@@ -235,7 +235,7 @@ func (s *session) closeConnections() {
 }
 
 // killCriu ends criu, or the nsenter and setpriv that have not become criu yet.
-func (s *session) killCriu() {
+func (s *criuRun) killCriu() {
 	if s.criu >= 0 {
 		_ = unix.PidfdSendSignal(s.criu, unix.SIGKILL, nil, 0) // criu may have ended
 		return
@@ -247,7 +247,7 @@ func (s *session) killCriu() {
 }
 
 // receiveRequest takes the bytes and descriptors that arrived on the streamer socket.
-func (s *session) receiveRequest() {
+func (s *criuRun) receiveRequest() {
 	if s.conn < 0 {
 		s.acceptConnection()
 		return
@@ -259,12 +259,12 @@ func (s *session) receiveRequest() {
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
 		return
 	case err != nil:
-		s.cancelSession(os.NewSyscallError("recvmsg", err))
+		s.cancelRun(os.NewSyscallError("recvmsg", err))
 		s.setConn(-1)
 		return
 	case n == 0: // criu needs no more
 		s.setConn(-1)
-		closeFD(&s.stage.listener)
+		closeFD(&s.images.listener)
 		return
 	}
 	fds, err := rightsOf(oob[:oobn])
@@ -273,16 +273,16 @@ func (s *session) receiveRequest() {
 		err = s.listenForCriu()
 	}
 	if err != nil {
-		s.cancelSession(err)
+		s.cancelRun(err)
 	}
 }
 
-func (s *session) acceptConnection() {
-	conn, _, err := unix.Accept4(s.stage.listener, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+func (s *criuRun) acceptConnection() {
+	conn, _, err := unix.Accept4(s.images.listener, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
 	if err != nil {
 		return // criu has gone again
 	}
-	closeFD(&s.stage.listener)
+	closeFD(&s.images.listener)
 	s.setConn(conn)
 	cred, err := localsock.PeerCredentialsOf(conn)
 	if err != nil {
@@ -294,7 +294,7 @@ func (s *session) acceptConnection() {
 	}
 }
 
-func (s *session) listenForCriu() error {
+func (s *criuRun) listenForCriu() error {
 	for {
 		if s.pending == nil {
 			name, ok, err := s.hear.nextName()
@@ -318,12 +318,12 @@ func (s *session) listenForCriu() error {
 }
 
 // answerGate answers the gate's script.
-func (s *session) answerGate() {
+func (s *criuRun) answerGate() {
 	b := make([]byte, 64)
-	n, err := unix.Read(s.stage.ask, b)
+	n, err := unix.Read(s.images.ask, b)
 	if n <= 0 {
 		if !errors.Is(err, unix.EINTR) {
-			closeFD(&s.stage.ask) // criu has ended
+			closeFD(&s.images.ask) // criu has ended
 		}
 		return
 	}
@@ -340,11 +340,11 @@ func (s *session) answerGate() {
 		s.passed = err == nil
 	}
 	if err != nil {
-		s.cancelSession(fmt.Errorf("the gate: %w", err))
+		s.cancelRun(fmt.Errorf("the gate: %w", err))
 		return
 	}
-	if _, err := unix.Write(s.stage.answer, []byte("go\n")); err != nil {
-		s.cancelSession(fmt.Errorf("the gate: %w", err))
+	if _, err := unix.Write(s.images.answer, []byte("go\n")); err != nil {
+		s.cancelRun(fmt.Errorf("the gate: %w", err))
 	}
 }
 
@@ -368,7 +368,7 @@ func rightsOf(oob []byte) ([]int, error) {
 }
 
 // replyToCriu writes a reply to criu's connection.
-func (s *session) replyToCriu(b []byte) error {
+func (s *criuRun) replyToCriu(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn < 0 {
@@ -379,7 +379,7 @@ func (s *session) replyToCriu(b []byte) error {
 
 // setConn closes criu's connection, or sets it. Only the loop calls setConn, which so may read conn
 // without the lock.
-func (s *session) setConn(fd int) {
+func (s *criuRun) setConn(fd int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	closeFD(&s.conn)

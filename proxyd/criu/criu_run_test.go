@@ -24,9 +24,9 @@ func TestBreakOff(t *testing.T) {
 		"why, and then no pipe":   {[]error{first, noPipe}, first},
 		"no pipe, for two images": {[]error{noPipe, errNoPipe, first}, first},
 	} {
-		s := &session{wake: -1, broken: make(chan struct{})}
+		s := &criuRun{wake: -1, broken: make(chan struct{})}
 		for _, reason := range tt.reasons {
-			s.cancelSession(reason)
+			s.cancelRun(reason)
 		}
 		if got := s.firstFailure(); !errors.Is(got, tt.want) {
 			t.Errorf("%s: broken off for %v, want %v", name, got, tt.want)
