@@ -138,7 +138,8 @@ func (b *backer) tolerateOrFail(p, what string, err error) {
 	}
 }
 
-// setAllAttributes sets the attributes of all paths that were put back, the attributes of a folder after its content.
+// setAllAttributes sets the attributes of all paths that were put back, the attributes of a folder after its content, and
+// the times of the folders on the way.
 func (b *backer) setAllAttributes() {
 	for _, p := range slices.Backward(slices.Sorted(maps.Keys(b.done))) {
 		f := b.state.Parents[Name(p)]
@@ -149,6 +150,19 @@ func (b *backer) setAllAttributes() {
 			b.setAttributes(p, f)
 		}
 	}
+	for dir, mtime := range b.times {
+		if !b.done[dir] {
+			if err := setMtime(dir, mtime); err != nil {
+				b.tolerateOrFail(dir, "time not put back", err)
+			}
+		}
+	}
+}
+
+// setMtime sets the time of a path's last change.
+func setMtime(p string, mtime int64) error {
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(mtime)}
+	return unix.UtimesNanoAt(unix.AT_FDCWD, p, times, unix.AT_SYMLINK_NOFOLLOW)
 }
 
 // setAttributes sets group, extended attributes, mode and times, when neither the file nor any file below it is changed any more.
@@ -169,8 +183,7 @@ func (b *backer) setAttributes(p string, f *File) {
 		}
 	}
 	if now.Mtim.Nano() != f.Mtime {
-		times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(f.Mtime)}
-		err = errors.Join(err, unix.UtimesNanoAt(unix.AT_FDCWD, p, times, unix.AT_SYMLINK_NOFOLLOW))
+		err = errors.Join(err, setMtime(p, f.Mtime))
 	}
 	if err != nil {
 		b.tolerateOrFail(p, "mode or time not put back", err)

@@ -64,3 +64,15 @@ func (b *backer) noteUnfinishedParents() {
 		}
 	}
 }
+
+// noteFolderTime is called before a name is made or removed. If its folder is one that only leads to files of the State,
+// and was there, the folder gets its time back (setAllAttributes).
+func (b *backer) noteFolderTime(p string) {
+	dir := path.Dir(p)
+	if _, noted := b.times[dir]; noted || b.done[dir] || b.state.Parents[Name(dir)] == nil {
+		return
+	}
+	if st, err := statLink(dir); err == nil && typeOf(st) == Dir && b.isUsers(st) {
+		b.times[dir] = st.Mtim.Nano()
+	}
+}

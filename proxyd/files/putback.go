@@ -18,7 +18,8 @@ type backer struct {
 	*worker
 	report  Report
 	removed map[string]bool
-	done    map[string]bool      // true: syncFiles sets mode, group and times of the path
+	done    map[string]bool      // true: setAllAttributes sets mode, group and times of the path
+	times   map[string]int64     // of folders in State.Parents that were there, before a name in them was changed
 	origin  map[[2]uint64]string // paths of the job's files before undoNames
 	strays  map[[2]uint64]string // and after undoNames
 	missing []missingPart
@@ -53,7 +54,7 @@ type missingPart struct {
 // A file that is there is changed in place and never replaced: other names of the file, and
 // processes that have the file open, go on seeing the same file.
 func (w *worker) putBack() error {
-	b := &backer{worker: w, removed: map[string]bool{}, done: map[string]bool{}}
+	b := &backer{worker: w, removed: map[string]bool{}, done: map[string]bool{}, times: map[string]int64{}}
 	w.resolveEntries()
 	w.followRenamed()
 	t := newTree()
@@ -236,6 +237,7 @@ func (b *backer) recreateFile(p string, f *File) error {
 	if err := b.makeParents(p); err != nil {
 		return err
 	}
+	b.noteFolderTime(p)
 	b.report.Restored++
 	switch f.Type {
 	case Dir:

@@ -77,6 +77,7 @@ func (b *backer) undoCreate(p string) {
 			return // the file was there at the cut
 		}
 	}
+	b.noteFolderTime(p)
 	if err := removeEmpty(p, now); err == nil {
 		b.report.Removed++
 		b.removed[p] = true

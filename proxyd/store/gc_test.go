@@ -80,6 +80,10 @@ func openByMounts(t *testing.T) func() store.Backend {
 }
 
 func testMingled(t *testing.T, openBackend func() store.Backend, seed uint64) {
+	rounds := 25
+	if testing.Short() {
+		rounds = 10
+	}
 	images := make([][]byte, 6)
 	base := storetest.NewImage(seed, 120)
 	for i := range images {
@@ -110,7 +114,7 @@ func testMingled(t *testing.T, openBackend func() store.Backend, seed uint64) {
 		s := openStore(t, openBackend(), store.Options{})
 		r := rand.New(rand.NewPCG(seed, uint64(node)))
 		wg.Go(func() {
-			for n := range 25 {
+			for n := range rounds {
 				id, image := checkpointID(uint32(node+1), uint32(n)), images[r.IntN(len(images))]
 				if err := oneRound(t.Context(), s, id, image, r.IntN(3) > 0); err != nil {
 					t.Errorf("round of checkpoint %s: %v", id, err)
@@ -142,6 +146,10 @@ const (
 
 func testDistrust(t *testing.T, openBackend func() store.Backend, seed uint64) {
 	opt := store.Options{Beat: time.Hour, Lapse: time.Nanosecond}
+	rounds := 60
+	if testing.Short() {
+		rounds = 25
+	}
 	base := storetest.NewImage(seed, 60)
 	began := time.Now()
 	var writers, collectors sync.WaitGroup
@@ -163,7 +171,7 @@ func testDistrust(t *testing.T, openBackend func() store.Backend, seed uint64) {
 		s := openStore(t, openBackend(), opt)
 		r := rand.New(rand.NewPCG(seed, uint64(node)))
 		writers.Go(func() {
-			for n := range 60 {
+			for n := range rounds {
 				if n >= distrustLeast && time.Since(began) > distrustTime {
 					return
 				}
