@@ -126,7 +126,11 @@ func (r *longRun) check() {
 // incomplete, and so it stays when the journal is opened again and when a restore goes back to a mark.
 func TestForget(t *testing.T) {
 	forgetAnything(t)
-	for seed := range uint64(20) {
+	seeds := uint64(20)
+	if testing.Short() {
+		seeds = 4
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			j, _ := journalFor(t)
 			r := &longRun{t: t, j: j, draw: rand.New(rand.NewPCG(seed, 1)), marks: map[Mark]int{0: 0}}
