@@ -83,8 +83,10 @@ LONG_UNIT := ./proxyd/softgpu ./tests/workloads ./tests/device
 
 # Packages whose unit tests take minutes whatever was changed: the software GPU's own, and programs under many libraries, and on
 # software GPUs, PyTorch and llama.cpp too.
+# Of the others, WAITING_UNIT, which wait the longest, are first.
 SLOW_UNIT  := proxyd/softgpu tests/device tests/gpu tests/workloads tests/pytorch tests/llama libsingshim/shimtest
-QUICK_UNIT  = $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))
+WAITING_UNIT := ./proxyd/overlay ./proxyd/capsule ./preemptd ./preemptd/web
+QUICK_UNIT  = $(WAITING_UNIT) $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))
 
 # The part of tests/cluster, and of the jobs on software GPUs, that `make test` has: protection, actions, and what people
 # get wrong; a training on one node, one on two, and a server; PyTorch on two nodes. By seed 7 the jobs with GPUs of test and
@@ -142,13 +144,13 @@ test-full: deps build ## what make test leaves out: the race detector, packages,
 ci: deps build $(LINT) ## make test and make test-full in one run, each test once (1 h)
 	@$(TALLY) $(UNIT_WHOLE) -- $(TEST_CLUSTER) $(FULL_CLUSTER) -- $(TEST_PROGRAMS) $(FULL_PROGRAMS) $(LINT_PART) $(TEST_HERE) $(FULL_HERE)
 
-# What to run before each commit. It needs neither root nor a cluster; -short leaves out what takes minutes. Six packages
+# What to run before each commit. It needs neither root nor a cluster; -short leaves out what takes minutes. Eight packages
 # at a time, for many tests wait. The tests' heaps are small: with GOGC=400 they spend a quarter less time in all. With
 # -trimpath a clone uses packages that another clone has compiled. The linter has vet, and make test's unit tests as well.
-check: $(LINT) ## lint of what changed since main, and the quicker unit tests; no root (3 min; seconds where little changed)
+check: $(LINT) ## lint of what changed since main, and the quicker unit tests; no root (2 min; seconds where little changed)
 	@$(TALLY) \
 		'lint of what changed: LINT=$(LINT) contrib/lint-changed' \
-		'unit, the quicker ones: GOGC=400 $(GO) test -json -trimpath -vet=off -short -p 6 $(QUICK_UNIT)'
+		'unit, the quicker ones: GOGC=400 $(GO) test -json -trimpath -vet=off -short -p 8 $(QUICK_UNIT)'
 
 test-pkg: ## the tests of one package: make test-pkg P=./proxyd/store [RUN=TestName] [RACE=-race] (seconds)
 	@test -n "$(P)" || { echo "which package? make test-pkg P=./proxyd/store" >&2; exit 1; }

@@ -6,6 +6,7 @@
 package cuda
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -129,7 +130,8 @@ func (b *Backend) reserveAddresses(base backend.Addr, size uint64) (*addresses, 
 		return nil, fmt.Errorf("%d addresses at %#x: %w: %w", size, uint64(base), ErrAddresses, err)
 	}
 	if got != base {
-		return nil, errors.Join(fmt.Errorf("%d addresses at %#x: the driver gave %#x: %w", size, uint64(base), uint64(got), ErrAddresses),
+		taken, _ := findMapping(uint64(base), uint64(base)+size)
+		return nil, errors.Join(fmt.Errorf("%d addresses at %#x: the driver gave %#x: %w: %s", size, uint64(base), uint64(got), ErrAddresses, cmp.Or(taken, "nothing is mapped there")),
 			b.drv.Unreserve(got, size))
 	}
 	a := &addresses{base: base, size: size, users: 1}

@@ -53,7 +53,11 @@ func Settle(attempt int, name func(attempt int) string) error {
 
 // Taken describes the mapping that lies where the first spaces of a process will be, or returns "".
 func Taken() (string, error) {
-	const first, last = uint64(backend.DefaultBase / 2), uint64(2 * backend.DefaultBase)
+	return findMapping(uint64(backend.DefaultBase/2), uint64(2*backend.DefaultBase))
+}
+
+// findMapping describes the first mapping of this process that lies between two addresses, or returns "".
+func findMapping(first, last uint64) (string, error) {
 	text, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		return "", err
