@@ -34,8 +34,8 @@ type longRun struct {
 	dropped int // that are before forgot
 }
 
-// add adds changes of new paths, and a mark behind them.
-func (r *longRun) add() {
+// addPaths adds changes of new paths, and a mark behind them.
+func (r *longRun) addPaths() {
 	for range r.draw.IntN(20) {
 		r.added++
 		path := fmt.Sprintf("/home/alice/%d", r.added)
@@ -62,8 +62,8 @@ func (r *longRun) drawMark() Mark {
 	}
 }
 
-// forget removes the changes before a mark, which may be a mark that was removed already.
-func (r *longRun) forget() {
+// forgetBeginning removes the changes before a mark, which may be a mark that was removed already.
+func (r *longRun) forgetBeginning() {
 	m := r.drawMark()
 	if err := r.j.Forget(m); err != nil {
 		r.t.Fatalf("Forget(%d): %v", m, err)
@@ -73,8 +73,8 @@ func (r *longRun) forget() {
 	}
 }
 
-// rewind goes back to a mark, as a restore does, also of a checkpoint whose changes were removed.
-func (r *longRun) rewind() {
+// rewindToMark goes back to a mark, as a restore does, also of a checkpoint whose changes were removed.
+func (r *longRun) rewindToMark() {
 	m := r.drawMark()
 	if err := r.j.Rewind(m, nil); err != nil {
 		r.t.Fatalf("Rewind(%d): %v", m, err)
@@ -103,8 +103,8 @@ func (r *longRun) openAgain() {
 	r.j = j
 }
 
-// check compares what Since returns for each mark.
-func (r *longRun) check() {
+// checkEntries compares what Since returns for each mark.
+func (r *longRun) checkEntries() {
 	if got := r.j.Forgotten(); got != r.forgot {
 		r.t.Fatalf("Forgotten() = %d, want %d", got, r.forgot)
 	}
@@ -137,15 +137,15 @@ func TestForget(t *testing.T) {
 			for range 60 {
 				switch n := r.draw.IntN(10); {
 				case n < 6:
-					r.add()
+					r.addPaths()
 				case n < 8:
-					r.forget()
+					r.forgetBeginning()
 				case n < 9:
 					r.openAgain()
 				default:
-					r.rewind()
+					r.rewindToMark()
 				}
-				r.check()
+				r.checkEntries()
 			}
 			if err := r.j.Close(); err != nil {
 				t.Error(err)

@@ -74,7 +74,7 @@ func (s *space) Move(to backend.Device) error {
 	if err := m.lockMemory(); err != nil {
 		return fmt.Errorf("move: %w", err)
 	}
-	if err := m.relocate(); err != nil {
+	if err := m.moveSpace(); err != nil {
 		return fmt.Errorf("move: %w", err)
 	}
 	return nil
@@ -141,8 +141,8 @@ func (m *move) lockMemory() error {
 	return nil
 }
 
-// relocate moves the space. Its calls wait.
-func (m *move) relocate() error {
+// moveSpace moves the space. Its calls wait.
+func (m *move) moveSpace() error {
 	if err := m.keepTimes(); err != nil {
 		return err
 	}
