@@ -87,9 +87,9 @@
 //	   ├─ reports.Job.mu  the reports that the job's log has not had yet
 //	   └─ jobTable.mu     the table of jobs
 //
-// No other lock is taken under these, but job.mu under forgetting:
+// No other lock is taken under these, but Run.mu under forgetting:
 //
-//	localCapsule.forgetting  held while old changes are removed from a capsule's list, and while a dump reads the list
+//	forgetting            of a capsule; held while old changes leave its list, and while a dump reads the list
 //	timeline.mu           held while a time line is written
 //	steps.Sruns.mu        the sruns of a capsule
 //	KeptInputs.mu         the relays of a capsule's wardens in the attempt in progress (package processes)

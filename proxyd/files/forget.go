@@ -22,11 +22,11 @@ import (
 // removed from a long log (Forget). Marks keep their meaning: such a log begins with anchors, of which the
 // last, anchorBegin, has the mark of the record behind it.
 
-// Sizes of logs. Tests change them.
-var (
-	longLog   int64 = 32 << 20 // from this length on, IsLong
-	minForget int64 = 1 << 20  // Forget copies the rest of the log, and does not for less than this
-)
+// longLog is the length of a log from which on it is long (IsLong).
+const longLog = 32 << 20
+
+// minForget is the least that Forget removes, for it copies the rest of the log. A test changes it.
+var minForget int64 = 1 << 20
 
 // NewName is appended to the path of a log for the file that replaces it. After a crash that file may be left.
 const NewName = ".new"
@@ -73,7 +73,7 @@ func (j *Journal) replaceLog(begin, end int64) error {
 	}
 	head = appendRecord(head, Entry{Kind: anchorBegin, Path: j.run, Size: begin})
 	kept := io.NewSectionReader(j.log, j.positionOf(begin), end-begin)
-	log, err := createLog(j.logPath+NewName, head, kept)
+	log, err := createLog(j.logPath+NewName, head, kept, end-begin)
 	if err != nil {
 		return err
 	}
@@ -109,8 +109,8 @@ func (j *Journal) anchorsBefore(place int64) ([]byte, error) {
 	return b, err
 }
 
-// createLog makes a durable file with a head and the rest.
-func createLog(path string, head []byte, rest io.Reader) (_ *os.File, err error) {
+// createLog makes a durable file with a head and the rest, which has size bytes.
+func createLog(path string, head []byte, rest io.Reader, size int64) (_ *os.File, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func createLog(path string, head []byte, rest io.Reader) (_ *os.File, err error)
 	if _, err := f.Write(head); err != nil {
 		return nil, err
 	}
-	if _, err := io.Copy(f, rest); err != nil {
+	if _, err := io.CopyN(f, rest, size); err != nil { // an error, too, where there is less
 		return nil, err
 	}
 	return f, f.Sync()

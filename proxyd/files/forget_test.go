@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -53,13 +55,7 @@ func (r *longRun) addPaths() {
 
 // drawMark returns one of the marks.
 func (r *longRun) drawMark() Mark {
-	for n := r.draw.IntN(len(r.marks)); ; {
-		for m := range r.marks {
-			if n--; n < 0 {
-				return m
-			}
-		}
-	}
+	return slices.Sorted(maps.Keys(r.marks))[r.draw.IntN(len(r.marks))]
 }
 
 // forgetBeginning removes the changes before a mark, which may be a mark that was removed already.
