@@ -97,8 +97,7 @@ func beganAnew(log []string, job, outcome string) bool {
 	if signal > 0 {
 		want = "signal " + unix.SignalName(syscall.Signal(signal))
 	}
-	var ended, told bool    // of a run: its script came to its end, Slurm's SIGTERM was handed on
-	var restored, anew bool // of the next run
+	var ended, told bool // of a run: its script came to its end, Slurm's SIGTERM was handed on
 	for _, line := range log {
 		line = strings.TrimSpace(line)
 		if m := jobOf.FindStringSubmatch(line); m == nil || m[1] != job {
@@ -108,26 +107,23 @@ func beganAnew(log []string, job, outcome string) bool {
 		if m == nil {
 			continue
 		}
-		batch := strings.Contains(line+" ", " program=batch ")
 		switch message := m[1] + m[2]; {
 		case message == "SIGTERM from Slurm":
 			told = true
 		case message == "the batch script had ended":
 			told = false
-		case message == "program ended" && batch:
-			if anew {
+		case message == "program ended" && strings.Contains(line+" ", " program=batch "):
+			status := statusOf.FindStringSubmatch(line)
+			ended = status != nil && status[1] == want
+		// Not "program started": a script that is quicker than proxyd's look at its capsule has no such line.
+		case message == "task placed" && strings.Contains(line, " step=batch "):
+			if ended && !told && strings.Contains(line, " mode=fresh ") {
 				return true
 			}
-			status := statusOf.FindStringSubmatch(line)
-			ended, restored = status != nil && status[1] == want, false
-		case message == "program restored" && batch:
-			restored, anew = true, false
-		case message == "program started" && batch: // restored jobs have this line, too
-			anew = ended && !told && !restored
 			ended, told = false, false
 		}
 	}
-	return anew
+	return false
 }
 
 // firstDifference names the first line that differs, "" if none does.
@@ -307,8 +303,9 @@ func TestRanAfterItsEnd(t *testing.T) {
 
 func TestBeganAnew(t *testing.T) {
 	const (
-		started  = `time=2026-01-01T00:00:00.000Z level=INFO msg="program started" job=12 capsule=0 program=batch`
-		restored = `time=2026-01-01T00:00:00.000Z level=INFO msg="program restored" job=12 capsule=0 program=batch took=1s`
+		started  = `time=2026-01-01T00:00:00.000Z level=INFO msg="task placed" job=12 step=batch task=0 mode=fresh name=batch reason=""`
+		restored = `time=2026-01-01T00:00:00.000Z level=INFO msg="task placed" job=12 step=batch task=0 mode=restore name=batch reason=""`
+		ofStep   = `time=2026-01-01T00:00:00.000Z level=INFO msg="task placed" job=12 step=5 task=0 mode=fresh name=s5.0 reason=""`
 		step     = `time=2026-01-01T00:00:00.000Z level=INFO msg="program ended" job=12 capsule=0 program=5.0.0 status="exit code 0"`
 		ended    = `time=2026-01-01T00:00:00.000Z level=INFO msg="program ended" job=12 capsule=0 program=batch status="exit code 0"`
 		failed   = `time=2026-01-01T00:00:00.000Z level=INFO msg="program ended" job=12 capsule=0 program=batch status="exit code 1"`
@@ -320,20 +317,20 @@ func TestBeganAnew(t *testing.T) {
 		log  []string
 		want bool
 	}{
-		"undisturbed":                  {[]string{started, step, ended}, false},
-		"captured":                     {[]string{started, told, restored, started, ended}, false},
-		"captured and killed":          {[]string{started, told, killed, started, restored, ended}, false},
+		"undisturbed":                  {[]string{started, ofStep, step, ended}, false},
+		"captured":                     {[]string{started, told, restored, ended}, false},
+		"captured and killed":          {[]string{started, told, killed, restored, ended}, false},
 		"ended, and again":             {[]string{started, ended, started, ended}, true},
 		"and the second one runs":      {[]string{started, ended, started}, true},
 		"told when it had ended":       {[]string{started, ended, told, hadEnded, started, ended}, true},
 		"ended while it was told":      {[]string{started, told, ended, hadEnded, started, ended}, true},
 		"ended because it was told":    {[]string{started, told, ended, started, ended}, false},
 		"ended otherwise":              {[]string{started, failed, started, ended}, false},
-		"only a step ended":            {[]string{started, step, started, ended}, false},
-		"resumed after its end":        {[]string{started, ended, started, restored, ended}, false},
-		"resumed, in the other order":  {[]string{started, ended, restored, started, ended}, false},
-		"resumed, then ended and anew": {[]string{started, told, restored, started, ended, started, ended}, true},
-		"anew, then resumed":           {[]string{started, ended, started, told, killed, restored, started, ended}, true},
+		"only a step ended":            {[]string{started, ofStep, step, started, ended}, false},
+		"a step began after the end":   {[]string{started, ended, ofStep, step}, false},
+		"resumed after its end":        {[]string{started, ended, restored, ended}, false},
+		"resumed, then ended and anew": {[]string{started, told, restored, ended, started, ended}, true},
+		"anew, then resumed":           {[]string{started, ended, started, told, killed, restored, ended}, true},
 	} {
 		if got := beganAnew(c.log, "12", "COMPLETED 0:0"); got != c.want {
 			t.Errorf("%s: beganAnew = %v", name, got)
