@@ -4,7 +4,6 @@
 package softgpu
 
 import (
-	"bytes"
 	"encoding/binary"
 	"runtime"
 	"sync"
@@ -169,7 +168,7 @@ func noteBeside(t *testing.T, omitted spliceCheck) (wrong bool) {
 			if !written {
 				t.Errorf("step %d: the memory was not read for a record", step)
 			}
-			wrong = wrong || !bytes.Equal(r.readContents(), apart[i].readContents())
+			wrong = wrong || !r.holdsSame(apart[i])
 		}
 	}
 	return wrong
@@ -245,7 +244,7 @@ func TestSplicePeerLater(t *testing.T) {
 				if !written {
 					t.Errorf("step %d: the memory was not read for a record", step)
 				}
-				if !bytes.Equal(r.readContents(), apart[i].readContents()) {
+				if !r.holdsSame(apart[i]) {
 					t.Errorf("allowed before: %v, step %d: rank %d has other bytes than with a device of its own", before, step, i)
 				}
 			}
@@ -290,7 +289,7 @@ func TestSpliceFreed(t *testing.T) {
 				for i := range ranks {
 					ranks[i].takeTurn(step, turn)
 					apart[i].takeTurn(step, turn)
-					if !bytes.Equal(ranks[i].readContents(), apart[i].readContents()) {
+					if !ranks[i].holdsSame(apart[i]) {
 						t.Errorf("step %d: rank %d has other bytes than with a device of its own", step, i)
 					}
 				}
@@ -338,7 +337,7 @@ func TestSpliceAllocatedAgain(t *testing.T) {
 				for i := range ranks {
 					ranks[i].takeTurn(step, turn)
 					apart[i].takeTurn(step, turn)
-					if !bytes.Equal(ranks[i].readContents(), apart[i].readContents()) {
+					if !ranks[i].holdsSame(apart[i]) {
 						t.Fatalf("step %d: rank %d has other bytes than with a device of its own", step, i)
 					}
 				}
