@@ -66,7 +66,7 @@ var writerPrograms = []spliceProgram{
 	writeBeside("a fill", onDevices{6, 3}, func(r *spliceRank) { r.fillPart(r.at[weights]+pieceSize-4, r.rank+1, 1) }),
 	writeBeside("a collective", onDevices{6, 3}, func(r *spliceRank) {
 		r.givePart(r.stepName("own")+string(rune('a'+r.rank)), r.at[acts], 512)
-		r.getResult(r.stepName("own")+string(rune('a'+r.rank)), r.at[weights]+512, 512, sumOf)
+		r.getResult(r.stepName("own")+string(rune('a'+r.rank)), r.at[weights]+512, 512, sumParts)
 	}),
 	writeBeside("a stream", onDevices{6, 3}, func(r *spliceRank) { r.failOn(r.st.Write(r.at[weights]+8, 4, uint64(r.rank+1))) }),
 	writeBeside("the server", onDevices{6, 3}, func(r *spliceRank) {

@@ -365,7 +365,7 @@ func trainStep(measure func()) (gradients, update func(*spliceRank)) {
 		r.failOn(r.cu.Free(at))
 	}
 	update = func(r *spliceRank) {
-		r.getResult(r.stepName("gradients"), r.at[grads], r.size, sumOf)
+		r.getResult(r.stepName("gradients"), r.at[grads], r.size, sumParts)
 		r.runKernel("axpy", uint32(r.size/4), r.at[moments], r.at[grads], 3)
 		r.runKernel("axpy", uint32(r.size/4), r.at[weights], r.at[moments], r.step)
 		r.failOn(r.st.Synchronize(r.Context()))
