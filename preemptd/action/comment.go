@@ -137,7 +137,7 @@ func TargetText(encoded json.RawMessage) string {
 }
 
 func doneText(w *actionRun) string {
-	text := w.kind.past + nodesText(w.args)
+	text := w.kind.participle + nodesText(w.args)
 	if w.memo.Lent {
 		text += " in place, to " + jobrequest.CountOf(w.args.GPUs, "GPU")
 	}
@@ -156,7 +156,7 @@ func doneText(w *actionRun) string {
 
 // undoneText stays in the job's comment until the next action on the job, and so names the time of its action.
 func undoneText(w *actionRun) string {
-	text := "not " + w.kind.past + ": "
+	text := "not " + w.kind.participle + ": "
 	if w.memo.EndsAs == journal.Dropped {
 		text = w.a.Kind + " given up: "
 	}

@@ -321,7 +321,7 @@ func (c journey) checkRefusal(t *testing.T, at int) {
 			if now.Held != before.Held || now.Restarts > 1 || now.ExcludedNodes != before.ExcludedNodes || now.RequiredNodes != before.RequiredNodes && now.State.Base != slurmrest.Running {
 				t.Errorf("%s: not as it was: %+v", a.Problem, now)
 			}
-			if !strings.HasPrefix(now.Comment, userComment+"; preemptd: not "+kinds[c.kind].past) {
+			if !strings.HasPrefix(now.Comment, userComment+"; preemptd: not "+kinds[c.kind].participle) {
 				t.Errorf("comment of the undone action = %q", now.Comment)
 			}
 		})

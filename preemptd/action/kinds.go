@@ -12,8 +12,6 @@ import (
 	"strings"
 
 	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
-
-	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 )
 
 // Args are the arguments of an action, beside its job. Each kind takes some of them.
@@ -40,16 +38,16 @@ type Args struct {
 
 // kind is an action's list of steps, and the arguments that the action takes.
 type kind struct {
-	past  string // "preempted", in a comment
-	takes []string
-	check func(Args) error // may be nil
-	steps func(Args) []step
+	participle string           // "preempted", for sentences
+	arguments  []string         // those that the kind takes, by the words of Encode
+	check      func(Args) error // may be nil
+	steps      func(Args) []step
 	// target changes the job's request; nil: only the changes of an earlier action are taken back.
 	target func(Args, *jobrequest.Request) error
-	// waits: for jobs that do not run; runs: for jobs that run. Neither: for both.
-	waits, runs bool
-	// frees: the action releases a hold, of any user or program.
-	frees bool
+	// mustWait: only for jobs that do not run; mustRun: only for jobs that run.
+	mustWait, mustRun bool
+	// releasesHold: the action releases a hold, of any user or program.
+	releasesHold bool
 }
 
 // kinds are all actions, by name. Each is in a file of its own.
@@ -64,7 +62,7 @@ var kinds = map[string]kind{
 	"place":   place,
 }
 
-func kindOf(name string) (kind, error) {
+func findKind(name string) (kind, error) {
 	k, ok := kinds[name]
 	if !ok {
 		return kind{}, fmt.Errorf("there is no action %q: %s", name, strings.Join(Kinds(), ", "))
@@ -78,7 +76,7 @@ func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 // Encode checks arguments for a kind of action, and returns them as the journal keeps them. Its error names the wrong
 // argument.
 func Encode(name string, args Args) (json.RawMessage, error) {
-	k, err := kindOf(name)
+	k, err := findKind(name)
 	if err != nil {
 		return nil, err
 	}
@@ -89,14 +87,18 @@ func Encode(name string, args Args) (json.RawMessage, error) {
 		{"nodes", len(args.Nodes) > 0}, {"avoid", len(args.Avoid) > 0}, {"node count", args.NodeCount != 0},
 		{"gpus", args.GPUs != 0}, {"qos", args.QOS != ""}, {"hold", args.Hold}, {"swap", args.Swap},
 	} {
-		if given.is && !slices.Contains(k.takes, given.what) {
+		if given.is && !slices.Contains(k.arguments, given.what) {
 			return nil, fmt.Errorf("%s takes no %s", name, given.what)
 		}
 	}
 	if args.NodeCount < 0 || args.GPUs < 0 {
 		return nil, errors.New("a number of nodes or GPUs cannot be negative")
 	}
-	for _, n := range slices.Concat(args.Nodes, args.Avoid, []string{"n" + args.QOS}) {
+	names := slices.Concat(args.Nodes, args.Avoid)
+	if args.QOS != "" {
+		names = append(names, args.QOS)
+	}
+	for _, n := range names {
 		if n == "" || strings.ContainsAny(n, " ,[]\t\n\"'") {
 			return nil, fmt.Errorf("%q is not a name", n)
 		}
@@ -112,51 +114,6 @@ func Encode(name string, args Args) (json.RawMessage, error) {
 		}
 	}
 	return json.Marshal(args)
-}
-
-// HoldAfter says which hold a job has, if any, when an action on the job is done.
-type HoldAfter int
-
-// The values of HoldAfter.
-const (
-	NotHeld      HoldAfter = iota
-	HeldByAction           // the hold is its own
-	HeldBefore             // the job was held already, by another user
-)
-
-// HoldLeftBy says with which hold an action left the job.
-func HoldLeftBy(a *journal.Action) (HoldAfter, error) {
-	var args Args
-	var m memo
-	if err := errors.Join(json.Unmarshal(a.Args, &args), json.Unmarshal(a.Memo, &m)); err != nil {
-		return NotHeld, fmt.Errorf("action %d: %w", a.ID, err)
-	}
-	switch {
-	case a.Kind != "hold" && !args.Hold && (!m.WasHeld || kinds[a.Kind].frees):
-		return NotHeld, nil
-	case m.WasHeld:
-		return HeldBefore, nil
-	}
-	return HeldByAction, nil
-}
-
-// LastHolder returns which of a job's actions, newest first, has left the job with its present
-// hold: actions that found a hold left the hold as it was. The result is nil if no action has.
-func LastHolder(history []journal.Action) (*journal.Action, error) {
-	for i := range history {
-		if history[i].State != journal.Done {
-			continue
-		}
-		switch left, err := HoldLeftBy(&history[i]); {
-		case err != nil:
-			return nil, err
-		case left == HeldByAction:
-			return &history[i], nil
-		case left == NotHeld:
-			return nil, nil
-		}
-	}
-	return nil, nil
 }
 
 // placeAndSize is the target of most kinds of action: other nodes, and the resources of the job on each node.

@@ -8,7 +8,7 @@ import "errors"
 // migrate moves a job to named nodes, or away from named nodes. For a waiting job only the place of
 // the start is set. If the job does not start there in time, it may start wherever Slurm has room.
 var migrate = kind{
-	past: "migrated", takes: []string{"nodes", "avoid", "gpus"},
+	participle: "migrated", arguments: []string{"nodes", "avoid", "gpus"},
 	check: func(a Args) error {
 		if len(a.Nodes)+len(a.Avoid) == 0 {
 			return errors.New("name nodes to run on, or nodes to avoid")

@@ -8,7 +8,7 @@ import "errors"
 // place starts a waiting job on named nodes. If the job does not start there in time, the job waits
 // as before.
 var place = kind{
-	past: "placed", takes: []string{"nodes", "gpus"}, waits: true,
+	participle: "placed", arguments: []string{"nodes", "gpus"}, mustWait: true,
 	check: func(a Args) error {
 		if len(a.Nodes) == 0 {
 			return errors.New("name the nodes")

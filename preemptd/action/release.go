@@ -5,6 +5,6 @@ package action
 
 // release undoes a hold of any user.
 var release = kind{
-	past: "released", waits: true, frees: true,
+	participle: "released", mustWait: true, releasesHold: true,
 	steps: func(Args) []step { return []step{checkJob, releaseStep, report} },
 }

@@ -25,7 +25,7 @@ func checkReleased(_ context.Context, w *actionRun) finding {
 			return finding{outcome: todo}
 		}
 		return finding{outcome: done}
-	case w.memo.WasHeld && !w.kind.frees:
+	case w.memo.WasHeld && !w.kind.releasesHold:
 		w.memo.Released = true
 		return finding{done, "it was held before, and stays so"}
 	}

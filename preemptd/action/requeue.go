@@ -12,7 +12,7 @@ import (
 // requeue gives a job another QOS, which Slurm allows only to a waiting job: a running job leaves
 // its nodes for that, with a checkpoint.
 var requeue = kind{
-	past: "requeued", takes: []string{"qos", "hold"},
+	participle: "requeued", arguments: []string{"qos", "hold"},
 	check: func(a Args) error {
 		if a.QOS == "" {
 			return errors.New("name the QOS")

@@ -16,7 +16,7 @@ import (
 
 // resize gives a job more or fewer nodes or GPUs. The number of its tasks does not change.
 var resize = kind{
-	past: "resized", takes: []string{"nodes", "avoid", "node count", "gpus", "swap"},
+	participle: "resized", arguments: []string{"nodes", "avoid", "node count", "gpus", "swap"},
 	check: func(a Args) error {
 		if a.NodeCount == 0 && a.GPUs == 0 && len(a.Nodes) == 0 {
 			return errors.New("say how many nodes, or how many GPUs on each")

@@ -5,7 +5,7 @@ package action
 
 // resume starts a parked job at once: on the nodes that are named, or where the job asked to be.
 var resume = kind{
-	past: "resumed", takes: []string{"nodes", "avoid", "gpus"}, waits: true, frees: true,
+	participle: "resumed", arguments: []string{"nodes", "avoid", "gpus"}, mustWait: true, releasesHold: true,
 	target: placeAndSize,
 	steps:  func(Args) []step { return []step{checkJob, draft, edit, releaseStep, report} },
 }

@@ -139,7 +139,7 @@ type actionRun struct {
 }
 
 func (r *Runner) loadAction(a journal.Action) (*actionRun, error) {
-	k, err := kindOf(a.Kind)
+	k, err := findKind(a.Kind)
 	if err != nil {
 		return nil, err
 	}

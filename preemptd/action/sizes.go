@@ -39,7 +39,7 @@ type Sizes struct {
 // Any other error says that Slurm, the job's node or the journal could not be asked. idle: GPUs that the job does not
 // have yet must be idle now. A job does not come to fewer GPUs on which its ranks would be swapped, but with args.Swap.
 func (s *Sizes) CheckAction(ctx context.Context, job *slurmrest.Job, name string, args Args, idle bool) error {
-	k, err := kindOf(name)
+	k, err := findKind(name)
 	if err != nil {
 		return err
 	}

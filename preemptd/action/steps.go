@@ -72,8 +72,8 @@ func checkPresentJob(ctx context.Context, w *actionRun) finding {
 	switch {
 	case j.State.Base == "" || j.State.Has(slurmrest.Completing):
 		return finding{wait, "it is " + j.State.String()}
-	case k.runs && !isRunning(j), k.waits && isRunning(j):
-		return finding{impossible, fmt.Sprintf("it is %s, and cannot be %s", j.State, k.past)}
+	case k.mustRun && !isRunning(j), k.mustWait && isRunning(j):
+		return finding{impossible, fmt.Sprintf("it is %s, and cannot be %s", j.State, k.participle)}
 	case j.Het.JobID != 0:
 		return finding{impossible, "it is of a heterogeneous job"}
 	case isRunning(j) && !j.Batch:
