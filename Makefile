@@ -141,13 +141,13 @@ test-full: deps build ## what make test leaves out: the race detector, packages,
 	@echo "make test-full takes about 30 minutes on 2 cores that do nothing else, beside what make test has."
 	@$(TALLY) $(FULL_HERE) $(UNIT_WHOLE) -- $(FULL_CLUSTER) -- $(FULL_PROGRAMS)
 
-ci: deps build $(LINT) ## make test and make test-full in one run, each test once (1 h)
+ci: deps build $(LINT) ## make test and make test-full in one run, each test once (60 min at most)
 	@$(TALLY) $(UNIT_WHOLE) -- $(TEST_CLUSTER) $(FULL_CLUSTER) -- $(TEST_PROGRAMS) $(FULL_PROGRAMS) $(LINT_PART) $(TEST_HERE) $(FULL_HERE)
 
 # What to run before each commit. It needs neither root nor a cluster; -short leaves out what takes minutes. Eight packages
 # at a time, for many tests wait. The tests' heaps are small: with GOGC=400 they spend a quarter less time in all. With
 # -trimpath a clone uses packages that another clone has compiled. The linter has vet, and make test's unit tests as well.
-check: $(LINT) ## lint of what changed since main, and the quicker unit tests; no root (2 min; seconds where little changed)
+check: $(LINT) ## lint of what changed since main, and the quicker unit tests; no root (2 min at most; seconds where little changed)
 	@$(TALLY) \
 		'lint of what changed: LINT=$(LINT) contrib/lint-changed' \
 		'unit, the quicker ones: GOGC=400 $(GO) test -json -trimpath -vet=off -short -p 8 $(QUICK_UNIT)'

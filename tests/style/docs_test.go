@@ -4,6 +4,7 @@
 package style
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -75,16 +76,95 @@ func TestConfigurationKeys(t *testing.T) {
 	}
 }
 
-// link is a link to something in this tree: neither an address nor a place on the same page.
-var link = regexp.MustCompile(`\]\(([^)#: ]+)(#[^)]*)?\)`)
+// link is a link to something in this tree, or to a heading of the same page: no address.
+var link = regexp.MustCompile(`\]\(([^)#: ]*)(?:#([^): ]+))?\)`)
 
-// TestLinks follows each link between the pages.
+// TestLinks follows each link between the pages, to the heading that the link names.
 func TestLinks(t *testing.T) {
-	for page, text := range readPages(t) {
+	pages := readPages(t)
+	for page, text := range pages {
 		for _, found := range link.FindAllStringSubmatch(text, -1) {
-			if _, err := os.Stat(filepath.Join(root, filepath.Dir(page), found[1])); err != nil {
+			target := page
+			if found[1] != "" {
+				target = filepath.Join(filepath.Dir(page), found[1])
+			}
+			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
 				t.Errorf("%s: the link to %s leads nowhere", page, found[1])
 			}
+			if anchor := found[2]; anchor != "" && !listAnchors(pages[target])[anchor] {
+				t.Errorf("%s: %s has no heading #%s", page, target, anchor)
+			}
+		}
+	}
+}
+
+// listAnchors returns the anchors of the headings of a page, as GitHub makes them.
+func listAnchors(text string) map[string]bool {
+	anchors := map[string]bool{}
+	for line := range strings.Lines(text) {
+		if heading := strings.TrimLeft(line, "#"); heading != line && strings.HasPrefix(heading, " ") {
+			heading = strings.ToLower(strings.TrimSpace(heading))
+			heading = regexp.MustCompile(`[^\pL\pN _-]`).ReplaceAllString(heading, "")
+			anchors[strings.ReplaceAll(heading, " ", "-")] = true
+		}
+	}
+	return anchors
+}
+
+// stepNumber is a step of the installation in running text, without a link to its heading.
+var stepNumber = regexp.MustCompile(`\bin step \d`)
+
+// TestSteps: a step that docs/install.md names is a link, which TestLinks follows.
+func TestSteps(t *testing.T) {
+	if bare := stepNumber.FindString(readPages(t)["docs/install.md"]); bare != "" {
+		t.Errorf("docs/install.md: %q is to be a link to the step's heading", bare)
+	}
+}
+
+// TestDecisions: the list of decisions has each page, in order, with the title that the page has.
+func TestDecisions(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join(root, "docs/decisions/[0-9]*.md"))
+	if err != nil || len(paths) < 20 {
+		t.Fatalf("%d decisions, want 20 at least: %v", len(paths), err)
+	}
+	pages := readPages(t)
+	var want strings.Builder
+	for i, path := range paths {
+		text := pages[strings.TrimPrefix(path, root+"/")]
+		heading, _, _ := strings.Cut(text, "\n")
+		title, numbered := strings.CutPrefix(heading, fmt.Sprintf("# %d. ", i+1))
+		if !numbered {
+			t.Errorf("%s begins with %q, want number %d", path, heading, i+1)
+		}
+		fmt.Fprintf(&want, "%d. [%s](%s)\n", i+1, title, filepath.Base(path))
+	}
+	if !strings.HasSuffix(pages["docs/decisions/README.md"], "\n\n"+want.String()) {
+		t.Errorf("the list in docs/decisions/README.md is not\n%s", want.String())
+	}
+}
+
+// TestMinutes compares the minutes that pages name for a target with the minutes of `make help`.
+func TestMinutes(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := readPages(t)
+	pages["Makefile"] = string(makefile)
+	for _, c := range []struct{ target, page, text string }{
+		{"check", "CONTRIBUTING.md", `\| ` + "`make check`" + `[^|]*\| (\d+) at most`},
+		{"test", "CONTRIBUTING.md", `\| ` + "`make test`" + `[^|]*\| (\d+) \|`},
+		{"test-full", "CONTRIBUTING.md", `\| ` + "`make test-full`" + `[^|]*\| (\d+) \|`},
+		{"ci", "CONTRIBUTING.md", `\| ` + "`.ci/run`" + `[^|]*\| (\d+) at most`},
+		{"test", "README.md", `\| ` + "`make test`" + ` \| (\d+) minutes`},
+		{"test-full", "README.md", "`make test-full`" + ` has the rest, in (\d+)`},
+		{"test", "Makefile", `make test takes about (\d+) minutes`},
+		{"test-full", "Makefile", `make test-full takes about (\d+) minutes`},
+	} {
+		help := regexp.MustCompile(`(?m)^` + c.target + `:.* ## .*\((\d+) min\b`).FindStringSubmatch(string(makefile))
+		said := regexp.MustCompile(c.text).FindStringSubmatch(pages[c.page])
+		if help == nil || said == nil || help[1] != said[1] {
+			t.Errorf("make %s: %s has the minutes %q, and make help %q", c.target, c.page, said, help)
 		}
 	}
 }
