@@ -33,12 +33,18 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
+// daemonOptions are what the command line and the environment say of a run, beside the configuration.
+type daemonOptions struct {
+	load      func() (*config.Config, error) // reads the configuration again
+	dryRun    bool
+	pauseFile string // see pauseVariable
+	log       *slog.Logger
+}
+
 // controller is preemptd while it runs.
 type controller struct {
+	daemonOptions
 	cfg      atomic.Pointer[config.Config]
-	load     func() (*config.Config, error)
-	dryRun   bool
-	log      *slog.Logger
 	slurm    *slurmrest.Client
 	cluster  string
 	journal  *journal.Journal
@@ -52,8 +58,9 @@ type controller struct {
 }
 
 // runDaemon is the daemon's life, top to bottom. The parts that runDaemon opens are closed in reverse.
-func runDaemon(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), dryRun bool, log *slog.Logger) error {
-	c := &controller{load: load, dryRun: dryRun, log: log}
+func runDaemon(ctx context.Context, cfg *config.Config, options daemonOptions) error {
+	c := &controller{daemonOptions: options}
+	log := options.log
 	c.cfg.Store(cfg)
 	c.policies = newPolicies(log)
 	c.metrics = metrics.New(metrics.Options{
@@ -79,7 +86,7 @@ func runDaemon(ctx context.Context, cfg *config.Config, load func() (*config.Con
 		}
 	}
 	notifySystemd(log, daemon.SdNotifyReady+"\nSTATUS=")
-	log.Info("ready", "version", version, "cluster", c.cluster, "dry_run", dryRun)
+	log.Info("ready", "version", version, "cluster", c.cluster, "dry_run", c.dryRun)
 	err := c.runWithJournal(ctx)
 	notifySystemd(log, daemon.SdNotifyStopping)
 	log.Info("stopped; jobs and Slurm go on")
@@ -238,7 +245,7 @@ func (c *controller) newLoop(held context.Context) *reconcile.Loop {
 		Observer: c.nodes.wrapObserver(c.checkpoints.wrapObserver(&cluster.Watch{Slurm: c.slurm, Proxyd: proxyds, Led: c.nodes.ledJobs})),
 		Executor: &leasedExecutor{leading: held, Executor: &action.Runner{
 			Slurm: c.slurm, Proxyd: proxyds, Sizes: c.jobSizes(proxyds), LeaseQOS: func() string { return c.cfg.Load().LeaseQOS },
-			Journal:  &pausingJournal{Journal: &leasedJournal{Journal: c.journal, lease: c.lease}, at: func() string { return c.cfg.Load().PauseAt }, stop: stopHere, log: c.log, steps: map[int64]string{}},
+			Journal:  newPausingJournal(&leasedJournal{Journal: c.journal, lease: c.lease}, c.pauseFile, c.log),
 			Patience: action.Patience{Checkpoint: cfg.Patience.Checkpoint, Leave: cfg.Patience.Leave, Start: cfg.Patience.Start},
 		}},
 		Rooms:   &room.Keeper{Slurm: c.slurm, Log: c.log},

@@ -72,7 +72,8 @@ preemptd config lists them.`,
 		if err != nil {
 			return err
 		}
-		return runDaemon(c.Context(), cfg, load, dryRun, newLogger(cfg.Log))
+		pauseFile := os.Getenv(pauseVariable) //nolint:forbidigo // this is a main
+		return runDaemon(c.Context(), cfg, daemonOptions{load, dryRun, pauseFile, newLogger(cfg.Log)})
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; %w", err, errUsage) })
 	root.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done, and do nothing")

@@ -17,7 +17,7 @@ import (
 // old connection is closed.
 func TestManyMonitors(t *testing.T) {
 	var log bytes.Buffer
-	c := &controller{log: slog.New(slog.NewJSONHandler(&log, nil)), metrics: metrics.New(metrics.Options{})}
+	c := &controller{daemonOptions: daemonOptions{log: slog.New(slog.NewJSONHandler(&log, nil))}, metrics: metrics.New(metrics.Options{})}
 	cfg := &config.Config{}
 	cfg.Metrics.Address = "127.0.0.1:0"
 	c.cfg.Store(cfg)

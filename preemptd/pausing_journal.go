@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -16,12 +17,16 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 )
 
-// pausingJournal is a journal at which this process can be stopped, for tests in which a program is killed then (key
-// pause_at). With "park" the process stops when the journal has just got that step, before the step is done; with
-// "park!" when the step is done, and the journal does not say so yet.
+// pauseVariable is set in the environment by tests only (tests/harm, by contrib/minicluster): the path of a file with the
+// name of the step at which this process is to stop itself. Without the file, or with an empty one, the process goes on.
+const pauseVariable = "SINGULARITY_SLURM_TEST_PAUSE_FILE"
+
+// pausingJournal is a journal at which this process can be stopped, for tests in which a program is killed then. With
+// "park" the process stops when the journal has just got that step, before the step is done; with "park!" when the step
+// is done, and the journal does not say so yet.
 type pausingJournal struct {
 	action.Journal
-	at   func() string
+	at   func() string // returns the step, which may change between calls
 	stop func()
 	log  *slog.Logger
 
@@ -29,7 +34,20 @@ type pausingJournal struct {
 	steps map[int64]string // that this process wrote last, by action
 }
 
-// Save stops before or after the action is written, if pause_at says so.
+// newPausingJournal returns the journal j, which stops this process where the file at pauseFile says. Without a path it
+// returns j itself.
+func newPausingJournal(j action.Journal, pauseFile string, log *slog.Logger) action.Journal {
+	if pauseFile == "" {
+		return j
+	}
+	at := func() string {
+		text, _ := os.ReadFile(pauseFile) // a file that is missing names no step
+		return strings.TrimSpace(string(text))
+	}
+	return &pausingJournal{Journal: j, at: at, stop: stopHere, log: log, steps: map[int64]string{}}
+}
+
+// Save stops the process before or after the action is written, if the process is to stop at the action's step.
 func (p *pausingJournal) Save(ctx context.Context, a *journal.Action, text string) error {
 	at := p.at()
 	was, left := p.stepLeft(a)

@@ -6,6 +6,8 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -53,10 +55,30 @@ func TestPauses(t *testing.T) {
 			}
 		}
 		if !slices.Equal(l.all, want) {
-			t.Errorf("pause_at %q: stops %q", at, l.all)
+			t.Errorf("to stop at %q: entries and stops are %q, want %q", at, l.all, want)
 		}
 		if len(p.steps) != 0 {
-			t.Errorf("pause_at %q: steps of an ended action are remembered", at)
+			t.Errorf("to stop at %q: steps of an ended action are remembered", at)
 		}
+	}
+}
+
+// TestPauseFile: the file that the variable names is read at each entry, and may be missing; without the variable there is
+// no journal that could stop the process.
+func TestPauseFile(t *testing.T) {
+	l := &lines{}
+	if j := newPausingJournal(l, "", slog.New(slog.DiscardHandler)); j != action.Journal(l) {
+		t.Errorf("without a file the journal is a %T", j)
+	}
+	file := filepath.Join(t.TempDir(), "pause")
+	p := newPausingJournal(l, file, slog.New(slog.DiscardHandler)).(*pausingJournal)
+	if at := p.at(); at != "" {
+		t.Errorf("without the file the process stops at %q", at)
+	}
+	if err := os.WriteFile(file, []byte("park!\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if at := p.at(); at != "park!" {
+		t.Errorf("the process stops at %q, want park!", at)
 	}
 }

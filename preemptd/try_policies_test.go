@@ -29,7 +29,7 @@ func TestTry(t *testing.T) {
 	}
 	cfg.Policies = []string{"tiers"}
 	cfg.Policy.Folder, cfg.Policy.Settings, cfg.Policy.Timeout = folder, folder, 2*time.Minute
-	c := &controller{log: slog.New(slog.DiscardHandler)}
+	c := &controller{daemonOptions: daemonOptions{log: slog.New(slog.DiscardHandler)}}
 	c.cfg.Store(cfg)
 	d := &requestServer{controller: c, trying: make(chan struct{}, 1)}
 	t.Setenv("TMPDIR", folder)

@@ -50,7 +50,6 @@ type Config struct {
 
 	Metrics Metrics
 	Log     Log
-	PauseAt string
 
 	values table.Values
 }

@@ -77,7 +77,7 @@ func TestWrong(t *testing.T) {
 		"log: {format: xml}":                    `log.format: "xml": want text or json`,
 		"log_level: info":                       "log_level: no such key; did you mean log.level?",
 		"metrics: {address: 9100}":              `metrics.address: "9100": want HOST:PORT or :PORT`,
-		"pause_at: Park":                        "want the name of a step",
+		"pause_at: park":                        "FILE: pause_at: no such key; `preemptd config` lists all",
 		"journal: here.db":                      "want an absolute path",
 		"listen: 6831":                          `listen: "6831": want HOST:PORT or :PORT`,
 		"web: {address: 6832}":                  `web.address: "6832": want HOST:PORT or :PORT`,

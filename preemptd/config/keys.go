@@ -113,8 +113,6 @@ var keys = table.Table[Config]{Daemon: "preemptd", Variables: "SINGULARITY_SLURM
 		Set: table.LogLevel(func(c *Config) *slog.Level { return &c.Log.Level }), AtStart: true},
 	{Name: "log.format", Default: "text", Meaning: "text (key=value) or json, one object a line.",
 		Set: table.LogFormat(func(c *Config) *bool { return &c.Log.JSON }), AtStart: true},
-	{Name: "pause_at", Meaning: "For tests of what is killed then: the process stops (SIGSTOP) when an action has come to this step (park), or has done it and not written so (park!). Empty: never.",
-		Set: wantText(func(c *Config) *string { return &c.PauseAt }, isStep, "the name of a step, and perhaps !")},
 }}
 
 // Keys returns the names of all keys.

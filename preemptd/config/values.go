@@ -32,8 +32,6 @@ func isPath(v string) bool { return filepath.IsAbs(v) && !strings.ContainsAny(v,
 
 func isAbsolute(v string) bool { return v == "" || isPath(v) }
 
-func isStep(v string) bool { return v == "" || stepSyntax.MatchString(v) }
-
 func isName(v string) bool { return v == "" || nameSyntax.MatchString(v) }
 
 func isAddress(v string) bool {
@@ -53,8 +51,6 @@ func hostPort(v string) bool {
 	}
 	return v == "" || err == nil
 }
-
-var stepSyntax = regexp.MustCompile(`^[a-z]+!?$`)
 
 var nameSyntax = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 

@@ -280,7 +280,7 @@ var paused = regexp.MustCompile(`msg=paused .*\baction=(\d+)`)
 // playMoment begins the action, does the harm when the action stands at the moment, and returns the ended
 // action.
 func (w *world) playMoment(ctx context.Context, c *counter, m moment) (*act, error) {
-	if err := w.reloadConfiguration(ctx, "pause_at: "+m.step+"\n"); err != nil {
+	if err := w.pauseController(ctx, m.step); err != nil {
 		return nil, err
 	}
 	from := w.logOffset()
@@ -305,7 +305,7 @@ func (w *world) playMoment(ctx context.Context, c *counter, m moment) (*act, err
 	if err != nil {
 		return nil, err
 	}
-	if err := w.writeConfiguration(ctx, ""); err != nil {
+	if err := w.pauseController(ctx, ""); err != nil {
 		return nil, err
 	}
 	if err := m.harm.hit(ctx, w, c); err != nil {
@@ -314,7 +314,7 @@ func (w *world) playMoment(ctx context.Context, c *counter, m moment) (*act, err
 	if m.harm.name == "preemptd" {
 		return w.waitForAction(ctx, id)
 	}
-	if err := errors.Join(w.signalProcess(unix.SIGHUP, "ctl", "preemptd"), w.signalProcess(unix.SIGCONT, "ctl", "preemptd")); err != nil {
+	if err := w.signalProcess(unix.SIGCONT, "ctl", "preemptd"); err != nil {
 		return nil, err
 	}
 	if m.harm.kept == nil { // something was broken

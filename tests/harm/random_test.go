@@ -228,9 +228,6 @@ func (w *world) runStorm(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Minute+time.Duration(*randomEvents)*10*time.Second)
 	defer cancel()
 	s := &storm{world: w, rng: rand.New(rand.NewPCG(*seed, 2)), held: map[*counter]bool{}, broken: map[string]string{}, spent: map[string]time.Duration{}}
-	if err := w.reloadConfiguration(ctx, ""); err != nil {
-		t.Fatal(err)
-	}
 	for place := range *randomJobs {
 		c, err := s.submitJob(ctx, place)
 		if err != nil {

@@ -61,6 +61,9 @@ func newWorld(t *testing.T, name string) *world {
 	if err == nil {
 		w.losses, err = w.buildTraining(t.Context(), t)
 	}
+	if err == nil {
+		err = w.configureController(t.Context())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,10 +103,21 @@ func (w *world) logOffset() int64 {
 	return st.Size()
 }
 
-// reloadConfiguration has preemptd read a configuration, with more than is usual.
-func (w *world) reloadConfiguration(ctx context.Context, more string) error {
+// pauseFile is where preemptd of a test cluster finds the step at which it stops itself (preemptd/pausing_journal.go).
+const pauseFile = "/run/preemptd-pause"
+
+// pauseController has preemptd stop itself when an action comes to the step, or with "!" behind the name when the step is
+// done. With "" preemptd does not stop any more.
+func (w *world) pauseController(ctx context.Context, step string) error {
+	_, err := w.runAsRoot(ctx, "sh", "-c", fmt.Sprintf("printf '%%s' '%s' >%s", step, pauseFile))
+	return err
+}
+
+// configureController has preemptd read the configuration of these tests.
+func (w *world) configureController(ctx context.Context) error {
 	from := w.logOffset()
-	if err := w.writeConfiguration(ctx, more); err != nil {
+	text := "operators: [operator]\ninterval: 1s\npatience:\n  start: 2m\n"
+	if _, err := w.runAsRoot(ctx, "sh", "-c", fmt.Sprintf("printf '%%s' '%s' > /etc/singularity-slurm/preemptd.yaml", text)); err != nil {
 		return err
 	}
 	if err := w.signalProcess(unix.SIGHUP, "ctl", "preemptd"); err != nil {
@@ -113,13 +127,6 @@ func (w *world) reloadConfiguration(ctx context.Context, more string) error {
 		log := w.controllerLog(from)
 		return strings.Contains(log, "configuration read again"), log
 	})
-}
-
-// writeConfiguration puts the configuration there for the next start.
-func (w *world) writeConfiguration(ctx context.Context, more string) error {
-	text := "operators: [operator]\ninterval: 1s\npatience:\n  start: 2m\n" + more
-	_, err := w.runAsRoot(ctx, "sh", "-c", fmt.Sprintf("printf '%%s' '%s' > /etc/singularity-slurm/preemptd.yaml", text))
-	return err
 }
 
 // act has the fields of an action in the output of singctl history --json.

@@ -52,7 +52,8 @@ var recipes = []recipe{
 		argv: []string{"slurmrestd", "-a", "rest_auth/jwt", "0.0.0.0:6820"}, ready: listensOn(6820)},
 	{name: "proxyd", on: hostIsNode, only: func(s Spec) bool { return s.Singularity },
 		argv: []string{"/usr/local/sbin/minicluster-respawn", "proxyd", "daemon"}, ready: listensOn(6830)},
-	{name: "preemptd", on: hostIsCtl, only: func(s Spec) bool { return s.Controller },
+	// The variable lets a test stop preemptd at a step of an action: preemptd/pausing_journal.go.
+	{name: "preemptd", on: hostIsCtl, only: func(s Spec) bool { return s.Controller }, env: []string{"SINGULARITY_SLURM_TEST_PAUSE_FILE=/run/preemptd-pause"},
 		argv: []string{"/usr/local/sbin/minicluster-respawn", "preemptd"}, ready: listensOn(6831)},
 	{name: "slurmd", on: hostIsNode, dir: "slurm",
 		argv: []string{"slurmd", "-D"}, ready: listensOn(6818)},
