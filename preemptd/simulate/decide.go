@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
@@ -253,9 +252,4 @@ func mergeShares(held, kept []sdk.Share) []sdk.Share {
 		merged = append(merged, s)
 	}
 	return merged
-}
-
-// DefaultRules are the rules of a cluster without rules of its site.
-func DefaultRules(promised [sdk.Tiers]float64) sdk.Rules {
-	return sdk.Rules{Window: time.Hour, Promised: promised, MinRun: time.Minute, CoolDown: 5 * time.Minute}
 }

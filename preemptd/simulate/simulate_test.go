@@ -32,7 +32,7 @@ func startPolicy(t testing.TB, name, program, settings string) chain.Named {
 
 func newConfig(nodes, gpus int, policies ...chain.Named) Config {
 	return Config{
-		Nodes: nodes, GPUs: gpus, Rules: DefaultRules(ledger.Promised), Every: 30 * time.Second,
+		Nodes: nodes, GPUs: gpus, Rules: defaultRules(ledger.Promised), Every: 30 * time.Second,
 		Dump: 10 * time.Second, Restore: 20 * time.Second, Policies: policies,
 	}
 }
@@ -301,4 +301,9 @@ func TestTable(t *testing.T) {
 	if testing.Verbose() {
 		fmt.Fprintln(os.Stderr, table.String())
 	}
+}
+
+// defaultRules are the rules of a cluster without rules of its site.
+func defaultRules(promised [sdk.Tiers]float64) sdk.Rules {
+	return sdk.Rules{Window: time.Hour, Promised: promised, MinRun: time.Minute, CoolDown: 5 * time.Minute}
 }

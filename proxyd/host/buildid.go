@@ -21,12 +21,9 @@ import (
 // ErrNoBuildID says that a file is no ELF file, or was linked without a build id.
 var ErrNoBuildID = errors.New("no build id")
 
-// BuildID returns the GNU build id of a program or library, named by an absolute path, in hex.
-// Links are followed. Any user may have made the file, so its content is not trusted, and a file
+// buildIDIn returns the GNU build id of a program or library, in hex. The path is absolute within the tree root: the path
+// and links on it lead to files of the tree. Any user may have made the file, so its content is not trusted, and a file
 // that is not regular has no id.
-func BuildID(path string) (string, error) { return buildIDIn("/", path) }
-
-// buildIDIn is BuildID within the tree root: the path and links on it lead to files of the tree.
 func buildIDIn(root, path string) (string, error) {
 	id, err := buildID(root, path)
 	if err != nil {

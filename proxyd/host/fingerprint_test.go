@@ -137,7 +137,7 @@ func TestBuildIDs(t *testing.T) {
 	for _, p := range programs {
 		f, err := elf.Open(p)
 		if err != nil {
-			if id, err := BuildID(p); !errors.Is(err, ErrNoBuildID) && !errors.Is(err, os.ErrNotExist) {
+			if id, err := buildIDIn("/", p); !errors.Is(err, ErrNoBuildID) && !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("%s is no ELF file, but has id %q, %v", p, id, err)
 			}
 			continue
@@ -152,7 +152,7 @@ func TestBuildIDs(t *testing.T) {
 		if want == "" {
 			continue
 		}
-		if got, err := BuildID(p); err != nil || got != want {
+		if got, err := buildIDIn("/", p); err != nil || got != want {
 			t.Errorf("%s: %s, %v; want %s", p, got, err, want)
 		}
 		compared++
@@ -177,12 +177,12 @@ func TestBuildIDOfWhatIsNoFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{fifo, "/dev/zero", t.TempDir()} {
-		if _, err := BuildID(path); !errors.Is(err, ErrNoBuildID) {
-			t.Errorf("BuildID(%s): %v; want ErrNoBuildID", path, err)
+		if _, err := buildIDIn("/", path); !errors.Is(err, ErrNoBuildID) {
+			t.Errorf("buildIDIn(/, %s): %v; want ErrNoBuildID", path, err)
 		}
 	}
-	if _, err := BuildID("/nowhere"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("BuildID of a missing file: %v; want ErrNotExist", err)
+	if _, err := buildIDIn("/", "/nowhere"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("buildIDIn of a missing file: %v; want ErrNotExist", err)
 	}
 }
 
@@ -194,7 +194,7 @@ func TestBuildIDIsRememberedAsItIs(t *testing.T) {
 	check := func(what, want string) {
 		t.Helper()
 		for range 2 {
-			if id, err := BuildID(path); id != want || (want == "") != errors.Is(err, ErrNoBuildID) {
+			if id, err := buildIDIn("/", path); id != want || (want == "") != errors.Is(err, ErrNoBuildID) {
 				t.Errorf("%s: %q, %v; want %q", what, id, err, want)
 			}
 		}
@@ -203,7 +203,7 @@ func TestBuildIDIsRememberedAsItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := BuildID(system)
+	id, err := buildIDIn("/", system)
 	if err != nil {
 		t.Fatal(err)
 	}
