@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // firstPID is above the PIDs of init's threads and of CRIU's helpers, which must differ from the
@@ -35,7 +37,7 @@ func Init([]string) int {
 	answers := os.NewFile(answerFD, "answers")
 	if err := obeyMaker(orders, answers, children); err != nil {
 		log.Print(err)
-		_ = json.NewEncoder(answers).Encode(answer{Error: err.Error()}) // the maker may be dead
+		_ = json.NewEncoder(answers).Encode(answer{Error: err.Error(), Errno: localsock.FindErrno(err)}) // the maker may be dead
 		return 1
 	}
 	orders.Close()

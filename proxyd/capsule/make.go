@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
@@ -75,7 +76,10 @@ type order struct {
 }
 
 // answer says that an order was carried out, or has the error.
-type answer struct{ Error string }
+type answer struct {
+	Error string
+	Errno syscall.Errno `json:",omitempty"`
+}
 
 // maker is a capsule being made.
 type maker struct {
@@ -248,7 +252,7 @@ func (m *maker) sendOrder(ctx context.Context, o order) error {
 	case err != nil:
 		return fmt.Errorf("init died while it was starting: %w (see %s)", err, filepath.Join(m.spec.Dir, logName))
 	case got.Error != "":
-		return errors.New(got.Error)
+		return &localsock.ToldError{Text: got.Error, Errno: got.Errno}
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (c *Conductor) Call(ctx context.Context, req *rpc.CallRequest) (*rpc.CallRe
 	}
 	reply, err := c.handleCall(ctx, store.ID{JobID: c.storeJob(id), Number: req.GetAttempt()}, call, args)
 	if err != nil {
-		return nil, err
+		return nil, markTransient(err)
 	}
 	return calls.EncodeReply(reply)
 }

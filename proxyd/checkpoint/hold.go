@@ -14,12 +14,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
 // errGivenUp prevents a checkpoint of a run after this node has ended its programs because the run could not be
 // restored. Such a checkpoint would lack these programs, and would be the newest.
-var errGivenUp = errors.New("this run could not be restored")
+var errGivenUp = rpc.ErrGivenUp
 
 // failedRun ends the present run of a job if the run cannot go on: it could not be restored, or has lost a part. The
 // job runs again, is held, or begins anew. The type has no state: GivenUp is a state of the run.

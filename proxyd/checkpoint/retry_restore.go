@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
@@ -62,23 +65,63 @@ var transientErrors = []error{
 	syscall.EAGAIN, syscall.ENOMEM, syscall.ENFILE,
 }
 
-// killedText is the text by which os/exec reports a killed program. A restore is killed with the processes of its step,
+// transientAnswers are the kinds of answers of other nodes whose reasons are transient.
+var transientAnswers = []error{rpc.ErrTransient, rpc.ErrNotHere, rpc.ErrTimeout}
+
+// errKilled has the text by which os/exec reports a killed program. A restore is killed with the processes of its step,
 // which Slurm ends if the step has lost a node, or where there is no memory.
-const killedText = "signal: killed"
+var errKilled = errors.New("signal: killed")
 
 // clusterMayRecover tells whether the failed step may succeed soon: slurmctld, or a node's daemon or network, was away.
-// An error that has come from another node is only a text, and criu writes the names of errors with capital letters.
 func clusterMayRecover(err error) bool {
-	text := strings.ToLower(err.Error())
-	if strings.Contains(text, killedText) {
-		return true
+	return isAnyOf(err, transientErrors) || isAnyOf(err, transientAnswers) || isKilled(err) ||
+		isTextOfOldRelease(err, append([]error{errKilled}, transientErrors...)...)
+}
+
+// isAnyOf tells whether err is one of the kinds.
+func isAnyOf(err error, kinds []error) bool {
+	return slices.ContainsFunc(kinds, func(e error) bool { return errors.Is(err, e) })
+}
+
+// isKilled tells whether a program that ran for this daemon, such as criu, was killed.
+func isKilled(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
 	}
-	for _, e := range transientErrors {
-		if errors.Is(err, e) || strings.Contains(text, strings.ToLower(e.Error())) {
-			return true
-		}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
+// isTextOfOldRelease tells whether a node of an older release has answered a call with the text of one of the kinds.
+// Such a node sends rpc.ErrInternal with any error of a restore; a node of this release sends rpc.ErrGivenUp,
+// rpc.ErrTransient or rpc.ErrLasting.
+func isTextOfOldRelease(err error, kinds ...error) bool {
+	var answer *rpc.Error
+	if !errors.As(err, &answer) || !errors.Is(answer, rpc.ErrInternal) {
+		return false
 	}
-	return false
+	text := strings.ToLower(answer.Error()) // criu writes the names of errors with capital letters
+	return slices.ContainsFunc(kinds, func(e error) bool { return strings.Contains(text, strings.ToLower(e.Error())) })
+}
+
+// answeredError is the error of a call with the kind by which the calling node knows whether the call may succeed soon.
+type answeredError struct{ err, kind error }
+
+func (e answeredError) Error() string { return e.err.Error() }
+
+// Unwrap returns the error and its kind.
+func (e answeredError) Unwrap() []error { return []error{e.err, e.kind} }
+
+// markTransient gives the error of a call the kind rpc.ErrTransient or rpc.ErrLasting; nil stays nil.
+func markTransient(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case clusterMayRecover(err):
+		return answeredError{err, rpc.ErrTransient}
+	}
+	return answeredError{err, rpc.ErrLasting}
 }
 
 // retryOrHold ends a run that could not be restored. If the reason is transient the job is
@@ -99,14 +142,14 @@ func (f failedRun) retryOrHold(why error) error {
 	case err == nil && tried > ends.MaxUnrestoredRuns:
 		return f.holdOrRestart(fmt.Errorf("not restored by %d runs in a row: %w", tried, why))
 	// The count is in the shared folder. The next run waits for the folder before it tries.
-	case err != nil && !strings.Contains(why.Error(), errSharedAway.Error()):
+	case err != nil && !errors.Is(why, errSharedAway):
 		j.log.Error("cannot count the tries of the restore", "error", err)
 		return f.holdOrRestart(why)
 	}
 	f.freezeEverything(ctx)
 	text := strings.NewReplacer(
 		ErrNoJob.Error(), "it does not know the job any more, as after a failure",
-		killedText, "killed, as by Slurm where a step has lost a node",
+		errKilled.Error(), "killed, as by Slurm where a step has lost a node",
 	).Replace(why.Error())
 	j.report.AddEvent(records.EventRequeued, nil, text)
 	// Slurm starts a requeued job after about two minutes.
@@ -152,7 +195,7 @@ func (f failedRun) countUnrestoredRun() (int, error) {
 // isGivenUpElsewhere tells whether a restore failed because another node had given the run up.
 // That node holds or requeues the job.
 func isGivenUpElsewhere(why error) bool {
-	return strings.Contains(why.Error(), errGivenUp.Error())
+	return errors.Is(why, errGivenUp) || isTextOfOldRelease(why, errGivenUp)
 }
 
 // awaitRunEnd waits until Slurm has ended this run, and returns false if that has not happened in

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,18 +17,40 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 )
 
+// sendAnswer returns the error of a call as the calling node gets it: the text, and the kind that the node has given it.
+func sendAnswer(t *testing.T, err error) error {
+	t.Helper()
+	sent := markTransient(err)
+	for _, kind := range []error{rpc.ErrNotHere, rpc.ErrGivenUp, rpc.ErrTransient, rpc.ErrLasting} {
+		if errors.Is(sent, kind) {
+			return fmt.Errorf("node n2: %w", &rpc.Error{Kind: kind, Text: sent.Error()})
+		}
+	}
+	t.Fatalf("an answer without a kind: %v", err)
+	return nil
+}
+
 // TestRestoreTriedAgain: a restore that failed because slurmctld or a daemon was away is tried again
 // by the job's next run, three times at most; a restore that fails for another reason holds the job.
 func TestRestoreTriedAgain(t *testing.T) {
 	damaged := errors.New("chunk 7 is damaged")
 	stepFailed := fmt.Errorf("step s0-1 %w", errStepNotStarted)
-	remote := errors.New("node n2: node n3: " + ErrAway.Error()) // as an error is after its way through gRPC
+	kill := exec.Command("sh", "-c", "kill -KILL $$").Run()
+	ofCRIU := func(obstacle string, err error) error {
+		return fmt.Errorf("restore program s0-1.0 on n1: %w", &criu.Error{Op: "restore", PID: 12, Obstacle: obstacle, Lines: []string{"files: " + obstacle}, Err: err})
+	}
+	oldRelease := func(text string) error {
+		return fmt.Errorf("node n2: %w", &rpc.Error{Kind: rpc.ErrInternal, Text: text})
+	}
 	for _, tt := range []struct {
 		name string
 		why  []error // of the job's runs in turn
@@ -35,16 +58,29 @@ func TestRestoreTriedAgain(t *testing.T) {
 	}{
 		{"slurmctld was away", []error{slurm.ErrSilent}, []string{"requeue 7"}},
 		{"a daemon was away", []error{ErrAway}, []string{"requeue 7"}},
-		{"a daemon was away for another node", []error{remote}, []string{"requeue 7"}},
-		{"a node was started again", []error{errors.New("restore program s0-1.0 on n1: node n1: node n2: " + ErrNoJob.Error())}, []string{"requeue 7"}},
-		{"a step was killed", []error{errors.New("restore program s0-1.0 on n1: restore of process 306: signal: killed")}, []string{"requeue 7"}},
-		{"Slurm ended a task", []error{errors.New("restore program s0-1.34 on n5: " + errTaskEnded.Error() + ": restored: no warden waits for it")}, []string{"requeue 7"}},
+		{"a daemon was away for another node", []error{sendAnswer(t, fmt.Errorf("node n3: %w", ErrAway))}, []string{"requeue 7"}},
+		{"a daemon was away for a node of an older release", []error{oldRelease("node n3: " + ErrAway.Error())}, []string{"requeue 7"}},
+		{"a node was started again", []error{sendAnswer(t, notHereError{7})}, []string{"requeue 7"}},
+		{"a node was started again meanwhile", []error{sendAnswer(t, fmt.Errorf("node n1: %w", sendAnswer(t, ErrNoJob)))}, []string{"requeue 7"}},
+		{"a step was killed", []error{ofCRIU("", kill)}, []string{"requeue 7"}},
+		{"a step was killed on another node", []error{sendAnswer(t, ofCRIU("", kill))}, []string{"requeue 7"}},
+		{"a step was killed on a node of an older release", []error{oldRelease("restore of process 306: signal: killed")}, []string{"requeue 7"}},
+		{"Slurm ended a task", []error{fmt.Errorf("restore program s0-1.34 on n5: %w: restored: no warden waits for it", errTaskEnded)}, []string{"requeue 7"}},
 		{"no task came", []error{fmt.Errorf("restore checkpoint 3: %w s0-1.4", errTasksLate)}, []string{"requeue 7"}},
 		{"a node's munge was away", []error{fmt.Errorf("node n2: %w", munge.ErrNoMunge)}, []string{"requeue 7"}},
 		{"an answer took too long", []error{fmt.Errorf("node n2: %w", context.DeadlineExceeded)}, []string{"requeue 7"}},
-		{"a file server was away", []error{errors.New("restore of process 12: criu: Can't open file /home/a: Stale file handle")}, []string{"requeue 7"}},
+		{"an answer of another node took too long", []error{sendAnswer(t, context.DeadlineExceeded)}, []string{"requeue 7"}},
+		{"a file server was away", []error{ofCRIU("file /home/a: Stale file handle", exec.ErrNotFound)}, []string{"requeue 7"}},
+		{"a file server was away for another node", []error{sendAnswer(t, ofCRIU("file /home/a: Stale file handle", exec.ErrNotFound))}, []string{"requeue 7"}},
+		{"a file server was away for a node of an older release", []error{oldRelease("restore of process 12: file /home/a: Stale file handle")}, []string{"requeue 7"}},
+		{"a device server met the network", []error{&server.OrderError{Text: "no peer", Errno: syscall.EHOSTUNREACH}}, []string{"requeue 7"}},
 		{"a node had no memory", []error{fmt.Errorf("capsule 1: fork: %w", syscall.ENOMEM)}, []string{"requeue 7"}},
 		{"damaged", []error{damaged}, []string{"requeuehold 7"}},
+		{"damaged, on another node", []error{sendAnswer(t, damaged)}, []string{"requeuehold 7"}},
+		{"damaged, on a node of an older release", []error{oldRelease(damaged.Error())}, []string{"requeuehold 7"}},
+		{"a file has the name of a transient error", []error{errors.New("/home/connection refused/i/o error: " + ErrAway.Error() + ": missing")}, []string{"requeuehold 7"}},
+		{"a file of another node has that name", []error{sendAnswer(t, errors.New("/home/connection refused/i/o error: signal: killed: missing"))}, []string{"requeuehold 7"}},
+		{"criu names a file with that name", []error{ofCRIU("file /home/Stale file handle: Input/output error: is another version", exec.ErrNotFound)}, []string{"requeuehold 7"}},
 		{"the disk is full", []error{fmt.Errorf("tmp: write: %w", syscall.ENOSPC)}, []string{"requeuehold 7"}},
 		{"again and again", []error{stepFailed, stepFailed, stepFailed, stepFailed}, []string{"requeue 7", "requeue 7", "requeue 7", "requeuehold 7"}},
 		{"released after that", []error{stepFailed, stepFailed, stepFailed, stepFailed, stepFailed}, []string{"requeue 7", "requeue 7", "requeue 7", "requeuehold 7", "requeue 7"}},
@@ -178,8 +214,8 @@ func TestRestoreTriedAgainWithoutFolder(t *testing.T) {
 		})
 	}
 	c := &Conductor{Deps: Deps{CheckShared: away}, Config: Config{Node: "n2"}}
-	said := withSharedFolder(t.Context(), c, fmt.Errorf("job 7: %w", ErrNoJob))
-	if remote := errors.New(said.Error()); !clusterMayRecover(remote) || !strings.Contains(said.Error(), "n2") { // as the leader sees it
+	said := withSharedFolder(t.Context(), c, missing)
+	if !clusterMayRecover(sendAnswer(t, said)) || !strings.Contains(said.Error(), "n2") { // as the leader sees it
 		t.Errorf("error on a node without the shared folder: %v", said)
 	}
 }
@@ -187,16 +223,30 @@ func TestRestoreTriedAgainWithoutFolder(t *testing.T) {
 // TestRunGivenUpElsewhere: if a restore failed on a node because another node has given up the
 // run, the decision is left to that other node.
 func TestRunGivenUpElsewhere(t *testing.T) {
-	q := slurmtest.NewQueue(t)
-	q.Set(t, map[uint32]string{7: "COMPLETING"})
-	recordCommands(t, q)
-	c := tidyOn(t, "n1", t.TempDir(), q, 7)
-	j := (&job{c: c, id: 7, run: runOf(0, recordOf(7)), log: c.Log}).linkPartsToJob()
-	if err := j.failed.giveUpRun(errors.New("node n2: " + errGivenUp.Error())); err != nil {
-		t.Fatal(err)
-	}
-	if got := requestedRequeues(t, q); len(got) != 0 {
-		t.Errorf("commands to Slurm: %q, want none", got)
+	for _, tt := range []struct {
+		name string
+		why  error
+		want []string
+	}{
+		{"another node", sendAnswer(t, errGivenUp), nil},
+		{"a node of an older release", fmt.Errorf("node n2: %w", &rpc.Error{Kind: rpc.ErrInternal, Text: errGivenUp.Error()}), nil},
+		{"a file's name", errors.New("/home/" + errGivenUp.Error() + ": missing"), []string{"requeuehold 7"}},
+		{"a file's name on another node", sendAnswer(t, errors.New("/home/"+errGivenUp.Error()+": missing")), []string{"requeuehold 7"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			q := slurmtest.NewQueue(t)
+			q.Set(t, map[uint32]string{7: "COMPLETING"})
+			recordCommands(t, q)
+			c := tidyOn(t, "n1", t.TempDir(), q, 7)
+			j := (&job{c: c, id: 7, run: runOf(0, recordOf(7)), log: c.Log}).linkPartsToJob()
+			if err := j.failed.giveUpRun(tt.why); err != nil {
+				t.Fatal(err)
+			}
+			if got := requestedRequeues(t, q); !slices.Equal(got, tt.want) {
+				t.Errorf("commands to Slurm: %q, want %q", got, tt.want)
+			}
+			c.background.Wait()
+		})
 	}
 }
 

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
+	"syscall"
 )
 
 // Error is a dump or a restore that did not work.
@@ -25,17 +27,60 @@ type Error struct {
 
 func (e *Error) Error() string {
 	what := fmt.Sprintf("%s of process %d", e.Op, e.PID)
+	said := strings.Join(e.causes(), "; ")
 	switch {
 	case e.Obstacle != "":
-		return what + ": " + e.Obstacle
-	case len(e.Lines) > 0 && errors.As(e.Err, new(*exec.ExitError)):
-		return fmt.Sprintf("%s: %v: criu: %s", what, e.Err, strings.Join(e.Lines[:min(len(e.Lines), 3)], "; "))
+		return what + ": " + said
+	case said != "":
+		return fmt.Sprintf("%s: %v: criu: %s", what, e.Err, said)
 	}
 	return fmt.Sprintf("%s: %v", what, e.Err)
 }
 
+// causes returns the messages that say why criu has failed: the obstacle, or criu's first errors if criu ended by itself.
+func (e *Error) causes() []string {
+	switch {
+	case e.Obstacle != "":
+		return []string{e.Obstacle}
+	case errors.As(e.Err, new(*exec.ExitError)):
+		return e.Lines[:min(len(e.Lines), 3)]
+	}
+	return nil
+}
+
 // Unwrap makes errors.Is with the context's error, a Sink's or a Source's work.
 func (e *Error) Unwrap() error { return e.Err }
+
+// errnoTexts are the numbers in criu's messages by which a caller knows that a file server, the network or the node was
+// away or too busy, as the C library writes them.
+var errnoTexts = map[string]syscall.Errno{
+	"Input/output error":                            syscall.EIO,
+	"Remote I/O error":                              syscall.EREMOTEIO,
+	"Stale file handle":                             syscall.ESTALE,
+	"Transport endpoint is not connected":           syscall.ENOTCONN,
+	"Cannot send after transport endpoint shutdown": syscall.ESHUTDOWN,
+	"Connection timed out":                          syscall.ETIMEDOUT,
+	"Host is down":                                  syscall.EHOSTDOWN,
+	"No route to host":                              syscall.EHOSTUNREACH,
+	"Network is down":                               syscall.ENETDOWN,
+	"Network is unreachable":                        syscall.ENETUNREACH,
+	"Connection refused":                            syscall.ECONNREFUSED,
+	"Connection reset by peer":                      syscall.ECONNRESET,
+	"Resource temporarily unavailable":              syscall.EAGAIN,
+	"Cannot allocate memory":                        syscall.ENOMEM,
+	"Too many open files in system":                 syscall.ENFILE,
+}
+
+// Is has errors.Is find a number of errnoTexts with which a message in the error's text ends. A name of a file, which
+// comes before the number, cannot be taken for a number.
+func (e *Error) Is(target error) bool {
+	errno, ok := target.(syscall.Errno)
+	return ok && slices.ContainsFunc(e.causes(), func(message string) bool {
+		parts := strings.Split(message, ": ")
+		found, ok := errnoTexts[parts[len(parts)-1]]
+		return ok && found == errno
+	})
+}
 
 // failureOf makes the Error of an operation on p that ended with err.
 func (s *criuRun) failureOf(op string, p Program, err error) *Error {

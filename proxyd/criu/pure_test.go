@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"reflect"
 	"runtime"
 	"slices"
@@ -391,6 +392,35 @@ func TestSound(t *testing.T) {
 	for _, bad := range []*Image{img(), img(303), img(302, 1), img(302, -4)} {
 		if err := bad.checkSound(); !errors.Is(err, errImage) {
 			t.Errorf("checkSound of an image with processes %v: error %v, want errImage", bad.Processes, err)
+		}
+	}
+}
+
+// TestErrno: an error has the number with which a message ends that is in its text, and no number that is in a name.
+func TestErrno(t *testing.T) {
+	exit := exec.Command("false").Run()
+	for _, tt := range []struct {
+		name string
+		err  *Error
+		want unix.Errno
+	}{
+		{"an obstacle", &Error{Obstacle: "file /home/a: Stale file handle", Err: exit}, unix.ESTALE},
+		{"criu's second error", &Error{Lines: []string{"files: no", "Can't read image: Input/output error", "no"}, Err: exit}, unix.EIO},
+		{"an error that is not shown", &Error{Lines: []string{"1", "2", "3", "read: Input/output error"}, Err: exit}, 0},
+		{"an obstacle in other words", &Error{Obstacle: "not enough memory", Lines: []string{"fork: Cannot allocate memory"}, Err: exit}, 0},
+		{"broken off by us", &Error{Lines: []string{"read: Input/output error"}, Err: errGarbled}, 0},
+		{"a name", &Error{Obstacle: "file /home/Connection refused: Connection refused/b: No such file or directory", Err: exit}, 0},
+		{"nothing", &Error{Lines: []string{""}, Err: exit}, 0},
+	} {
+		for text, errno := range errnoTexts {
+			if got := errors.Is(fmt.Errorf("restore: %w", tt.err), errno); got != (errno == tt.want) {
+				t.Errorf("%s: errors.Is with %q = %t", tt.name, text, got)
+			}
+		}
+	}
+	for text, errno := range errnoTexts {
+		if out, err := exec.Command("python3", "-c", fmt.Sprintf("import os; print(os.strerror(%d), end='')", errno)).Output(); err == nil && string(out) != text {
+			t.Errorf("the C library writes %q for %q", out, text)
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // The messages over the two pipes between a daemon and its helper. A message is one frame or several; a frame is its
@@ -79,6 +81,11 @@ func (p *pipe) sendJSON(kind byte, v any) error {
 		return err
 	}
 	return p.sendFrame(kind, b)
+}
+
+// sendFailure sends the error for which the helper ends.
+func (p *pipe) sendFailure(err error) error {
+	return p.sendJSON(frameFailure, localsock.ToldError{Text: err.Error(), Errno: localsock.FindErrno(err)})
 }
 
 func (p *pipe) flushFrames() error { return p.w.Flush() }

@@ -27,7 +27,7 @@ func Run(args []string) int {
 	p := newPipe(os.Stdin, os.Stdout)
 	err := runOrder(p, args)
 	if err != nil {
-		err = errors.Join(p.sendFrame(frameFailure, []byte(err.Error())))
+		err = errors.Join(p.sendFailure(err))
 	}
 	if err := errors.Join(err, p.flushFrames()); err != nil {
 		return 1

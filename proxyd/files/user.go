@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // Arg is the hidden first argument by which a main runs Run.
@@ -143,7 +145,10 @@ func (h *helper) sendOrder(o order, s *State, entries []Entry) error {
 func (h *helper) nextMessage() (kind byte, b []byte, err error) {
 	kind, b, err = h.receiveFrame()
 	if err == nil && kind == frameFailure {
-		err = errors.New(string(b))
+		told := &localsock.ToldError{}
+		if err = json.Unmarshal(b, told); err == nil {
+			err = told
+		}
 	}
 	return kind, b, err
 }

@@ -4,8 +4,10 @@
 package files
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -243,5 +245,18 @@ func TestNameThatIsNoText(t *testing.T) {
 	}
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 2 {
 		t.Errorf("entries of the folder: %v, %v; want two", all, err)
+	}
+}
+
+// TestFailureNumber: the failure of a helper has the number of the error that the helper met.
+func TestFailureNumber(t *testing.T) {
+	var sent bytes.Buffer
+	p := newPipe(nil, &sent)
+	if err := errors.Join(p.sendFailure(fmt.Errorf("join: %w", syscall.ESTALE)), p.flushFrames()); err != nil {
+		t.Fatal(err)
+	}
+	h := &helper{pipe: newPipe(&sent, io.Discard)}
+	if _, _, err := h.nextMessage(); !errors.Is(err, syscall.ESTALE) || err.Error() != "join: "+syscall.ESTALE.Error() {
+		t.Errorf("failure of a helper: %v", err)
 	}
 }

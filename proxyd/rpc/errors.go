@@ -46,6 +46,13 @@ var (
 	ErrRestoring   = errors.New("the job is still being restored")
 	// ErrNotNow says that a program of the job cannot be captured at this moment, and probably can soon.
 	ErrNotNow = errors.New("the job cannot be captured at this moment")
+	// ErrGivenUp says that a node has ended its programs of a run, because the run could not be restored.
+	ErrGivenUp = errors.New("this run could not be restored")
+	// ErrTransient and ErrLasting are of a node's answer to a call of another node. ErrTransient says that the
+	// reason ends without a person's help: the same call may succeed soon. ErrLasting says that it does not. A node of
+	// an older release says neither.
+	ErrTransient = errors.New("the reason ends by itself")
+	ErrLasting   = errors.New("the reason does not end by itself")
 	// ErrNotHere says that a node has no part of the job, or no more.
 	ErrNotHere = errors.New("no part of the job is here")
 	// ErrUnsupported says that a node lacks something that is needed.
@@ -73,7 +80,11 @@ var contract = kind.Contract{
 		{Name: "busy", Kind: ErrBusy, Code: codes.Aborted},
 		{Name: "damaged", Kind: ErrDamaged, Code: codes.DataLoss},
 		{Name: "space", Kind: ErrSpace, Code: codes.ResourceExhausted},
+		{Name: "given_up", Kind: ErrGivenUp, Code: codes.FailedPrecondition},
 		{Name: "timeout", Kind: ErrTimeout, Code: codes.DeadlineExceeded},
+		// The code of both is that of "internal": a client that does not know the name takes them for that.
+		{Name: "transient", Kind: ErrTransient, Code: codes.Internal},
+		{Name: "lasting", Kind: ErrLasting, Code: codes.Internal},
 		{Name: "internal", Kind: ErrInternal, Code: codes.Internal},
 	},
 	Unreachable: ErrUnreachable,
@@ -88,6 +99,8 @@ type Error struct {
 	Hint      string // a remedy, for the caller
 	Node      string // ErrNotLeader: the leader; ErrUnreachable, ErrRefused: the node that was called
 	Obstacles []*Obstacle
+
+	cause error // see kind.Failure
 }
 
 func (e *Error) Error() string {
@@ -97,8 +110,13 @@ func (e *Error) Error() string {
 	return e.Text
 }
 
-// Unwrap returns the kind.
-func (e *Error) Unwrap() error { return e.Kind }
+// Unwrap returns the kind, and the cause on the client's side, such as munge.ErrNoMunge, if there is one.
+func (e *Error) Unwrap() []error {
+	if e.cause == nil {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, e.cause}
+}
 
 // Errorf returns an *Error of that kind.
 func Errorf(kind error, format string, args ...any) error {
@@ -135,7 +153,7 @@ func fromStatus(ctx context.Context, node string, err error) error {
 	if ended != nil {
 		return ended
 	}
-	e := &Error{Kind: f.Kind, Text: f.Text, Node: node}
+	e := &Error{Kind: f.Kind, Text: f.Text, Node: node, cause: f.Cause}
 	if p, ok := f.Problem.(*Problem); ok {
 		e.Hint, e.Node, e.Obstacles = p.GetHint(), p.GetNode(), p.GetObstacles()
 	}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge/mungetest"
 )
 
@@ -148,5 +149,18 @@ func TestSilentNode(t *testing.T) {
 	defer cancel()
 	if _, err := c.Ping(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Ping of a silent node: %v; want DeadlineExceeded", err)
+	}
+}
+
+// TestCauseStays: the error of a call has the cause on the client's side.
+func TestCauseStays(t *testing.T) {
+	got := fromStatus(t.Context(), "n1", fmt.Errorf("seal: %w", munge.ErrNoMunge))
+	if !errors.Is(got, ErrRefused) || !errors.Is(got, munge.ErrNoMunge) {
+		t.Errorf("error of a call without munge: %v, want ErrRefused and ErrNoMunge", got)
+	}
+	relay := &RelayAsker{address: "relay:6833"}
+	got = relay.nameRelay(fromStatus(t.Context(), RelayName, status.Error(codes.Unavailable, "proxyd does not answer: refused")))
+	if want := "the relay does not answer at relay:6833: proxyd does not answer: refused"; !errors.Is(got, ErrUnreachable) || got.Error() != want {
+		t.Errorf("error of a relay that is away: %q, want %q", got, want)
 	}
 }

@@ -6,9 +6,9 @@ package rpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
-	"strings"
 
 	"google.golang.org/grpc"
 
@@ -84,9 +84,10 @@ func (r *RelayAsker) Forget(ctx context.Context, job string) error {
 // nameRelay returns the error of a call. If the relay does not answer, the text names the relay instead of a node's
 // proxyd.
 func (r *RelayAsker) nameRelay(err error) error {
-	if !errors.Is(err, ErrUnreachable) {
+	var e *Error
+	if !errors.Is(err, ErrUnreachable) || !errors.As(err, &e) {
 		return err
 	}
-	_, cause, _ := strings.Cut(err.Error(), ErrUnreachable.Error()) // ": dial tcp ..."
-	return &Error{Kind: ErrUnreachable, Text: "the relay does not answer at " + r.address + cause, Node: RelayName}
+	text := fmt.Sprintf("the relay does not answer at %s: %v", r.address, e.cause)
+	return &Error{Kind: ErrUnreachable, Text: text, Node: RelayName, cause: e.cause}
 }

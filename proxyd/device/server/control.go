@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -82,10 +83,11 @@ type order struct {
 
 // reply is a message of the server.
 type reply struct {
-	Done      bool   `json:"done,omitempty"`
-	Error     string `json:"error,omitempty"`
-	Temporary bool   `json:"temporary,omitempty"`
-	Part      []byte `json:"part,omitempty"`
+	Done      bool          `json:"done,omitempty"`
+	Error     string        `json:"error,omitempty"`
+	Errno     syscall.Errno `json:"errno,omitempty"` // of Error
+	Temporary bool          `json:"temporary,omitempty"`
+	Part      []byte        `json:"part,omitempty"`
 
 	Create string `json:"create,omitempty"`
 	Close  string `json:"close,omitempty"`

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // controlSession is a server's end of a control connection. It is the Sink and the Source of the saves and restores
@@ -195,7 +196,7 @@ func (h *controlSession) answerOrder(answer any, f *os.File, failed error) error
 	h.sending.Lock()
 	defer h.sending.Unlock()
 	if failed != nil {
-		return sendMessage(h.conn, &reply{Done: true, Error: plainText(failed.Error()), Temporary: isTemporary(failed)}, nil)
+		return sendMessage(h.conn, &reply{Done: true, Error: plainText(failed.Error()), Errno: localsock.FindErrno(failed), Temporary: isTemporary(failed)}, nil)
 	}
 	var b []byte
 	if answer != nil {

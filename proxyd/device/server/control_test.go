@@ -106,7 +106,7 @@ func TestControl(t *testing.T) {
 	if err := c.Adopt(ctx, p.ID+1, os.Getpid(), with); !errors.As(err, &bad) || bad.Temporary {
 		t.Error(err)
 	}
-	if err := c.Adopt(ctx, p.ID, 1<<30, with); !errors.As(err, &bad) || !bad.Temporary {
+	if err := c.Adopt(ctx, p.ID, 1<<30, with); !errors.As(err, &bad) || !bad.Temporary || !errors.Is(err, unix.ESRCH) {
 		t.Error(err)
 	}
 	null, err := os.Open(os.DevNull)

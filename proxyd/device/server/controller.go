@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -25,10 +26,14 @@ func NewController(conn *net.UnixConn) *Controller { return &Controller{conn} }
 // OrderError is an error in the answer of a device server.
 type OrderError struct {
 	Text      string
-	Temporary bool // the same order may succeed a moment later
+	Errno     syscall.Errno // of the error that the server met; 0: there is none. errors.Is finds it.
+	Temporary bool          // the same order may succeed a moment later
 }
 
 func (e *OrderError) Error() string { return e.Text }
+
+// Is implements the interface of errors.Is.
+func (e *OrderError) Is(target error) bool { return target == error(e.Errno) }
 
 // ErrNonsense means that a server does not keep to the messages of control.go.
 var ErrNonsense = errors.New("the device server makes no sense")
@@ -88,7 +93,7 @@ func (c *Controller) exchangeMessages(o *order, f *os.File, files *carrier) (*or
 		}
 		switch {
 		case r.Done:
-			return nil, &OrderError{plainText(r.Error), r.Temporary}
+			return nil, &OrderError{plainText(r.Error), r.Errno, r.Temporary}
 		case r.Part != nil:
 			if len(answer)+len(r.Part) > maxAnswer {
 				return nil, fmt.Errorf("an answer of more than %d bytes: %w", maxAnswer, ErrNonsense)

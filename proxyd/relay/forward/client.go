@@ -37,7 +37,7 @@ func (o Orders) receiveReply() (r reply, files []*os.File, err error) {
 	}
 	if r.Error != "" {
 		localsock.CloseAll(files)
-		return r, nil, errors.New(r.Error)
+		return r, nil, &localsock.ToldError{Text: r.Error, Errno: r.Errno}
 	}
 	return r, files, nil
 }

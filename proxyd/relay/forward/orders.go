@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,8 +46,9 @@ type order struct {
 // reply is the forwarder's answer to an order. Replies to hold and status come with a file that has the text; replies
 // to hold also with sockets, a batch for each reply.
 type reply struct {
-	Error string `json:"error,omitempty"`
-	More  bool   `json:"more,omitempty"` // another batch follows
+	Error string        `json:"error,omitempty"`
+	Errno syscall.Errno `json:"errno,omitempty"` // of Error
+	More  bool          `json:"more,omitempty"`  // another batch follows
 	// Cause is the answer to ask.
 	Cause stream.Cause `json:"cause,omitempty"`
 }
@@ -252,7 +254,7 @@ func (f *Forwarder) describeStatus() Status {
 func sendReply(c *net.UnixConn, err error) error {
 	var r reply
 	if err != nil {
-		r.Error = err.Error()
+		r.Error, r.Errno = err.Error(), localsock.FindErrno(err)
 	}
 	return sendPacket(c, r)
 }

@@ -94,13 +94,16 @@ type Failure struct {
 	Kind    error
 	Text    string
 	Problem Problem // the server's description; nil if the client made the text
+	// Cause is the error on the client's side: of munge, or of the connection to a daemon that does not answer. nil
+	// for all other failures.
+	Cause error
 }
 
 // ReadStatus returns the failure for err, an error that a call of the peer has returned. If ctx ended the
 // call, ReadStatus returns nil and ctx's error. err must not be nil.
 func (c Contract) ReadStatus(ctx context.Context, peer Peer, err error) (*Failure, error) {
 	if errors.Is(err, munge.ErrNoMunge) || errors.Is(err, munge.ErrUnsealed) {
-		return &Failure{Kind: ErrRefused, Text: err.Error()}, nil
+		return &Failure{Kind: ErrRefused, Text: err.Error(), Cause: err}, nil
 	}
 	st, ok := status.FromError(err)
 	if ok {
@@ -138,7 +141,8 @@ func (c Contract) readDetails(st *status.Status) *Failure {
 func (c Contract) readCode(peer Peer, st *status.Status) *Failure {
 	switch st.Code() {
 	case codes.Unavailable:
-		return &Failure{Kind: c.Unreachable, Text: fmt.Sprintf("%s does not answer: %s", peer.Daemon, plainCause(st.Message()))}
+		cause := errors.New(plainCause(st.Message()))
+		return &Failure{Kind: c.Unreachable, Text: fmt.Sprintf("%s does not answer: %v", peer.Daemon, cause), Cause: cause}
 	case codes.Unauthenticated:
 		return &Failure{Kind: ErrRefused, Text: peer.Name + ": " + st.Message()}
 	case codes.DeadlineExceeded:
