@@ -98,7 +98,7 @@ func runPart(p part, lane int, w io.Writer) *tally {
 		t.partFailed(err)
 		return t
 	}
-	stop := t.startHeartbeat(30 * time.Second)
+	stop := t.startHeartbeat(progressInterval(os.Stdout))
 	t.readEvents(out)
 	stop()
 	err = cmd.Wait()

@@ -62,6 +62,7 @@ type tally struct {
 	count
 	tests    int
 	latest   string // the test that was started last, with its package
+	progress string // the line of progress that was printed last
 	said     map[string][]string
 	plain    []string // the last lines that are no events: all that a command prints that is not go test
 	failures []failure
@@ -72,6 +73,16 @@ type tally struct {
 
 func newTally(part string, w io.Writer) *tally {
 	return &tally{part: part, said: map[string][]string{}, times: &timing{}, w: w}
+}
+
+// progressInterval returns the time between lines of progress: 30 s for a person at a terminal; a file, which is read
+// afterwards, gets a line each five minutes.
+func progressInterval(out *os.File) time.Duration {
+	info, err := out.Stat()
+	if err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		return 30 * time.Second
+	}
+	return 5 * time.Minute
 }
 
 // startHeartbeat prints a line at each interval, so that a person who waits sees progress, until stop is
@@ -92,11 +103,14 @@ func (t *tally) startHeartbeat(every time.Duration) (stop func()) {
 	return func() { ticker.Stop(); close(done) }
 }
 
+// printProgress prints how far the part is, unless the last line of progress said the same.
 func (t *tally) printProgress() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.latest != "" {
-		fmt.Fprintf(t.w, "     … %s: %d passed so far, now at %s\n", t.part, t.passed, t.latest)
+	line := fmt.Sprintf("     … %s: %d passed so far, now at %s\n", t.part, t.passed, t.latest)
+	if t.latest != "" && line != t.progress {
+		t.progress = line
+		fmt.Fprint(t.w, line)
 	}
 }
 

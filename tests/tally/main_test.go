@@ -70,7 +70,8 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// TestProgress: the line of progress names the test that was started last, and its package.
+// TestProgress: the line of progress names the test that was started last, and its package. It is not printed twice while
+// nothing happens.
 func TestProgress(t *testing.T) {
 	var said strings.Builder
 	tl := newTally("unit", &said)
@@ -78,6 +79,32 @@ func TestProgress(t *testing.T) {
 	tl.printProgress()
 	if want := "     … unit: 0 passed so far, now at a/b TestX\n"; said.String() != want {
 		t.Errorf("printed %q, want %q", said.String(), want)
+	}
+	tl.printProgress()
+	if n := strings.Count(said.String(), "\n"); n != 1 {
+		t.Errorf("%d lines are printed while nothing happens, want 1: %q", n, said.String())
+	}
+	tl.readEvents(strings.NewReader(`{"Action":"run","Package":"` + module + `a/b","Test":"TestY"}` + "\n"))
+	tl.printProgress()
+	if !strings.HasSuffix(said.String(), "now at a/b TestY\n") {
+		t.Errorf("printed %q, want a last line about TestY", said.String())
+	}
+}
+
+// TestProgressInterval: a file gets a line less often than a terminal.
+func TestProgressInterval(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	terminal, err := os.Open("/dev/null") // a character device, as a terminal is
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	if inFile, shown := progressInterval(file), progressInterval(terminal); inFile != 5*time.Minute || shown != 30*time.Second {
+		t.Errorf("a file gets a line each %v, a terminal each %v; want 5m and 30s", inFile, shown)
 	}
 }
 
