@@ -63,6 +63,7 @@ func (s *site) withTest(t *testing.T) *site { return &site{t, s.cluster, s.calm}
 func raiseSite(t *testing.T, name string, nodes, gpus, ranks int, options ...string) *site {
 	t.Helper()
 	s := &site{T: t, cluster: mini.Cluster{Program: program, Name: name}}
+	t.Log("compiling the programs of jobs, and starting the run that stays undisturbed")
 	bin := t.TempDir()
 	s.runCommand("make", "-s", "-C", "../workloads", "O="+bin)
 	calm := exec.CommandContext(t.Context(), proxyd, "run", "--soft", strconv.Itoa(ranks), "--", filepath.Join(bin, "mlp"), "--ranks", strconv.Itoa(ranks), "--steps", "0")
@@ -86,6 +87,7 @@ func raiseSite(t *testing.T, name string, nodes, gpus, ranks int, options ...str
 		_ = calm.Wait() // the calm run was killed, or could not print
 	})
 	if !*keep {
+		t.Logf("raising the cluster %s: %d nodes with %d GPUs each, and a controller; the daemons are built first, if they changed", name, nodes, gpus)
 		_, _ = s.cluster.Run(t.Context(), "down")
 		if _, err := s.cluster.Run(t.Context(), "up", "--nodes", strconv.Itoa(nodes), "--gpus", strconv.Itoa(gpus), "--controller", "--suite", *suite); err != nil {
 			t.Fatal(err)
