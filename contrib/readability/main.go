@@ -8,6 +8,9 @@
 //
 // Below the table of the shipped Go code, test files of Go, and C, have a table of their own.
 //
+// Some names that are hard to read are not counted: names of types, variables and parameters; a name of two words of
+// which the second says little (kindOf) is taken for two words.
+//
 // tests/style has the limits that no package may exceed.
 package main
 

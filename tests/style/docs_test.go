@@ -76,6 +76,39 @@ func TestConfigurationKeys(t *testing.T) {
 	}
 }
 
+// noteField is a field of a capsule's note that is saved, with its key.
+var noteField = regexp.MustCompile("(?m)^\t(\\w+) .*`json:\"(\\w+)")
+
+// TestNoteKeys finds each key of a capsule's note, with its field, in the table of docs/formats.md.
+func TestNoteKeys(t *testing.T) {
+	source, err := os.ReadFile(filepath.Join(root, "proxyd/checkpoint/job.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, note, _ := strings.Cut(string(source), "\ntype capsuleNote struct {\n")
+	note, _, _ = strings.Cut(note, "\n}\n")
+	fields := noteField.FindAllStringSubmatch(note, -1)
+	if len(fields) < 25 {
+		t.Errorf("a capsule's note has only %d fields", len(fields))
+	}
+	_, table, _ := strings.Cut(readPages(t)["docs/formats.md"], "\n## A node's note of a capsule\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	rows := map[string]string{} // fields, by key
+	for line := range strings.Lines(table) {
+		if cells := strings.Split(line, " | "); len(cells) == 3 {
+			keys := strings.Split(strings.TrimPrefix(cells[0], "| "), ", ")
+			for i, field := range strings.Split(cells[1], ", ") {
+				rows[keys[min(i, len(keys)-1)]] = field
+			}
+		}
+	}
+	for _, field := range fields {
+		if key := "`" + field[2] + "`"; rows[key] != "`"+field[1]+"`" {
+			t.Errorf("docs/formats.md has no row of the note's key %s, field %s", key, field[1])
+		}
+	}
+}
+
 // link is a link to something in this tree, or to a heading of the same page: no address.
 var link = regexp.MustCompile(`\]\(([^)#: ]*)(?:#([^): ]+))?\)`)
 
