@@ -22,6 +22,7 @@
 //	processes         a package: reads processes: obstacles, executables, cgroups
 //	obstacles         a package: searches a running job for parts that cannot be captured
 //	queues            a package: the POSIX message queues of a capsule
+//	filestate         a package: the state of a capsule's files as a stream of a checkpoint
 //	outside           a package: the connections of a capsule to outside of the job, kept by the site's relay
 //	upload            a package: copies staged checkpoints into the store, and takes over streams of the
 //	                  previous checkpoint
@@ -73,26 +74,34 @@
 //
 // A lock is taken before the locks below it:
 //
-//	job.capsulesMu        held while capsules are made or removed
-//	restore.mu            held while the leader takes steps of a restore
-//	participant.mu        held while this node joins or leaves a checkpoint
-//	job.lending           held while the number of leases on this node changes
-//	job.placing           held while a lease begins or ends; taken after job.lending
-//	restoreTurns          of a capsule; held while CRIU restores a program
-//	reports.Job.comment   held while the job's comment in Slurm is read and written
-//	└─ job.mu             the other fields of a job; never held during a call that waits
-//	   ├─ Run.mu          the run, and where it stands
-//	   ├─ Termination.mu  the state of a SIGTERM of Slurm
-//	   ├─ Outcome.mu      the outcome of an attempt
-//	   ├─ reports.Job.mu  the reports that the job's log has not had yet
-//	   └─ jobTable.mu     the table of jobs
+//	job.capsulesMu         held while capsules are made or removed
+//	restore.mu             held while the leader takes steps of a restore
+//	participant.mu         held while this node joins or leaves a checkpoint
+//	job.lending            held while the number of leases on this node changes
+//	job.placing            held while a lease begins or ends; taken after job.lending
+//	restoreTurns.programs  of a capsule; held while CRIU restores a program
+//	Job.comment            held while the job's comment in Slurm is read and written (package reports)
+//	└─ job.mu              the other fields of a job; never held during a call that waits
+//	   ├─ Run.mu           the run, and where it stands (package runs)
+//	   ├─ Termination.mu   the state of a SIGTERM of Slurm (package runs)
+//	   ├─ Outcome.mu       the outcome of an attempt (package decisions)
+//	   ├─ Job.mu           the reports that the job's log has not had yet (package reports)
+//	   └─ jobTable.mu      the table of jobs
 //
-// No other lock is taken under these, but Run.mu under forgetting:
+// No other lock is taken under these, but Run.mu under localCapsule.forgetting, and Uploads.mu under shareProgress.mu:
 //
-//	forgetting            of a capsule; held while old changes leave its list, and while a dump reads the list
-//	timeline.mu           held while a time line is written
-//	steps.Sruns.mu        the sruns of a capsule
-//	KeptInputs.mu         the relays of a capsule's wardens in the attempt in progress (package processes)
-//	Uploads.mu            the uploads that this node leads, and how far its shares are
-//	uploadFolder.mu       held while the record of an upload is changed, or a checkpoint is deleted that may be a base
+//	localCapsule.forgetting  held while old changes leave a capsule's list, and while a dump reads the list
+//	Withheld.mu              the programs for which a SIGCONT is withheld (package runs)
+//	CaptureTimes.mu          the longest time that a capture took (package reports)
+//	Timeline.mu              held while a time line is written (package records)
+//	Sruns.mu                 the sruns of a capsule (package steps)
+//	KeptInputs.mu            the relays of a capsule's wardens in the attempt in progress (package processes)
+//	Forwarder.mu             the process of a capsule's forwarder, and its relay (package outside)
+//	answers.mu               whether the requests of a capsule's programs are answered (package outside)
+//	shareProgress.mu         how much of a share is copied (package upload)
+//	Uploads.mu               the uploads that this node leads, and how far its shares are (package upload)
+//	uploadRun.mu             the error of an upload's last try (package upload)
+//	rateLimit.mu             when this node may send more of a share (package upload)
+//	uploadFolder.mu          held while the record of an upload is changed, or a checkpoint is deleted that may be a
+//	                         base (package upload)
 package checkpoint
