@@ -111,7 +111,7 @@ func (s *criuRun) failureOf(op string, p Program, err error) *Error {
 		e.Err = fmt.Errorf("%w: %w", ErrNotNow, err)
 	}
 	if e.Obstacle == "" && op == "dump" {
-		e.Obstacle = findSilent(members, p.PID)
+		e.Obstacle = findHidden(members, p.PID)
 	}
 	return e
 }

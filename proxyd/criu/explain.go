@@ -18,90 +18,101 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
+// obstacleRule translates a complaint of CRIU.
+type obstacleRule struct {
+	pattern  string
+	text     string // $1 and $2 are the pattern's groups; WHO is the process that criu was at
+	endsSoon bool   // the obstacle ends by itself, probably soon (ErrNotNow)
+}
+
+// The values of endsSoon.
+const (
+	endsSoon = true
+	lasts    = false
+)
+
 // obstacles translate complaints of CRIU about a part of a program that cannot be dumped or restored into a text for
-// the user. $1 and $2 are the pattern's groups; WHO is the process that criu was at. The first rule that matches any of
-// the errors is taken; the most particular rules come first. A text with "it can
-// be dumped when" is of an obstacle that ends by itself, probably soon (ErrNotNow).
-var obstacles = []struct{ pattern, text string }{
+// the user. The first rule that matches any of the errors is taken; the most particular rules come first.
+var obstacles = []obstacleRule{
 	// Terminals.
-	{`file (\d+) of that type .* is (/dev/(?:pts/\d+|tty\S*|console))`, "WHO holds a terminal ($2)"},
-	{`Found dangling tty with sid \d+ pgid \d+ \((\S+)\)`, "WHO holds a terminal ($1)"},
-	{`tty: ctty inheritance detected sid/pgrp (\d+)`, "the terminal of session $1, opened as /dev/tty, is open in a process that has another terminal or none"},
-	{`tty: .*(No task found with sid|external peer|Found slave peer)`, "WHO holds a terminal"},
-	{`Unable to find a tty driver`, "WHO holds a terminal"},
-	{`queued data overflow`, "WHO holds a terminal with unread input"},
+	{`file (\d+) of that type .* is (/dev/(?:pts/\d+|tty\S*|console))`, "WHO holds a terminal ($2)", lasts},
+	{`Found dangling tty with sid \d+ pgid \d+ \((\S+)\)`, "WHO holds a terminal ($1)", lasts},
+	{`tty: ctty inheritance detected sid/pgrp (\d+)`, "the terminal of session $1, opened as /dev/tty, is open in a process that has another terminal or none", lasts},
+	{`tty: .*(No task found with sid|external peer|Found slave peer)`, "WHO holds a terminal", lasts},
+	{`Unable to find a tty driver`, "WHO holds a terminal", lasts},
+	{`queued data overflow`, "WHO holds a terminal with unread input", lasts},
 
 	// Kernel objects that cannot be read back.
-	{`anon_inode:\[io_uring\]|io_uring`, "WHO uses io_uring"},
-	{`anon_inode:\[perf_event\]`, "WHO holds a performance counter (perf_event)"},
-	{`anon_inode:kvm|/dev/kvm`, "WHO runs a virtual machine (/dev/kvm)"},
-	{`anon_inode:\[userfaultfd\]`, "WHO uses userfaultfd"},
-	{`anon_inode:\[fscontext\]|anon_inode:\[landlock`, "WHO holds a kernel object that cannot be dumped"},
-	{`anon_inode:bpf-(map|prog|link)|anon_inode:bpf_link`, "WHO holds a BPF $1"},
-	{`(/dev/infiniband/[^\s)]+|anon_inode:\[infinibandevent\])`, "WHO uses RDMA ($1)"},
-	{`(/dev/nvidia[^\s)]*|/dev/dri/[^\s)]*|/dev/kfd)`, "WHO holds a GPU ($1) that is not the job's virtual one"},
-	{`(/dev/fuse)`, "WHO serves a FUSE file system"},
-	{`file (\d+) of that type .* is (/dev/\S+)`, "WHO has the device $2 open (descriptor $1)"},
-	{`file (\d+) of that type .* is (.+)`, "WHO has something open that cannot be dumped: $2 (descriptor $1)"},
-	{`file (\d+) of that type \[\d+\] \((.*)\)`, "WHO has something open that cannot be dumped: $2 (descriptor $1)"},
-	{`Can't handle non-regular mapping on (\d+)'s map`, "WHO has a device mapped"},
-	{`Unable to connect a transport socket: Operation not permitted`, "WHO has forbidden itself to connect to sockets (Landlock)"},
-	{`Can't poke \d+ @ `, "WHO runs code in shared memory"},
-	{`PIDFD_THREAD`, "WHO holds a pidfd of a thread"},
-	{`pidfd pid (\d+) is not a part of process tree`, "WHO holds a pidfd of process $1, which is not the program's"},
-	{`PID (\d+) has uprobes`, "WHO is being traced (uprobes)"},
+	{`anon_inode:\[io_uring\]|io_uring`, "WHO uses io_uring", lasts},
+	{`anon_inode:\[perf_event\]`, "WHO holds a performance counter (perf_event)", lasts},
+	{`anon_inode:kvm|/dev/kvm`, "WHO runs a virtual machine (/dev/kvm)", lasts},
+	{`anon_inode:\[userfaultfd\]`, "WHO uses userfaultfd", lasts},
+	{`anon_inode:\[fscontext\]|anon_inode:\[landlock`, "WHO holds a kernel object that cannot be dumped", lasts},
+	{`anon_inode:bpf-(map|prog|link)|anon_inode:bpf_link`, "WHO holds a BPF $1", lasts},
+	{`(/dev/infiniband/[^\s)]+|anon_inode:\[infinibandevent\])`, "WHO uses RDMA ($1)", lasts},
+	{`(/dev/nvidia[^\s)]*|/dev/dri/[^\s)]*|/dev/kfd)`, "WHO holds a GPU ($1) that is not the job's virtual one", lasts},
+	{`(/dev/fuse)`, "WHO serves a FUSE file system", lasts},
+	{`file (\d+) of that type .* is (/dev/\S+)`, "WHO has the device $2 open (descriptor $1)", lasts},
+	{`file (\d+) of that type .* is (.+)`, "WHO has something open that cannot be dumped: $2 (descriptor $1)", lasts},
+	{`file (\d+) of that type \[\d+\] \((.*)\)`, "WHO has something open that cannot be dumped: $2 (descriptor $1)", lasts},
+	{`Can't handle non-regular mapping on (\d+)'s map`, "WHO has a device mapped", lasts},
+	{`Unable to connect a transport socket: Operation not permitted`, "WHO has forbidden itself to connect to sockets (Landlock)", lasts},
+	{`Can't poke \d+ @ `, "WHO runs code in shared memory", lasts},
+	{`PIDFD_THREAD`, "WHO holds a pidfd of a thread", lasts},
+	{`pidfd pid (\d+) is not a part of process tree`, "WHO holds a pidfd of process $1, which is not the program's", lasts},
+	{`PID (\d+) has uprobes`, "WHO is being traced (uprobes)", lasts},
 
 	// Connections.
-	{`MPTCP|multipathtcp|Unsupported proto (?:132|262)`, "WHO uses a protocol that cannot be dumped (MPTCP or SCTP; for a Go program set GODEBUG=multipathtcp=0)"},
-	{`Unsupported proto (\d+)|Only stream, dgram and raw are supported`, "WHO has a socket of a protocol that cannot be dumped"},
-	{`unix: .*Dangling connection`, "WHO is connected to a unix socket outside the program, where the connection is not accepted yet; it can be dumped when it is"},
-	{`In-flight connection \(l\)`, "WHO has a connection that it has not accepted yet; it can be dumped when it has"},
-	{`unix: .*(In-flight|in-flight)`, "WHO has a connection to a unix socket that is not accepted yet; it can be dumped when it is"},
-	{`External socket is used|name-less external socket`, "WHO is connected to a unix socket of a process outside the program"},
-	{`Can't dump half of stream unix connection\. name: .*; peer name: (\S+)`, "WHO is connected to a unix socket outside the program ($1)"},
-	{`unix: (?:Unix socket \d+ not found|Unix socket \d+ without peer|Unix socket \d+ with unreachable peer|Can't dump half)`, "WHO is connected to a unix socket outside the program"},
-	{`inet: .*[Cc]orked`, "WHO is in the middle of a datagram (UDP_CORK)"},
-	{`packet: |packet socket`, "WHO captures network packets"},
-	{`netlink: .*(Can't|The socket has data|queue)`, "WHO is in the middle of asking the kernel about the network (netlink)"},
-	{`SysVIPC shmem map|SysVIPC`, "WHO uses System V shared memory of another program"},
+	{`MPTCP|multipathtcp|Unsupported proto (?:132|262)`, "WHO uses a protocol that cannot be dumped (MPTCP or SCTP; for a Go program set GODEBUG=multipathtcp=0)", lasts},
+	{`Unsupported proto (\d+)|Only stream, dgram and raw are supported`, "WHO has a socket of a protocol that cannot be dumped", lasts},
+	{`unix: .*Dangling connection`, "WHO is connected to a unix socket outside the program, where the connection is not accepted yet; it can be dumped when it is", endsSoon},
+	{`In-flight connection \(l\)`, "WHO has a connection that it has not accepted yet; it can be dumped when it has", endsSoon},
+	{`unix: .*(In-flight|in-flight)`, "WHO has a connection to a unix socket that is not accepted yet; it can be dumped when it is", endsSoon},
+	{`External socket is used|name-less external socket`, "WHO is connected to a unix socket of a process outside the program", lasts},
+	{`Can't dump half of stream unix connection\. name: .*; peer name: (\S+)`, "WHO is connected to a unix socket outside the program ($1)", lasts},
+	{`unix: (?:Unix socket \d+ not found|Unix socket \d+ without peer|Unix socket \d+ with unreachable peer|Can't dump half)`, "WHO is connected to a unix socket outside the program", lasts},
+	{`inet: .*[Cc]orked`, "WHO is in the middle of a datagram (UDP_CORK)", lasts},
+	{`packet: |packet socket`, "WHO captures network packets", lasts},
+	{`netlink: .*(Can't|The socket has data|queue)`, "WHO is in the middle of asking the kernel about the network (netlink)", lasts},
+	{`SysVIPC shmem map|SysVIPC`, "WHO uses System V shared memory of another program", lasts},
 
 	// Files.
-	{`Can't dump ghost file (\S+) of (\d+) size`, "WHO has a removed file of $2 bytes open ($1); " + ghostLimit + " is the most"},
-	{`Can't create link remap for (\S+)\. Use link-remap`, "WHO has $1 open, which was removed but has another name"},
-	{`Can't lookup mount=\S+ for fd=(\d+) path=(.*)$`, "WHO has $2 open from outside the capsule (descriptor $1)"},
-	{`Open files on overmounted mounts .* fd=(\d+) path=(.*)$`, "WHO has $2 open, which is hidden by a mount (descriptor $1)"},
-	{`Unaccessible path opened`, "WHO has a file open whose path shows another one now"},
-	{`The path \[(.*)\] is not supported`, "WHO has $1 open"},
-	{`packetized mode for pipes`, "WHO has a pipe with O_DIRECT"},
-	{`Can't find suitable path for handle|Can't dump that handle|Unable to lookup a mount by dev`, "WHO watches a file that cannot be found again (inotify)"},
-	{`Unresolved lock found pid (\d+)`, "WHO holds a file lock that cannot be found"},
-	{`file-lock.*(ease|reak)`, "WHO holds a file lease that is being broken"},
-	{`Couldn't unlink remap (\S+)\.cr\.\w+\.ghost: (.*)$`, "the removed file $1 cannot be made again: $2"},
-	{`Can't create ghost \w+: (.*)$`, "a removed file cannot be made again: $1"},
-	{`Can't open fake fifo \S+ \[(\S+)\]: (.*)$`, "file /$1: $2"},
-	{`Can't bind id \S+ ino \d+ addr (\S+): (.*)$`, "the socket $1 cannot be made again: $2"},
-	{`Can't open file (\S+) on restore: (.*)$`, "file /$1: $2"},
-	{`File (\S+) has bad size (\d+) \(expect (\d+)\)`, "file /$1 has $2 bytes and had $3 when it was dumped"},
-	{`File (\S+) has bad build-ID`, "file /$1 is another version than when it was dumped"},
-	{`File (\S+) has bad mode (\S+) \(expect (\S+)\)`, "the permissions of file /$1 have changed"},
+	{`Can't dump ghost file (\S+) of (\d+) size`, "WHO has a removed file of $2 bytes open ($1); " + ghostLimit + " is the most", lasts},
+	{`Can't create link remap for (\S+)\. Use link-remap`, "WHO has $1 open, which was removed but has another name", lasts},
+	{`Can't lookup mount=\S+ for fd=(\d+) path=(.*)$`, "WHO has $2 open from outside the capsule (descriptor $1)", lasts},
+	{`Open files on overmounted mounts .* fd=(\d+) path=(.*)$`, "WHO has $2 open, which is hidden by a mount (descriptor $1)", lasts},
+	{`Unaccessible path opened`, "WHO has a file open whose path shows another one now", lasts},
+	{`The path \[(.*)\] is not supported`, "WHO has $1 open", lasts},
+	{`packetized mode for pipes`, "WHO has a pipe with O_DIRECT", lasts},
+	{`Can't find suitable path for handle|Can't dump that handle|Unable to lookup a mount by dev`, "WHO watches a file that cannot be found again (inotify)", lasts},
+	{`Unresolved lock found pid (\d+)`, "WHO holds a file lock that cannot be found", lasts},
+	{`file-lock.*(ease|reak)`, "WHO holds a file lease that is being broken", lasts},
+	{`Couldn't unlink remap (\S+)\.cr\.\w+\.ghost: (.*)$`, "the removed file $1 cannot be made again: $2", lasts},
+	{`Can't create ghost \w+: (.*)$`, "a removed file cannot be made again: $1", lasts},
+	{`Can't open fake fifo \S+ \[(\S+)\]: (.*)$`, "file /$1: $2", lasts},
+	{`Can't bind id \S+ ino \d+ addr (\S+): (.*)$`, "the socket $1 cannot be made again: $2", lasts},
+	{`Can't open file (\S+) on restore: (.*)$`, "file /$1: $2", lasts},
+	{`File (\S+) has bad size (\d+) \(expect (\d+)\)`, "file /$1 has $2 bytes and had $3 when it was dumped", lasts},
+	{`File (\S+) has bad build-ID`, "file /$1 is another version than when it was dumped", lasts},
+	{`File (\S+) has bad mode (\S+) \(expect (\S+)\)`, "the permissions of file /$1 have changed", lasts},
 
 	// Processes.
-	{`Unseizable non-zombie (\d+) found, state t`, "process $1 is run by a debugger"},
-	{`Unable to attach to.*|(?:PTRACE_SEIZE|Unable to interrupt).*Operation not permitted|is (?:already )?traced by|Unexpected error for pid (\d+)`, "WHO is run by a debugger"},
-	{`Can't dump nested (\S+) namespace for (\d+)`, "process $2 is in a $1 namespace of its own (a container in the program)"},
-	{`doesn't live in (\S+) ns`, "WHO is in a namespace of its own (a container in the program)"},
-	{`Zombie thread not supported|Zombies with threads`, "WHO has a main thread that has ended while others run"},
-	{`Individually stopped threads`, "WHO has threads that are stopped one by one"},
-	{`session leader of .*is outside of its pid namespace|A session leader of (\d+)\(\d+\) is outside`, "WHO belongs to a session outside the program"},
-	{`Timeout reached|Unable to freeze cgroup`, "the program cannot be stopped: one of its processes does not leave a system call (a hanging file system?)"},
-	{`Can't get rlimit`, "the limits of WHO cannot be read: the user is not the one that was given"},
-	{`Pid (\d+) do(?:es)? not match expected|Unable to fork for (\d+): File exists|Can't fork for (\d+): File exists`, "the PID $1$2$3 is taken in the capsule"},
-	{`Can't fork for \d+: Resource temporarily unavailable`, "the limit of processes is reached"},
-	{`vdso: .*`, "the kernels are too different (vdso)"},
-	{`rseq: can't restore`, "the kernel has no restartable sequences"},
-	{`(?:cpu: |x86: ).*(?:not supported|missing|required)`, "the CPU lacks features that it had when it was dumped"},
-	{`No space left on device`, "no space left on device"},
-	{`Cannot allocate memory|Out of memory`, "not enough memory"},
+	{`Unseizable non-zombie (\d+) found, state t`, "process $1 is run by a debugger", lasts},
+	{`Unable to attach to.*|(?:PTRACE_SEIZE|Unable to interrupt).*Operation not permitted|is (?:already )?traced by|Unexpected error for pid (\d+)`, "WHO is run by a debugger", lasts},
+	{`Can't dump nested (\S+) namespace for (\d+)`, "process $2 is in a $1 namespace of its own (a container in the program)", lasts},
+	{`doesn't live in (\S+) ns`, "WHO is in a namespace of its own (a container in the program)", lasts},
+	{`Zombie thread not supported|Zombies with threads`, "WHO has a main thread that has ended while others run", lasts},
+	{`Individually stopped threads`, "WHO has threads that are stopped one by one", lasts},
+	{`session leader of .*is outside of its pid namespace|A session leader of (\d+)\(\d+\) is outside`, "WHO belongs to a session outside the program", lasts},
+	{`Timeout reached|Unable to freeze cgroup`, "the program cannot be stopped: one of its processes does not leave a system call (a hanging file system?)", lasts},
+	{`Can't get rlimit`, "the limits of WHO cannot be read: the user is not the one that was given", lasts},
+	{`Pid (\d+) do(?:es)? not match expected|Unable to fork for (\d+): File exists|Can't fork for (\d+): File exists`, "the PID $1$2$3 is taken in the capsule", lasts},
+	{`Can't fork for \d+: Resource temporarily unavailable`, "the limit of processes is reached", lasts},
+	{`vdso: .*`, "the kernels are too different (vdso)", lasts},
+	{`rseq: can't restore`, "the kernel has no restartable sequences", lasts},
+	{`(?:cpu: |x86: ).*(?:not supported|missing|required)`, "the CPU lacks features that it had when it was dumped", lasts},
+	{`No space left on device`, "no space left on device", lasts},
+	{`Cannot allocate memory|Out of memory`, "not enough memory", lasts},
 }
 
 var compiled = func() []*regexp.Regexp {
@@ -122,7 +133,7 @@ func explainComplaints(complaints []complaint, name func(pid int) string) (obsta
 				continue
 			}
 			said := string(compiled[i].ExpandString(nil, strings.ReplaceAll(o.text, "WHO", "\x00"), c.text, m))
-			return strings.ReplaceAll(said, "\x00", nameProcess(c.pid, name)), strings.Contains(o.text, "it can be dumped when")
+			return strings.ReplaceAll(said, "\x00", nameProcess(c.pid, name)), o.endsSoon
 		}
 	}
 	return "", false
@@ -138,17 +149,18 @@ func nameProcess(pid int, name func(int) string) string {
 	return "process " + strconv.Itoa(pid)
 }
 
-// silent are descriptors on which a dump fails without CRIU naming them: the kernel does not let its parasite send
+// hiddenDescriptors are descriptors on which a dump fails without CRIU naming them: the kernel does not let its parasite send
 // them.
-var silent = []struct{ link, text string }{
+var hiddenDescriptors = []struct{ link, text string }{
 	{"anon_inode:[io_uring]", "WHO uses io_uring"},
 }
 
-var unnamed = regexp.MustCompile(`^Can't dump file (\d+) of that type`)
+// numberOnly is a complaint that names a descriptor by its number alone.
+var numberOnly = regexp.MustCompile(`^Can't dump file (\d+) of that type`)
 
 // addLink adds the target of a descriptor's link to a complaint that only tells the descriptor's number.
 func (c complaint) addLink(members map[int]member) complaint {
-	m := unnamed.FindStringSubmatch(c.text)
+	m := numberOnly.FindStringSubmatch(c.text)
 	if m == nil {
 		return c
 	}
@@ -158,8 +170,8 @@ func (c complaint) addLink(members map[int]member) complaint {
 	return c
 }
 
-// findSilent looks for descriptors in the list silent in a tree that could not be dumped; "" if there is none.
-func findSilent(members map[int]member, root int) string {
+// findHidden looks for descriptors in the list hiddenDescriptors in a tree that could not be dumped; "" if there is none.
+func findHidden(members map[int]member, root int) string {
 	for _, m := range findDescendants(members, []int{root}) {
 		dir := fmt.Sprintf("/proc/%d/fd/", m.host)
 		fds, err := os.ReadDir(dir)
@@ -171,7 +183,7 @@ func findSilent(members map[int]member, root int) string {
 			if err != nil {
 				continue
 			}
-			for _, s := range silent {
+			for _, s := range hiddenDescriptors {
 				if link == s.link {
 					return strings.ReplaceAll(s.text, "WHO", nameProcess(m.pid, func(int) string { return m.name }))
 				}

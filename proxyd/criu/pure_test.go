@@ -332,6 +332,15 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestEndsSoon: a user is told when an obstacle ends exactly where the dump is tried again.
+func TestEndsSoon(t *testing.T) {
+	for _, o := range obstacles {
+		if told := strings.Contains(o.text, "; it can be dumped when it "); told != o.endsSoon {
+			t.Errorf("%q: ends soon: %t", o.text, o.endsSoon)
+		}
+	}
+}
+
 // TestLogbook: a logbook does not grow, and finds lines wherever they are cut.
 func TestLogbook(t *testing.T) {
 	var l logbook
