@@ -12,9 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
-
 	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"

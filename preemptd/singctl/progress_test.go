@@ -13,9 +13,8 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/api/apitest"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
-
 	"github.com/singularity-slurm/singularity-slurm/proxyd/manual"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
 func TestProgress(t *testing.T) {
