@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/room"
-
-	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
@@ -349,7 +349,9 @@ func (b *builder) newestCheckpoint(label string) sdk.Checkpoint {
 }
 
 // stoppedPhases are the phases in which the job stands still.
-var stoppedPhases = map[string]bool{"freeze": true, "drain": true, "halt": true, "dump": true, "commit": true}
+var stoppedPhases = map[string]bool{
+	rpc.PhaseFreeze: true, rpc.PhaseDrain: true, rpc.PhaseHalt: true, rpc.PhaseDump: true, rpc.PhaseCommit: true,
+}
 
 // nodePlaces returns the places of a host list's nodes, without the nodes that do not exist.
 func (b *builder) nodePlaces(names string) []int32 {

@@ -61,17 +61,17 @@ const (
 // wordsOfProgress are words for people: for a phase of a checkpoint, of which the log has the name, and for the time
 // before and after the phases.
 var wordsOfProgress = map[string]string{
-	"prepare": "looking at the job",
-	"cut":     "stopping its GPUs",
-	"freeze":  "stopping its tasks",
-	"drain":   "stopping its tasks, waiting for the tasks' output",
-	"empty":   "waiting until the nodes are empty",
-	"staged":  "waiting until the checkpoints of the nodes are in the store",
-	"halt":    "stopping its script",
-	"dump":    "capturing its memory",
-	"commit":  "writing the checkpoint's list",
-	"upload":  "copying the checkpoint into the store",
-	"waiting": "waiting for the checkpoint before, which is on its way to the store",
+	rpc.PhasePrepare: "looking at the job",
+	rpc.PhaseCut:     "stopping its GPUs",
+	rpc.PhaseFreeze:  "stopping its tasks",
+	rpc.PhaseDrain:   "stopping its tasks, waiting for the tasks' output",
+	"empty":          "waiting until the nodes are empty",
+	"staged":         "waiting until the checkpoints of the nodes are in the store",
+	rpc.PhaseHalt:    "stopping its script",
+	rpc.PhaseDump:    "capturing its memory",
+	rpc.PhaseCommit:  "writing the checkpoint's list",
+	"upload":         "copying the checkpoint into the store",
+	rpc.Waiting:      "waiting for the checkpoint before, which is on its way to the store",
 }
 
 func phaseWords(phase string) string {

@@ -14,6 +14,17 @@ var (
 	checkpointSyntax = regexp.MustCompile(`^(?:[A-Za-z0-9][A-Za-z0-9_.-]{0,63}/)?([^/]{1,40})/([0-9]{1,10})$`)
 )
 
+// Names of the phases of a checkpoint, in order. From PhaseFreeze on the job stands still.
+const (
+	PhasePrepare = "prepare"
+	PhaseCut     = "cut"
+	PhaseFreeze  = "freeze"
+	PhaseDrain   = "drain"
+	PhaseHalt    = "halt"
+	PhaseDump    = "dump"
+	PhaseCommit  = "commit"
+)
+
 // Waiting is the phase of a checkpoint that has not begun, because the checkpoint before is still
 // on its way to the store. A checkpoint in any other phase goes on when its caller has gone.
 const Waiting = "waiting"

@@ -11,15 +11,15 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// Names of the phases. The leader calls each node by the name of the phase.
+// Names of the phases, as the contract has them. Each but cut and commit is also the name of a call: see All.
 const (
-	PhasePrepare = "prepare"
-	PhaseCut     = "cut"
-	PhaseFreeze  = "freeze"
-	PhaseDrain   = "drain"
-	PhaseHalt    = "halt"
-	PhaseDump    = "dump"
-	PhaseCommit  = "commit"
+	PhasePrepare = rpc.PhasePrepare
+	PhaseCut     = rpc.PhaseCut
+	PhaseFreeze  = rpc.PhaseFreeze
+	PhaseDrain   = rpc.PhaseDrain
+	PhaseHalt    = rpc.PhaseHalt
+	PhaseDump    = rpc.PhaseDump
+	PhaseCommit  = rpc.PhaseCommit
 )
 
 // Names of the other calls, in code, in the log, and of their messages in proxyd.proto.
