@@ -185,15 +185,12 @@ func (s slurm) nodeStates(ctx context.Context, nodes string) ([]nodeState, error
 // updateNodes changes nodes with the rights of the caller.
 func (s slurm) updateNodes(ctx context.Context, nodes string, changes ...string) error {
 	_, err := s.runCommand(ctx, "scontrol", append([]string{"update", "NodeName=" + nodes}, changes...)...)
-	if err == nil {
-		return nil
-	}
-	switch said := err.Error(); {
-	case strings.Contains(said, "Invalid user id"), strings.Contains(said, "Access/permission denied"):
+	switch {
+	case errors.Is(err, errNoAdministrator):
 		return fmt.Errorf("drain: %w: Slurm lets only administrators do that", rpc.ErrDenied)
-	case strings.Contains(said, "Invalid node name"):
+	case errors.Is(err, errUnknownNode):
 		return &rpc.Error{Kind: rpc.ErrInvalid, Text: fmt.Sprintf("%.80q: Slurm knows no such nodes", nodes), Hint: "sinfo --Node lists the nodes"}
-	case strings.Contains(said, "Invalid node state"): // they are in that state
+	case errors.Is(err, errNodeState):
 		return nil
 	}
 	return err

@@ -132,7 +132,7 @@ func (a sessionCommand) showSession(ctx context.Context, job string) (string, er
 		return "", err
 	}
 	out, err := a.slurm.runCommand(ctx, "scontrol", "show", "job", "--oneliner", job)
-	if err != nil && strings.Contains(err.Error(), "Invalid job id") {
+	if errors.Is(err, errUnknownJob) {
 		err = rpc.Errorf(rpc.ErrNoJob, "Slurm knows no job %s", job)
 	}
 	return out, err
@@ -192,7 +192,7 @@ func (a sessionCommand) listSessions(ctx context.Context) error {
 	all := []sessionEntry{}
 	for _, job := range jobs {
 		out, err := a.slurm.runCommand(ctx, "scontrol", "show", "job", "--oneliner", job)
-		if err != nil && !strings.Contains(err.Error(), "Invalid job id") {
+		if err != nil && !errors.Is(err, errUnknownJob) {
 			return err
 		}
 		if state := fieldOf(out, "JobState"); err != nil || isOver(state) {

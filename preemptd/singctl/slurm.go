@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,11 +45,52 @@ func (s slurm) runCommand(ctx context.Context, program string, args ...string) (
 	}
 }
 
-// silentTexts are the messages of Slurm's commands when slurmctld is away or starts.
-var silentTexts = []string{"Unable to contact slurm controller", "Socket timed out on send/recv", "Zero Bytes were transmitted or received", "in standby mode"}
+// Reasons for which a command of Slurm's fails.
+var (
+	errSlurmSilent     = errors.New("slurmctld does not answer")
+	errUnknownJob      = errors.New("no job of Slurm's")
+	errUnknownNode     = errors.New("no node of Slurm's")
+	errNoAdministrator = errors.New("for administrators of Slurm only")
+	errNodeState       = errors.New("the nodes are in that state already")
+)
 
-func isSilent(said string) bool {
-	return slices.ContainsFunc(silentTexts, func(text string) bool { return strings.Contains(said, text) })
+// slurmTexts are the messages of Slurm's commands by which the reasons are known. slurmctld is silent while it is away or
+// starts. Nothing else in singctl reads these messages.
+var slurmTexts = []struct {
+	pattern *regexp.Regexp
+	reason  error
+}{
+	{regexp.MustCompile(`Unable to contact slurm controller|Socket timed out on send/recv|Zero Bytes were transmitted or received|in standby mode`), errSlurmSilent},
+	{regexp.MustCompile(`Invalid job id|Job \S+ not found$`), errUnknownJob},
+	{regexp.MustCompile(`Invalid node name|Node \S+ not found`), errUnknownNode},
+	{regexp.MustCompile(`Invalid user id|Access/permission denied`), errNoAdministrator},
+	{regexp.MustCompile(`Invalid node state`), errNodeState},
+}
+
+// slurmError is the error of a command of Slurm's that has said why it fails. errors.Is finds the reason.
+type slurmError struct {
+	shown  *rpc.Error // as people read it
+	reason error
+}
+
+func (e *slurmError) Error() string { return e.shown.Error() }
+
+// Unwrap returns the error as people read it, and its reason.
+func (e *slurmError) Unwrap() []error { return []error{e.shown, e.reason} }
+
+// readSlurmError makes the error of a command from the message of the command.
+func readSlurmError(program, said string) error {
+	shown := &rpc.Error{Kind: rpc.ErrInternal, Text: program + ": " + said}
+	for _, t := range slurmTexts {
+		if !t.pattern.MatchString(said) {
+			continue
+		}
+		if errors.Is(t.reason, errSlurmSilent) {
+			shown = &rpc.Error{Kind: rpc.ErrUnreachable, Text: fmt.Sprintf("%v: %v", t.reason, shown), Hint: "scontrol ping says where it should run"}
+		}
+		return &slurmError{shown, t.reason}
+	}
+	return shown
 }
 
 func runCommand(ctx context.Context, program string, args ...string) (string, error) {
@@ -82,10 +122,7 @@ func runCommand(ctx context.Context, program string, args ...string) (string, er
 	if said == "" { // scontrol says on standard output that there is no such node
 		said = cmp.Or(strings.TrimSpace(out.String()), err.Error())
 	}
-	if isSilent(said) {
-		return "", &rpc.Error{Kind: rpc.ErrUnreachable, Text: "slurmctld does not answer: " + program + ": " + said, Hint: "scontrol ping says where it should run"}
-	}
-	return "", rpc.Errorf(rpc.ErrInternal, "%s: %s", program, said)
+	return "", readSlurmError(program, said)
 }
 
 // job is a job as scontrol prints it.
@@ -101,10 +138,10 @@ func (s slurm) findJob(ctx context.Context, typed string) (job, error) {
 		return job{}, err
 	}
 	out, err := s.runCommand(ctx, "scontrol", "show", "job", "--oneliner", typed)
-	if err != nil {
-		if said := err.Error(); strings.Contains(said, "Invalid job id") || strings.HasSuffix(said, "Job "+typed+" not found") {
-			return job{name: typed}, nil
-		}
+	switch {
+	case errors.Is(err, errUnknownJob):
+		return job{name: typed}, nil
+	case err != nil:
 		return job{}, err
 	}
 	return parseJob(out, typed)
@@ -177,10 +214,10 @@ type node struct{ name, address string }
 // nodeAddress finds how to reach a node.
 func (s slurm) nodeAddress(ctx context.Context, name string) (node, error) {
 	out, err := s.runCommand(ctx, "scontrol", "show", "node", "--oneliner", name)
-	if err != nil {
-		if strings.Contains(err.Error(), "not found") {
-			return node{}, noNode(name)
-		}
+	switch {
+	case errors.Is(err, errUnknownNode):
+		return node{}, noNode(name)
+	case err != nil:
 		return node{}, err
 	}
 	address := fieldOf(out, "NodeAddr")

@@ -4,10 +4,13 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
 // TestSilentSlurmctld: a checkpoint waits for slurmctld, and says so; other commands say that slurmctld
@@ -27,6 +30,36 @@ func TestSilentSlurmctld(t *testing.T) {
 		}
 		if got := c.runLine(t.Context(), "alice", strings.Fields(tt.command)...); !strings.Contains(got, tt.want) {
 			t.Errorf("singctl %s prints\n%s\nwant\n%s", tt.command, got, tt.want)
+		}
+	}
+}
+
+// TestSlurmReasons: the reasons are read from the messages of Slurm's commands, and the message is shown as it was.
+func TestSlurmReasons(t *testing.T) {
+	all := []error{errSlurmSilent, errUnknownJob, errUnknownNode, errNoAdministrator, errNodeState}
+	for said, want := range map[string]error{
+		"slurm_load_jobs error: Unable to contact slurm controller (connect failure)": errSlurmSilent,
+		"slurm_load_jobs error: Invalid job id specified":                             errUnknownJob,
+		"Job 812_7 not found":                              errUnknownJob,
+		"Node n9 not found":                                errUnknownNode,
+		"slurm_update error: Invalid node name specified":  errUnknownNode,
+		"slurm_update error: Invalid user id":              errNoAdministrator,
+		"slurm_update error: Access/permission denied":     errNoAdministrator,
+		"slurm_update error: Invalid node state specified": errNodeState,
+		"error: plugin cred/munge not found":               nil,
+	} {
+		err := readSlurmError("scontrol", said)
+		for _, reason := range all {
+			if got := errors.Is(err, reason); got != errors.Is(want, reason) {
+				t.Errorf("%q: errors.Is with %q = %t", said, reason, got)
+			}
+		}
+		kind, shown := rpc.ErrInternal, "scontrol: "+said
+		if errors.Is(want, errSlurmSilent) {
+			kind, shown = rpc.ErrUnreachable, "slurmctld does not answer: "+shown
+		}
+		if !errors.Is(err, kind) || err.Error() != shown {
+			t.Errorf("%q is shown as %q, kind %v; want %q, kind %v", said, err, errors.Is(err, kind), shown, kind)
 		}
 	}
 }
