@@ -106,7 +106,7 @@ func TestServerThatIsSilent(t *testing.T) {
 		return table
 	}
 	if table := look(); len(table.Points("fuse")) == 0 {
-		t.Error("it is not found among the mounts")
+		t.Errorf("the FUSE mount at %s is not in the table of mounts", s.Folder)
 	}
 	if err := unix.Unmount(s.Folder, unix.MNT_DETACH); err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func TestInit(t *testing.T) {
 	}
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 1 {
-		t.Errorf("the folder has %v, %v; want the mark alone", left, err)
+		t.Errorf("the folder has the files %v, %v; want the mark alone", left, err)
 	}
 }
 

@@ -205,6 +205,29 @@ func (s *server) listen() {
 	}(l, s.stopped)
 }
 
+// watchFailedRequests puts a symbolic link to a missing file in the place of the socket. askedInVain tells whether a
+// program has tried to connect since: the kernel then changes the link's time of access. The folder must not be mounted
+// noatime.
+func watchFailedRequests(t *testing.T) (askedInVain func() bool) {
+	t.Helper()
+	os.Remove(socketPath)
+	if err := os.Symlink("missing", socketPath); err != nil {
+		t.Fatal(err)
+	}
+	made := accessTime(t, socketPath)
+	return func() bool { return accessTime(t, socketPath) != made }
+}
+
+// accessTime returns the time of the last access to a file or symbolic link.
+func accessTime(t *testing.T, path string) unix.Timespec {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Atim
+}
+
 func (s *server) stop() {
 	s.l.Close()
 	<-s.stopped

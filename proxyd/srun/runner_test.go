@@ -175,7 +175,7 @@ func TestRunnerKilled(t *testing.T) {
 func TestServerComesLate(t *testing.T) {
 	s := newServer(t, standIn(t))
 	s.stop()
-	os.Remove(socketPath)
+	askedInVain := watchFailedRequests(t)
 	cmd := caller{args: []string{"trap 'exit 6' USR1; echo ready; while :; do sleep 0.05; done"}}.newCommand()
 	r, w, _ := os.Pipe()
 	defer r.Close()
@@ -184,13 +184,14 @@ func TestServerComesLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Close()
-	time.Sleep(100 * time.Millisecond) // sing-srun has asked in vain; if not, the test shows less
+	waitFor(t, 20*time.Second, "sing-srun has looked for proxyd in vain", askedInVain)
 	s.listen()
 	run := s.expectRequest("srun").run
 	waitForReady(t, r)
 	s.stop()
+	askedInVain = watchFailedRequests(t)
 	cmd.Process.Signal(unix.SIGUSR1)
-	time.Sleep(100 * time.Millisecond) // as above
+	waitFor(t, 20*time.Second, "sing-srun has tried in vain to pass on the signal", askedInVain)
 	s.listen()
 	s.expectRequest("signal")
 	if how := waitForCommand(t, cmd); exitCodeOf(how) != 6 {

@@ -319,6 +319,6 @@ func TestTable(t *testing.T) {
 		"* **c**, undisturbed: other\n",
 	)
 	if strings.Contains(part, "* **b**") || strings.Contains(part, "is no more") {
-		t.Errorf("what is not any more is still there:\n%s", part)
+		t.Errorf("the page still has the failure of program b, or a program that is no more:\n%s", part)
 	}
 }

@@ -173,9 +173,9 @@ func TestCRIU(t *testing.T) {
 			got := f.waitForEnd()
 			want := f.w.Run(t, soft.Program{Devices: 2, Path: f.w.Compile(t, "testdata/"+name+".c"), Limit: time.Minute})
 			if got != want.Stdout {
-				t.Errorf("restored, it printed\n%s, not\n%s", got, want.Stdout)
+				t.Errorf("the restored program printed\n%s, not\n%s", got, want.Stdout)
 			}
-			t.Logf("it was restored %d times", moves)
+			t.Logf("the program was restored %d times", moves)
 		})
 	}
 }

@@ -35,7 +35,7 @@ func TestProducts(t *testing.T) {
 	t.Run("misspelt", func(t *testing.T) {
 		r := w.Run(t, soft.Program{Path: program, Devices: 1, Env: []string{wire.BlasEnv + "=nativ"}, Limit: 2 * time.Minute})
 		if said := "SINGULARITY_SLURM_BLAS is nativ, which is neither native nor vendor"; strings.Count(r.Stderr, said) != 1 {
-			t.Errorf("it does not say once that %q: %s", said, r.Stderr)
+			t.Errorf("the program printed %q %d times, want once: %s", said, strings.Count(r.Stderr, said), r.Stderr)
 		}
 	})
 	t.Setenv(wire.BlasEnv, wire.BlasNative)
@@ -46,7 +46,7 @@ func TestProducts(t *testing.T) {
 		}
 		const said = "cuBLAS: matrix products are computed by the software GPU"
 		if strings.Count(r.Stderr, said) != 1 {
-			t.Errorf("it does not say once that %q: %s", said, r.Stderr)
+			t.Errorf("the program printed %q %d times, want once: %s", said, strings.Count(r.Stderr, said), r.Stderr)
 		}
 	})
 	t.Run("replaced", func(t *testing.T) { runWhileReplaced(t, w, program) })

@@ -63,9 +63,9 @@ func TestRPM(t *testing.T) {
 		t.Errorf("after rpm --erase, files %q are left", left)
 	}
 	if got := h.readFile(conf + ".rpmsave"); got != "shared: /shared/singularity\n" {
-		t.Errorf("what the administrator wrote was saved as %q", got)
+		t.Errorf("rpm saved the administrator's configuration as %q", got)
 	}
 	if found := h.existingFiles(kept...); len(found) != len(kept) {
-		t.Errorf("of what is not the package's, only %q is there", found)
+		t.Errorf("of the files that are not the packages', rpm --erase left only %q, want %q", found, kept)
 	}
 }
