@@ -31,12 +31,12 @@ func compareDelays(a, b delay) int {
 	return cmp.Or(cmp.Compare(a.left, b.left), cmp.Compare(a.missing, b.missing))
 }
 
-// keepRoomFor keeps the nodes where a job could be soonest from other jobs of its tier: else small jobs behind it
-// would take their room again and again, and a large job would wait for ever. Jobs of lower tiers may be there until
-// the job can start, since they give way to the job then, and so may jobs that end before. Premium jobs are kept out
-// for no longer than their own promise lets them wait; room kept for a lower tier is never kept from them, since they
-// are served first. With the next snapshot the nodes are chosen anew, and are the same as long as no job ends
-// unexpectedly.
+// keepRoomFor keeps nodes for a job, for the rest of the decision: the nodes where the job could start soonest. Without
+// that, small jobs of the same tier would take these nodes again and again, and a large job would never start.
+// isKeptFrom says which jobs may use the nodes nevertheless: preemptable jobs of lower tiers, which give way when the
+// job can start; jobs that end before; and premium jobs that have waited for longer than their promise allows. Jobs of
+// higher tiers need no exception, since the decision serves them first. The next decision chooses the nodes anew, and
+// chooses the same unless a job ends unexpectedly.
 func (d *decision) keepRoomFor(j *sdk.Job) {
 	delays := make([]delay, len(d.snapshot.Nodes))
 	var nodes []int32

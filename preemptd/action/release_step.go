@@ -52,10 +52,12 @@ func releaseJob(ctx context.Context, w *actionRun) error {
 	return err
 }
 
-// releaseForgotten reports whether the job is held by our hold again, though we released the job: slurmctld was
-// killed before saving the release, and maybe our edits before. The comment is then that from before the release,
-// too; after another user's hold the comment is still that of the release. Where another user had released the job,
-// the hold is told from a user's by Slurm's reason, a requeue; this is done once.
+// releaseForgotten reports whether Slurm has forgotten the release of the job, so that our hold is there again:
+// slurmctld was killed before it had saved the release, and perhaps before it had saved our earlier edits.
+//
+// If we released the job, its comment shows that: the comment is again the comment from before the release, while a user's
+// hold after the release leaves the comment of the release. If another user released the job, the comment
+// never changed: then Slurm's reason shows that a requeue holds the job, and not a user. That sign counts once only.
 func (w *actionRun) releaseForgotten() bool {
 	if !isHeld(&w.job) || !w.memo.Parked {
 		return false

@@ -45,7 +45,7 @@ type Seen struct {
 	Checkpoints  map[string][]*rpc.Checkpoint // by the job's label, oldest first
 }
 
-// Protection is whether a run of a job can be checkpointed. That of a run before is kept while the job waits.
+// Protection says whether a run of a job can be checkpointed. While the job waits, it is the Protection of the newest run.
 type Protection struct {
 	Restarts int64 // the run of which this was found out
 	Is       bool

@@ -68,8 +68,9 @@ func (f failedRun) holdOrRestart(why error) error {
 		j.report.SetComment("begins anew, as asked for: " + why.Error())
 		return f.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
 	}
-	// Now, because the end of the run makes other nodes write "no checkpoint" comments.
-	tell := func() {
+	// The comment is written before the requeue, because the end of the run makes other nodes write "no checkpoint"
+	// comments, and after the requeue, because another node may have replaced the comment meanwhile, even by "restored".
+	writeComment := func() {
 		if !isGivenUpElsewhere(why) { // The node that gave the run up has written a more precise reason.
 			j.report.SetCommentNow(ctx, reports.Held+why.Error())
 		}
@@ -77,12 +78,11 @@ func (f failedRun) holdOrRestart(why error) error {
 	if !isGivenUpElsewhere(why) {
 		j.report.AddEvent(records.EventHeld, nil, why.Error())
 	}
-	tell()
+	writeComment()
 	err := f.retrySlurmCommand(ctx, j.c.Slurm.RequeueHold)
 	// Programs that are restored must not run on until Slurm kills them.
 	err = errors.Join(err, f.killPrograms(ctx))
-	// Again: another node may have replaced the comment meanwhile, even by "restored".
-	tell()
+	writeComment()
 	return err
 }
 

@@ -28,12 +28,12 @@ const (
 	UnknownGrace = 10 * time.Minute
 )
 
-// graceFor returns how long a job must be seen in this state before the job counts as over. may is
-// false if the job is not over. s is nil if Slurm does not know the job.
+// graceFor returns how long Slurm must show a job in the state s before the job counts as over. may is false if the job is
+// not over, or is to be requeued. s is nil if Slurm does not know the job.
 //
-// A person can have Slurm run a job again as long as Slurm knows the job. A checkpoint is of no use to that run without the
-// record: the record has the time of the first submission, which Slurm sets anew with each requeue, and the nodes and addresses
-// that the capsules had. So the record of a job that would resume stays as long as the checkpoints do.
+// The record of a job that would resume stays as long as the job's checkpoints: a person can have Slurm run the job again
+// as long as Slurm knows the job, and without the record that run cannot resume. The record has the time of the first
+// submission, which Slurm sets anew with each requeue, and the nodes and addresses of the capsules.
 func (e Ends) graceFor(rec *records.Record, s *slurm.Job) (d time.Duration, may bool) {
 	switch {
 	case s == nil:
