@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeShim returns a library that can be preloaded. Any library will do, because the program makes
-// no call of it.
+// makeShim returns a library that can be preloaded. Any library will do, because the program calls no function of the
+// library.
 func makeShim(t *testing.T) string {
 	t.Helper()
 	for _, pattern := range []string{"/lib/*/libdl.so.2", "/lib*/libdl.so.2", "/usr/lib*/libdl.so.2"} {
@@ -67,7 +67,7 @@ func TestRun(t *testing.T) {
 		name, script string
 		env          []string
 		code         int
-		out, err     string // all of it; its beginning
+		out, err     string // the whole standard output; the beginning of standard error
 	}{
 		{"status", "exit 7", nil, 7, "", ""},
 		{"success", "echo hello", nil, 0, "hello\n", ""},

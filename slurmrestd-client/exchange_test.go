@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
 )
 
-// An observer is told of every request that was sent, also of those that failed and those sent
-// again. Endpoints have no job ids or names in them, so their number stays small.
+// TestObserve: Observe is called with every request that was sent, also with a request that failed or was sent again. The
+// names of endpoints contain no job ids and no names of objects, so the number of endpoints stays small.
 func TestObserve(t *testing.T) {
 	srv := slurmresttest.Start(t, slurmresttest.Options{})
 	srv.AddQOS(slurmrest.QOS{Name: "basic"})

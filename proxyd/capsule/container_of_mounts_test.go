@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
-// mountsOfCapsule is what a capsule shows: /tmp is its own folder, and a container is shown already.
+// mountsOfCapsule are the mounts of a capsule: /tmp is the capsule's own folder, and another container is there already.
 const mountsOfCapsule = `10 9 0:50 / / rw - overlay overlay rw
 11 10 0:5 / /proc rw - proc proc rw
 12 10 0:6 / /sys rw - sysfs sysfs rw
@@ -28,12 +28,13 @@ const mountsOfCapsule = `10 9 0:50 / / rw - overlay overlay rw
 19 10 0:60 /vol\040a /data rw - nfs4 server:/ rw
 `
 
-// mountsOfNode is what that capsule's node shows.
+// mountsOfNode are the mounts of that capsule's node.
 const mountsOfNode = `1 0 0:50 / / rw - overlay overlay rw
 2 1 8:1 /srv/shared /shared rw - ext4 /dev/sda1 rw
 `
 
-// unpacked is the root of a container as enroot mounts it, with what each container has from the node.
+// unpacked are the mounts of a container that enroot has started: the unpacked root, and the mounts that enroot adds to each
+// container.
 const unpacked = `30 29 8:1 /srv/shared/img/pyxis_1.0 / ro,nosuid - ext4 /dev/sda1 rw
 31 30 0:5 / /proc rw - proc proc rw
 32 30 0:6 / /sys ro - sysfs sysfs rw
@@ -52,8 +53,8 @@ func parseMounts(t *testing.T, text string) []mounts.Mount {
 	return all
 }
 
-// TestPlanJoinedContainer: a container that pyxis has made is planned by paths in the capsule, and what no path leads to
-// is refused by name.
+// TestPlanJoinedContainer: the plan of a container that pyxis has made consists of paths in the capsule. A mount that has no
+// path in the capsule is refused by name.
 func TestPlanJoinedContainer(t *testing.T) {
 	t.Parallel()
 	const start = "/shared/img/pyxis_1.0(ro) in /w: " + given + "/etc/hosts=/etc/hosts(ro)"

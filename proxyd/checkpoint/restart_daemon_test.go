@@ -76,8 +76,8 @@ func TestKitsAtRestart(t *testing.T) {
 	}
 }
 
-// TestCgroupsAtRestart: a daemon that starts removes the cgroups that its predecessor, killed while it put files back, has
-// left in those of jobs, and the cgroup of a job that has nothing else. Other cgroups stay.
+// TestCgroupsAtRestart: the predecessor of a daemon was killed while it put files back. The daemon removes the cgroups for
+// files that are left in the cgroups of jobs, and a job's own cgroup if there is no other below it. Other cgroups stay.
 func TestCgroupsAtRestart(t *testing.T) {
 	c := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil)
 	c.Cgroups = t.TempDir()
@@ -132,8 +132,8 @@ func TestUnknownJobAtRestart(t *testing.T) {
 	}
 }
 
-// TestAdoptionRepeated: a capsule that cannot be taken over because the shared folder fails for a moment is tried again, for a
-// time that all capsules have together, and one with a damaged file is not.
+// TestAdoptionRepeated: if a capsule cannot be taken over because the shared folder fails for a moment, the daemon tries
+// again, for a time that all capsules share. The daemon does not try again for a capsule with a damaged file.
 func TestAdoptionRepeated(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fails error

@@ -24,16 +24,16 @@ func forgetAnything(t *testing.T) {
 	t.Cleanup(func() { minForget = had })
 }
 
-// longRun is a journal with what it must know: the paths that were added, and how many of them a mark has before it.
+// longRun is a journal, and a model of the entries that the journal must return.
 type longRun struct {
 	t       *testing.T
 	j       *Journal
 	draw    *rand.Rand
-	paths   []string
-	marks   map[Mark]int
-	added   int
-	forgot  Mark
-	dropped int // that are before forgot
+	paths   []string     // of all changes, in the order of the calls of Add
+	marks   map[Mark]int // by mark: how many of the paths come before
+	added   int          // paths were ever added; a restore takes some back
+	forgot  Mark         // the changes before this mark were removed
+	dropped int          // how many of the paths come before forgot
 }
 
 // addPaths adds changes of new paths, and a mark behind them.
@@ -69,7 +69,7 @@ func (r *longRun) forgetBeginning() {
 	}
 }
 
-// rewindToMark goes back to a mark, as a restore does, also of a checkpoint whose changes were removed.
+// rewindToMark goes back to a mark, as a restore does, and perhaps to a mark whose earlier changes were removed.
 func (r *longRun) rewindToMark() {
 	m := r.drawMark()
 	if err := r.j.Rewind(m, nil); err != nil {
@@ -86,7 +86,7 @@ func (r *longRun) rewindToMark() {
 	}
 }
 
-// openAgain does what a proxyd that is started again does.
+// openAgain closes the journal, and opens its files again, as the next proxyd does.
 func (r *longRun) openAgain() {
 	dir, log := filepath.Dir(r.j.list.Name()), r.j.logPath
 	if err := r.j.Close(); err != nil {
@@ -118,8 +118,8 @@ func (r *longRun) checkEntries() {
 	}
 }
 
-// TestForget: with the changes before a mark removed, later marks mean what they meant, earlier marks are known to be
-// incomplete, and so it stays when the journal is opened again and when a restore goes back to a mark.
+// TestForget: after the changes before a mark were removed, Since returns the same for later marks, and reports changes as
+// lost for earlier marks. Both hold after the journal is opened again, and after a restore has gone back to a mark.
 func TestForget(t *testing.T) {
 	forgetAnything(t)
 	seeds := uint64(20)

@@ -52,9 +52,10 @@ func (l listening) Srun(_ context.Context, who Peer, _ string, _ func(*os.File) 
 	l.asked <- who
 }
 
-// callerVariable makes the test binary a caller: it opens so many connections, prints "open", and
-// sends a request on the last connection. Instead of a number it may be a file, which it opens,
-// writes to and sends as the descriptors of an srun.
+// callerVariable makes the test binary a caller (beCaller). The value has the path of a socket, a comma, and a number of
+// connections or the path of a file. With 1 the caller opens a connection, and sends a request. With another number the
+// caller opens the connections, prints "open", and waits. With a file the caller leaves descriptors of the file in the
+// socket's queue (sendFile).
 const callerVariable = "WARDEN_TEST_CALLER"
 
 func TestMain(m *testing.M) {
@@ -206,7 +207,7 @@ func TestTerminate(t *testing.T) {
 	}
 }
 
-// callerCommand is a process of a user that makes the calls that what names; see beCaller.
+// callerCommand returns a process of a user, which makes the calls that the parameter what names; see beCaller.
 func callerCommand(uid uint32, socket, what string) *exec.Cmd {
 	return callerOfGroups(uid, []uint32{uid, 777}, socket, what)
 }
@@ -219,8 +220,8 @@ func callerOfGroups(uid uint32, groups []uint32, socket, what string) *exec.Cmd 
 	return c
 }
 
-// TestPeer: the Peer of a caller is of the moment when it connected, and a process
-// that gets the caller's PID is not taken for the caller.
+// TestPeer: the Peer describes the caller at the moment of the connection, and a process that gets the caller's PID later is
+// not taken for the caller.
 func TestPeer(t *testing.T) {
 	l := listening{asked: make(chan Peer), over: make(chan struct{})}
 	socket, _ := startServer(t, l)

@@ -17,11 +17,11 @@ import (
 	"testing"
 )
 
-// actor is a process in a schedule: it runs to its next step when turn says so.
+// actor is a process in a schedule. Each value in turn has the actor run to its next step, or die.
 type actor struct {
 	run  func(*Pool) error
-	turn chan bool // true: one step; false: die
-	at   chan bool // true: it is at a step; false: it has ended
+	turn chan bool // true: a step; false: die
+	at   chan bool // true: the actor is at a step; false: the actor has ended
 	err  error
 }
 
@@ -126,7 +126,7 @@ func TestPoolSchedules(t *testing.T) {
 				t.Errorf("round %d: actor %d: %v", round, i, a.err)
 			}
 		}
-		// The addresses that jobs have now and those that other jobs get now do not overlap either.
+		// Nor do the addresses of these jobs overlap with the addresses that other jobs get now.
 		p.step = func(string) {}
 		jobs, err := p.Jobs()
 		failOn(t, err)

@@ -52,7 +52,7 @@ func forwardedBy(t *testing.T, n *node) int {
 	return 0
 }
 
-// checkForwards sends bytes from a to b and back, and checks whether one of the nodes has forwarded packets for it.
+// checkForwards sends bytes from a to b and back, and checks whether a node has forwarded any of these packets.
 func checkForwards(t *testing.T, a, b *box, want bool) {
 	t.Helper()
 	before := forwardedBy(t, a.node) + forwardedBy(t, b.node)
@@ -228,8 +228,8 @@ func TestShortPathRemoved(t *testing.T) {
 	}
 }
 
-// TestShortPathStrangers: a frame for another host's MAC, or from another node's MAC, does not reach a capsule, though its
-// addresses are those of capsules of a job.
+// TestShortPathStrangers: a frame to another host's MAC, or from another node's MAC, does not reach a capsule, though the
+// frame has the addresses of capsules of a job.
 func TestShortPathStrangers(t *testing.T) {
 	b := newLab(t, Config{})
 	n1, n2 := b.addNode("n1", "10.1.0.1/24", ""), b.addNode("n2", "10.1.0.2/24", "")
@@ -249,7 +249,7 @@ func TestShortPathStrangers(t *testing.T) {
 	}{
 		{"to another MAC", stranger, from2},
 		{"from n3's MAC", own, from3},
-		{"in order", own, from2}, // the last one: what came before would have arrived before
+		{"in order", own, from2}, // the last frame: an earlier frame would have arrived before
 	} {
 		sendFrame(t, n2, udpFrame(f.target, f.sender, a1.addr, a0.addr, f.what))
 	}

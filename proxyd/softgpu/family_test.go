@@ -30,8 +30,8 @@ const familyKernels = `
 .global .align 1 .b8 format[4] = {37, 100, 32, 0};
 .global .align 8 .u64 table[2] = {leaf, fault};
 
-// launchOf is the function by which the kernels here launch f with a grid and a block of one dimension: the code of the
-// launch, or 100 + the thread's last error where there is no buffer.
+// launchOf launches f with a grid and a block of one dimension, for the kernels here. It returns the code of the launch, or
+// 100 + the thread's last error where there is no buffer.
 .func (.param .b32 r) launchOf(.param .b64 f, .param .b32 grid, .param .b32 block, .param .b32 shared, .param .b64 stream,
 	.param .b64 log, .param .b32 id, .param .b32 depth)
 {
@@ -322,7 +322,7 @@ func (r *familyRig) noted() []uint32 {
 	return out
 }
 
-// noteNodes is what node notes, as simple as can be.
+// noteNodes returns the numbers that the kernel node notes, computed in the simplest way.
 func noteNodes(id, depth uint32, out []uint32) []uint32 {
 	var tails []uint32
 	for block := range uint32(2) {
@@ -406,8 +406,8 @@ func (p *familyParts) runPart() {
 	p.failOn(p.tree.runNextPart(p.space, p.run))
 }
 
-// TestFamilyIsPaused: a stream tells what is done of a launch with threads that launch kernels when its space is paused, and
-// the launch goes on from there.
+// TestFamilyIsPaused: when a space is paused during a launch with threads that launch kernels, the stream tells how much of
+// the launch is done, and the launch goes on from there.
 func TestFamilyIsPaused(t *testing.T) {
 	const depth = 4
 	want := noteNodes(1, depth, nil)

@@ -58,8 +58,8 @@ func startTiles(t *testing.T, path string, args ...string) int {
 	return program.Process.Pid
 }
 
-// TestUsers: a process that has used tiles is found, also after it has released them, and no process that has only the
-// permission.
+// TestUsers: FindUsers finds a process that has used tiles, even after the process has released the tiles, and does not
+// find a process that has the permission only.
 func TestUsers(t *testing.T) {
 	switch {
 	case os.Geteuid() != 0:

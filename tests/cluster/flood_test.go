@@ -41,11 +41,11 @@ func (c protected) peakMemory(t *testing.T) int {
 	return n >> 10
 }
 
-// floodDelay is how much longer than undisturbed a checkpoint under a flood may take. Before requests took turns for munge,
-// 250 connections made it 19 s instead of 0.4 s.
+// floodDelay bounds the time by which a flood may prolong a checkpoint. Before requests took turns for munge, 250
+// connections prolonged a checkpoint from 0.4 s to 19 s.
 const floodDelay = 10 * time.Second
 
-// checkpointTime is how long a checkpoint of a job takes, as its user sees it.
+// checkpointTime makes a checkpoint of a job, and returns how long alice waited for the command.
 func (c protected) checkpointTime(t *testing.T, job string) time.Duration {
 	t.Helper()
 	begin := time.Now()

@@ -78,7 +78,7 @@ func nobodyDecides(s *site) {
 	if n := strings.Count(s.preemptdLog(), "msg=waits job="+premium.id+" "); n != 1 {
 		s.Errorf("logged %d times", n)
 	}
-	s.infeasibleIsTold()
+	s.checkInfeasibleShown()
 	for _, j := range basic {
 		j.checkActs()
 		j.endAndCompare()
@@ -87,14 +87,14 @@ func nobodyDecides(s *site) {
 	premium.endAndCompare()
 }
 
-// infeasibleIsTold: beside a premium job that waits for one of the 6 GPUs, another is submitted for all of them, and one of
-// the nodes is drained. That their promises cannot be kept is said of the job and of the tier, for as long as it is so.
-func (s *site) infeasibleIsTold() {
+// checkInfeasibleShown submits a premium job for all 6 GPUs, while another premium job waits for a GPU, and drains a node.
+// singctl shows that the promises of the job and of the tier cannot be kept, until the large job is cancelled.
+func (s *site) checkInfeasibleShown() {
 	s.Helper()
 	large := s.submitUnprotected("large", "--qos=premium --nodes=3 --gpus-per-node=2")
-	s.toldOf(large, "", "premium: 6.7 GPUs are promised, 6 are there")
+	s.waitForShown(large, "", "premium: 6.7 GPUs are promised, 6 are there")
 	s.runOn("ctl", "root", "scontrol update nodename=n3 state=drain reason=test")
-	s.toldOf(large, "its promise cannot be kept: it asks for 6 GPUs, and the nodes that it may use have 4; ", "premium: 6.7 GPUs are promised, 4 are there")
+	s.waitForShown(large, "its promise cannot be kept: it asks for 6 GPUs, and the nodes that it may use have 4; ", "premium: 6.7 GPUs are promised, 4 are there")
 	s.runOn("ctl", "root", "scontrol update nodename=n3 state=resume; scancel "+large.id)
 	s.waitFor("no promise is too much", func() (bool, string) {
 		shown := s.runOn("ctl", "alice", "singctl status")
@@ -102,8 +102,8 @@ func (s *site) infeasibleIsTold() {
 	})
 }
 
-// toldOf waits until singctl show says something of a job, and singctl status something of a tier.
-func (s *site) toldOf(j *job, ofJob, ofTier string) {
+// waitForShown waits until singctl show has a text about a job and about a tier, and singctl status the text about the tier.
+func (s *site) waitForShown(j *job, ofJob, ofTier string) {
 	s.Helper()
 	s.waitFor(ofTier, func() (bool, string) {
 		// Until preemptd has looked, show knows nothing of the job, and fails.

@@ -62,9 +62,8 @@ func (r *run) strikeBlow(ctx context.Context, b blow) error {
 	return nil
 }
 
-// endedFirst says of a job that could not be hit whether that is because the job had come to its end,
-// which the board may not have had yet. Only a moment is given: another reason is not to be taken
-// for this one because the job ends later.
+// endedFirst tells whether a job could not be hit because the job had ended before. The board may not show the end yet, so
+// endedFirst waits, but only for a moment: a job that ends later could not be hit for another reason.
 func (r *run) endedFirst(ctx context.Context, victim job) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -80,7 +79,7 @@ type hit struct {
 	blow   blow
 	victim job
 	hosts  []string // the victim's nodes
-	host   string   // one of them, by the blow's choice
+	host   string   // the node of these that the blow has chosen
 }
 
 // strikes has a single function for each kind: the function makes Slurm end the victim's run.
@@ -153,8 +152,8 @@ func strikeRequeue(ctx context.Context, h hit) error {
 	return h.c.Scontrol(ctx, "requeue", h.victim.nameForSlurm())
 }
 
-// strikeMove excludes the node that runs the batch script. A job of two nodes has one
-// more to go to, and may keep the other, with the capsules changing places.
+// strikeMove excludes the node that runs the batch script. A job of two nodes keeps its other node, and gets a third: the
+// capsules may change places then.
 func strikeMove(ctx context.Context, h hit) error { return moveWith(ctx, h) }
 
 // moveWith is a move of a job that is changed while the job waits.

@@ -17,10 +17,10 @@ import (
 	"testing"
 )
 
-// longest is how far a job of the storm counts, or trains, if it is not stopped: a minute.
+// longest is the number of steps that a job of the storm counts or trains, unless the test stops the job: a minute.
 const longest = 600
 
-// longestTraining is how far a training goes while an action on it meets harm, if it is not stopped: ten minutes.
+// longestTraining is the number of steps of a training whose actions meet harm, unless the test stops the job: ten minutes.
 const longestTraining = 6000
 
 // buildTraining puts the training where the cluster's hosts find the program, and has the machine that
@@ -55,7 +55,7 @@ func (w *world) buildTraining(ctx context.Context, t *testing.T) ([]byte, error)
 	return bytes.Join(lines[:longestTraining], nil), nil
 }
 
-// mayGrow are the options of a training on one GPU that can be lent another.
+// mayGrow are the options of a training on a GPU, which may have a second GPU lent.
 var mayGrow = []string{"--gpus-per-node=1", "--singularity-gpus=1-2"}
 
 // writeTraining returns the script of a training of so many steps.
@@ -63,8 +63,8 @@ func writeTraining(steps int) string {
 	return strings.Replace(inTraining, "LINES", strconv.Itoa(steps), 1)
 }
 
-// submitJob submits the job of a place in the storm: every fourth one counts in Python, every
-// other fourth one trains on GPUs, and the rest counts in bash, some on two nodes.
+// submitJob submits the job of a place in the storm. Of four places, a job of the second counts in Python, and a job of the
+// fourth trains on GPUs; the other jobs count in bash. Some jobs that do not train have two tasks, on two nodes.
 func (s *storm) submitJob(ctx context.Context, place int) (*counter, error) {
 	script, options := inBash, []string{"--qos=" + []string{"basic", "standard", "premium"}[place%3]}
 	training := place%4 == 3

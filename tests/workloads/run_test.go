@@ -181,9 +181,9 @@ func TestLauncher(t *testing.T) {
 	}
 }
 
-// TestAccumulated: gradients that a rank adds up over two batches are those of two ranks, bit by bit, and so are those that two
-// ranks add up of those of four: a collective adds along the tree of the ranks' numbers. So it is on fewer devices, too, where
-// updates run once.
+// TestAccumulated: n ranks that each add up the gradients of two batches train bit for bit as 2n ranks with a batch each,
+// because a collective adds along the tree of the ranks' numbers. The same holds on fewer devices, where the ranks of a
+// device run an update once.
 func TestAccumulated(t *testing.T) {
 	args := func(ranks, batches int) []string {
 		return []string{"--ranks", fmt.Sprint(ranks), "--accumulate", fmt.Sprint(batches), "--own-device", "--steps", "6"}

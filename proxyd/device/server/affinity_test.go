@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
-// TestMeetings: of four devices on two, those are together that meet seldom in communicators by which they add up much;
-// memory in common comes first.
+// TestMeetings: where four devices of a job share two of the machine, a pair shares that seldom meets in communicators with
+// large sums. A pair with memory in common comes first.
 func TestMeetings(t *testing.T) {
 	sums := func(comm string, times, bytes uint64, devices ...int) (all []deviceSums) {
 		for _, d := range devices {
@@ -34,7 +34,7 @@ func TestMeetings(t *testing.T) {
 		{"replicas of tensor-parallel ranks", slices.Concat(tensors, replicas), affinity{}, []int{0, 1, 0, 1}},
 		{"and all in one, beside", slices.Concat(tensors, replicas, sums("w", 1, 1000, 0, 1, 2, 3)), affinity{}, []int{0, 1, 0, 1}},
 		{"a number is added up once", slices.Concat(tensors, replicas, sums("x", 1, 8, 0, 3), sums("y", 1, 8, 1, 2)), affinity{}, []int{0, 1, 0, 1}},
-		{"memory says another thing", slices.Concat(tensors, replicas), pairs, []int{0, 1, 1, 0}},
+		{"memory in common comes first", slices.Concat(tensors, replicas), pairs, []int{0, 1, 1, 0}},
 		{"several members on a device", slices.Concat(tensors, replicas, tensors), affinity{}, []int{0, 1, 0, 1}},
 		{"devices that are not there", slices.Concat(replicas, sums("z", 1, 9000, -1, 4, 2)), affinity{}, []int{0, 1, 0, 1}},
 	} {
@@ -45,8 +45,9 @@ func TestMeetings(t *testing.T) {
 	}
 }
 
-// TestArrangedByCommunicators: a job of two replicas of two tensor-parallel ranks, of which no memory is alike, comes to two
-// devices, where the replicas of a rank share one: while it runs, before a save, and when it is restored.
+// TestArrangedByCommunicators: a job of two replicas of two tensor-parallel ranks, without memory in common, has two devices
+// of the machine. The two replicas of a rank come to share a device: while the job runs, before a save, and when the job is
+// restored.
 func TestArrangedByCommunicators(t *testing.T) {
 	const memory, tensor, replicas = 64 << 20, commB, 0x40003
 	s := serverOf(t, "test", nil, memory, memory, memory, memory)

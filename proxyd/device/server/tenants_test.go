@@ -124,8 +124,8 @@ func (x *replica) checkBlocks(at, seed uint64, blocks int) {
 	}
 }
 
-// TestTenants: four ranks with a device each come to a single device, where equal blocks are there once; memory that
-// does not fit is swapped; they are cut together and saved one by one, and go on on four devices.
+// TestTenants: four ranks with a device each are restored on a single device, which holds equal blocks once, and swaps
+// memory that does not fit. The ranks have a cut in common, are saved one after the other, and go on on four devices.
 func TestTenants(t *testing.T) {
 	const n, memory = 4, (replicaAlike + 4*replicaOwn) * backend.Granule
 	apart := separateServers(t, n, memory)

@@ -20,7 +20,7 @@ import (
 // words is a rank's memory.
 type words [8]uint64
 
-// access is the memory as an operation sees it. It notes which words the operation reads and writes.
+// access gives an operation the memory, and notes which words the operation reads and writes.
 type access struct {
 	*words
 	touched, written map[int]bool
@@ -29,7 +29,7 @@ type access struct {
 func (a access) get(i int) uint64    { a.touched[i] = true; return a.words[i] }
 func (a access) set(i int, v uint64) { a.touched[i], a.written[i] = true, true; a.words[i] = v }
 
-// operation is an operation of a rank. Site 0: it runs for each rank.
+// operation is an operation of a rank. An operation of site 0 runs for each rank.
 type operation struct {
 	site   byte
 	param  uint64 // a parameter that is no address
@@ -356,8 +356,8 @@ func after(m *model, t twist, steps []int) *world {
 	return w
 }
 
-// explore tries all orders of the steps. It returns the first violation with the steps that led to it, or "", how many worlds it
-// has seen, and how many results were taken at most.
+// explore tries all orders of the steps. wrong is the first violation, with the steps that led there; "": none was found.
+// worlds is the number of different worlds, and taken the largest number of results that were taken in a world.
 func explore(m *model, t twist) (wrong string, worlds, taken int) {
 	seen := map[string]bool{}
 	var visit func(steps []int) string

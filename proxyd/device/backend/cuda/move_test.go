@@ -108,7 +108,7 @@ func (x *mover) useSpace() {
 	}
 }
 
-// checkWhere checks on which device the space is, and that it has nothing on the other one.
+// checkWhere checks that the space is on a device, and has no memory on the other device.
 func (x *mover) checkWhere(on *device) {
 	x.Helper()
 	other := x.from
@@ -159,8 +159,8 @@ func moveCalls(t *testing.T) map[string]int {
 	return all
 }
 
-// TestMoveFails has each call of the driver's in a move fail. The space is where it was then, as it was, or has moved if
-// the call was to end an object.
+// TestMoveFails has each call of the driver in a move fail, one after the other. Then the space is on its old device,
+// unchanged; or the space has moved, if the call was to end an object.
 func TestMoveFails(t *testing.T) {
 	for call, n := range moveCalls(t) {
 		for k := 1; k <= n; k++ {
@@ -189,7 +189,7 @@ func TestMoveFails(t *testing.T) {
 	}
 }
 
-// TestMoveLost: if the driver makes the contexts on neither device, they have a fault, and nothing is left behind.
+// TestMoveLost: if the driver makes the contexts on neither device, the contexts have a fault, and no memory is left.
 func TestMoveLost(t *testing.T) {
 	x := newMover(t)
 	x.mustSucceed(x.to.serviceContext())
