@@ -30,11 +30,11 @@ func listPolicies() []sdk.Policy {
 	return []sdk.Policy{defrag.New(), drain.New(), elastic.New(), power.New(), starlark.New(), tiers.New()}
 }
 
-// released is a policy of this program, with the program's version.
-type released struct{ sdk.Policy }
+// versionedPolicy is a policy of this program, with the program's version.
+type versionedPolicy struct{ sdk.Policy }
 
 // Describe implements sdk.Policy.
-func (r released) Describe() sdk.Description {
+func (r versionedPolicy) Describe() sdk.Description {
 	d := r.Policy.Describe()
 	d.Version = version
 	return d
@@ -47,7 +47,7 @@ func findPolicy(link string) (sdk.Policy, error) {
 	for _, p := range listPolicies() {
 		name := sdk.ProgramPrefix + p.Describe().Name
 		if name == started {
-			return released{p}, nil
+			return versionedPolicy{p}, nil
 		}
 		names = append(names, name)
 	}

@@ -33,7 +33,7 @@ type keepingObserver struct {
 }
 
 // Look looks once.
-func (o *keepingObserver) Look(ctx context.Context) (cluster.Seen, error) {
+func (o *keepingObserver) Look(ctx context.Context) (cluster.Observation, error) {
 	seen, err := o.Observer.Look(ctx)
 	var away *cluster.ProxydError
 	if err == nil || errors.As(err, &away) {

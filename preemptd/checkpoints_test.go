@@ -18,9 +18,9 @@ import (
 	proxyd "github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-type looks func() (cluster.Seen, error)
+type looks func() (cluster.Observation, error)
 
-func (l looks) Look(context.Context) (cluster.Seen, error) { return l() }
+func (l looks) Look(context.Context) (cluster.Observation, error) { return l() }
 
 // TestSeenCheckpoints: the page has the checkpoints of the last look that saw Slurm.
 func TestSeenCheckpoints(t *testing.T) {
@@ -29,7 +29,7 @@ func TestSeenCheckpoints(t *testing.T) {
 		Number: 3, Created: timestamppb.New(made), Logical: 100, Stored: 10, Reason: "asked", Nodes: []string{"n1"}, State: "uploading", Problem: "damaged",
 		Phases: []*proxyd.PhaseTime{{Phase: "cut", Took: durationpb.New(time.Second)}, {Phase: "dump", Took: durationpb.New(2 * time.Second)}},
 	}
-	seen := cluster.Seen{Checkpoints: map[string][]*proxyd.Checkpoint{"812_3": {checkpoint}}}
+	seen := cluster.Observation{Checkpoints: map[string][]*proxyd.Checkpoint{"812_3": {checkpoint}}}
 	var kept seenCheckpoints
 	if got := kept.ofJob("812_3"); got != nil {
 		t.Errorf("before a look: %+v", got)
@@ -38,13 +38,13 @@ func TestSeenCheckpoints(t *testing.T) {
 		Number: 3, Made: made, Took: 3 * time.Second, Captured: 100, Stored: 10, Reason: "asked", Nodes: []string{"n1"}, Uploading: true, Problem: "damaged",
 	}}
 	for _, c := range []struct {
-		seen cluster.Seen
+		seen cluster.Observation
 		err  error
 		want []web.Checkpoint
 	}{
-		{seen, nil, want}, {cluster.Seen{}, errors.New("slurmrestd is away"), want}, {cluster.Seen{}, &cluster.ProxydError{Err: errors.New("away")}, nil},
+		{seen, nil, want}, {cluster.Observation{}, errors.New("slurmrestd is away"), want}, {cluster.Observation{}, &cluster.ProxydError{Err: errors.New("away")}, nil},
 	} {
-		if _, err := kept.wrapObserver(looks(func() (cluster.Seen, error) { return c.seen, c.err })).Look(t.Context()); !errors.Is(err, c.err) {
+		if _, err := kept.wrapObserver(looks(func() (cluster.Observation, error) { return c.seen, c.err })).Look(t.Context()); !errors.Is(err, c.err) {
 			t.Error(err)
 		}
 		if got := kept.ofJob("812_3"); !reflect.DeepEqual(got, c.want) {

@@ -86,7 +86,7 @@ func outcomeOf(err error) string {
 }
 
 // withStopwatch returns the policies, with the time of each answer counted.
-func (c *controller) withStopwatch(all []chain.Named) []chain.Named {
+func (c *controller) withStopwatch(all []chain.NamedPolicy) []chain.NamedPolicy {
 	for i := range all {
 		all[i].Policy = &stopwatch{all[i].Policy, all[i].Name, c}
 	}

@@ -41,7 +41,7 @@ func newPolicies(log *slog.Logger) *policySet {
 
 // readConfigured returns the policies as they are configured now. Settings that cannot be read are
 // logged, and the policy keeps its settings.
-func (p *policySet) readConfigured(cfg *config.Config) []chain.Named {
+func (p *policySet) readConfigured(cfg *config.Config) []chain.NamedPolicy {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	configs, err := policySite(cfg).Configs(cfg.Policies)
@@ -51,7 +51,7 @@ func (p *policySet) readConfigured(cfg *config.Config) []chain.Named {
 			p.log.Warn("policies are not as configured", "error", err)
 		}
 	}
-	var named []chain.Named
+	var named []chain.NamedPolicy
 	for _, c := range configs {
 		is := p.all[c.Name]
 		switch {
@@ -61,7 +61,7 @@ func (p *policySet) readConfigured(cfg *config.Config) []chain.Named {
 		case err == nil:
 			is.Configure(c)
 		}
-		named = append(named, chain.Named{Name: c.Name, Policy: is})
+		named = append(named, chain.NamedPolicy{Name: c.Name, Policy: is})
 	}
 	for name, is := range p.all {
 		if !slices.Contains(cfg.Policies, name) {

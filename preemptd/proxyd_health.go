@@ -40,7 +40,7 @@ type nodeObserver struct {
 }
 
 // Look looks once.
-func (o *nodeObserver) Look(ctx context.Context) (cluster.Seen, error) {
+func (o *nodeObserver) Look(ctx context.Context) (cluster.Observation, error) {
 	seen, err := o.Observer.Look(ctx)
 	var away *cluster.ProxydError
 	if err == nil || errors.As(err, &away) {
@@ -109,14 +109,14 @@ func (h *nodeHealth) pageList() []web.Proxyd {
 }
 
 // ledJobs are the running jobs that nodes lead, as the nodes that answer have looked at them last.
-func (h *nodeHealth) ledJobs() map[int64]cluster.Led {
-	all := map[int64]cluster.Led{}
+func (h *nodeHealth) ledJobs() map[int64]cluster.LedRun {
+	all := map[int64]cluster.LedRun{}
 	for _, s := range h.knownStates() {
 		if !s.Answers {
 			continue
 		}
 		for _, j := range s.Reply.GetHealth().GetJobs() {
-			all[int64(j.GetJob())] = cluster.Led{Restarts: int64(j.GetRun()), Obstacle: j.GetObstacle()}
+			all[int64(j.GetJob())] = cluster.LedRun{Restarts: int64(j.GetRun()), Obstacle: j.GetObstacle()}
 		}
 	}
 	return all

@@ -144,7 +144,7 @@ func (s *simulation) runSimulation(ctx context.Context, cfg *config.Config, out 
 		Nodes: s.nodes, GPUs: s.gpus, Every: s.every, Dump: s.dump, Restore: s.restore,
 		Rules: set.Rules, Tiers: set.Tiers, Policies: policies, Losses: s.losses,
 	}
-	var results []simulate.Named
+	var results []simulate.NamedResult
 	for _, way := range append(slices.Clone(s.against), strings.Join(cfg.Policies, ", ")) {
 		c, name := base, way
 		switch way {
@@ -160,7 +160,7 @@ func (s *simulation) runSimulation(ctx context.Context, cfg *config.Config, out 
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		s.printLine("%s: %v\n", name, time.Since(began).Round(time.Millisecond))
-		results = append(results, simulate.Named{Name: name, Result: result})
+		results = append(results, simulate.NamedResult{Name: name, Result: result})
 	}
 	return s.printResults(out, results, base)
 }
@@ -168,7 +168,7 @@ func (s *simulation) runSimulation(ctx context.Context, cfg *config.Config, out 
 // loadJobs reads or makes the trace.
 func (s *simulation) loadJobs() ([]simulate.Job, error) {
 	if s.generate > 0 {
-		return simulate.Generate(simulate.Made{Jobs: s.generate, Nodes: s.nodes, GPUs: s.gpus, Load: s.load, Seed: s.seed}), nil
+		return simulate.Generate(simulate.TraceDescription{Jobs: s.generate, Nodes: s.nodes, GPUs: s.gpus, Load: s.load, Seed: s.seed}), nil
 	}
 	file := os.Stdin
 	if s.trace != "-" {
@@ -189,18 +189,18 @@ func (s *simulation) loadJobs() ([]simulate.Job, error) {
 }
 
 // startPolicies makes the policies. It starts no process: a policy's process starts at the first question.
-func (s *simulation) startPolicies(cfg *config.Config) ([]chain.Named, func(), error) {
+func (s *simulation) startPolicies(cfg *config.Config) ([]chain.NamedPolicy, func(), error) {
 	where := policySite(cfg)
 	where.Timeout = max(where.Timeout, 5*time.Minute) // only virtual time matters
 	configs, err := where.Configs(cfg.Policies)
 	if err != nil {
 		return nil, nil, err
 	}
-	var all []chain.Named
+	var all []chain.NamedPolicy
 	var closers []func()
 	for _, c := range configs {
 		p := policy.New(c, s.log)
-		all = append(all, chain.Named{Name: c.Name, Policy: p})
+		all = append(all, chain.NamedPolicy{Name: c.Name, Policy: p})
 		closers = append(closers, p.Close)
 	}
 	return all, func() {
@@ -228,7 +228,7 @@ func (s *simulation) printLine(format string, args ...any) {
 	}
 }
 
-func (s *simulation) printResults(out io.Writer, results []simulate.Named, c simulate.Config) error {
+func (s *simulation) printResults(out io.Writer, results []simulate.NamedResult, c simulate.Config) error {
 	if s.picture != "" {
 		f, err := os.Create(s.picture)
 		if err != nil {

@@ -54,12 +54,12 @@ func (d *requestServer) tryPolicies(ctx context.Context, req *rpc.TryRequest) (*
 	if err != nil {
 		return nil, rpc.Errorf(rpc.ErrInvalid, "%v", err)
 	}
-	var policies []chain.Named
+	var policies []chain.NamedPolicy
 	var asked []*policy.Policy
 	for _, c := range configs {
 		p := policy.New(c, d.log.With("tried", true))
 		defer p.Close()
-		policies = append(policies, chain.Named{Name: c.Name, Policy: p})
+		policies = append(policies, chain.NamedPolicy{Name: c.Name, Policy: p})
 		asked = append(asked, p)
 	}
 	reply := &rpc.TryReply{Cluster: s.Cluster, Time: timestamppb.New(s.Time), Nodes: int32(len(s.Nodes)), Jobs: int32(len(s.Jobs))} //nolint:gosec // lists in memory

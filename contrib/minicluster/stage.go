@@ -43,7 +43,7 @@ func stageInstall(ctx context.Context, tree string, controller bool) (string, er
 
 // fetchSoftware returns the folders that hosts have in /opt, by the names that they have there. Missing software is
 // fetched.
-func (w wanted) fetchSoftware(ctx context.Context, say *progress) (map[string]string, error) {
+func (w upOptions) fetchSoftware(ctx context.Context, say *progress) (map[string]string, error) {
 	folders := map[string]string{}
 	for _, s := range []struct {
 		wanted                          bool

@@ -29,8 +29,8 @@ const (
 	maxGPUs  = 64
 )
 
-// wanted has the options with which a person calls `up`.
-type wanted struct {
+// upOptions has the options with which a person calls `up`.
+type upOptions struct {
 	suite, install, cache, mirror string
 	nodes, gpus                   int
 	torch, torchCUDA, llama       bool
@@ -39,7 +39,7 @@ type wanted struct {
 }
 
 func upCommand(at clusterFolder) *cobra.Command {
-	var w wanted
+	var w upOptions
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Raise the cluster and wait until every node is idle",
@@ -80,7 +80,7 @@ func upCommand(at clusterFolder) *cobra.Command {
 }
 
 // checkOptions finds wrong options before `up` does any work.
-func (w *wanted) checkOptions() (rootfs.Suite, error) {
+func (w *upOptions) checkOptions() (rootfs.Suite, error) {
 	suite, err := rootfs.Lookup(w.suite)
 	w.singularity = w.singularity || w.controller
 	switch {
@@ -102,7 +102,7 @@ func (w *wanted) checkOptions() (rootfs.Suite, error) {
 }
 
 // findInstall makes the path absolute and without links, because the keeper runs in another folder.
-func (w *wanted) findInstall() error {
+func (w *upOptions) findInstall() error {
 	if w.install == "" {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (w *wanted) findInstall() error {
 	return nil
 }
 
-func raiseCluster(ctx context.Context, p state.Folder, suite rootfs.Suite, w wanted) (err error) {
+func raiseCluster(ctx context.Context, p state.Folder, suite rootfs.Suite, w upOptions) (err error) {
 	began := time.Now()
 	lock, err := p.Take()
 	if errors.Is(err, state.ErrRunning) {

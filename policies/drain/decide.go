@@ -12,18 +12,18 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// going is a node that is to be empty.
-type going struct {
+// drainingNode is a node that is to be empty.
+type drainingNode struct {
 	why string
 	// by is when jobs that have nowhere to go are stopped; zero: they run to their end.
 	by time.Time
 }
 
-// leaver is a job that has to leave a node.
-type leaver struct {
+// departingJob is a job that has to leave a node.
+type departingJob struct {
 	job  *sdk.Job
 	node string // the most urgent
-	going
+	drainingNode
 }
 
 // decideOn moves jobs off the nodes that are going, the most urgent first.
@@ -54,8 +54,8 @@ func decideOn(s *sdk.Snapshot, set Settings) []sdk.Intent {
 }
 
 // goingNodes says for each node whether the node is to be empty; a node that is not has no why.
-func goingNodes(s *sdk.Snapshot, set Settings) []going {
-	nodes := make([]going, len(s.Nodes))
+func goingNodes(s *sdk.Snapshot, set Settings) []drainingNode {
+	nodes := make([]drainingNode, len(s.Nodes))
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; n.State == sdk.NodeDraining {
 			nodes[i].why = "is drained"
@@ -75,7 +75,7 @@ func goingNodes(s *sdk.Snapshot, set Settings) []going {
 		for _, n := range r.Nodes {
 			by := r.Start.Add(-time.Duration(set.Last))
 			if g := &nodes[n]; g.why == "" || g.by.IsZero() || by.Before(g.by) {
-				*g = going{fmt.Sprintf("closes at %s for %s", r.Start.Format(time.DateTime), r.Name), by}
+				*g = drainingNode{fmt.Sprintf("closes at %s for %s", r.Start.Format(time.DateTime), r.Name), by}
 			}
 		}
 	}
@@ -83,8 +83,8 @@ func goingNodes(s *sdk.Snapshot, set Settings) []going {
 }
 
 // jobsToMove is the jobs that can leave nodes which are going, the most urgent first.
-func jobsToMove(s *sdk.Snapshot, nodes []going) []leaver {
-	var all []leaver
+func jobsToMove(s *sdk.Snapshot, nodes []drainingNode) []departingJob {
+	var all []departingJob
 	stay := map[sdk.JobID]bool{} // gangs of which a job cannot move
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -101,11 +101,11 @@ func jobsToMove(s *sdk.Snapshot, nodes []going) []leaver {
 			all = append(all, l)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b leaver) int {
+	slices.SortStableFunc(all, func(a, b departingJob) int {
 		return cmp.Or(compareTimes(a.by, b.by), cmp.Compare(b.job.Tier, a.job.Tier), cmp.Compare(b.job.GPUs, a.job.GPUs), cmp.Compare(a.job.ID, b.job.ID))
 	})
 	named := map[sdk.JobID]bool{}
-	return slices.DeleteFunc(all, func(l leaver) bool { // a gang is moved once, for the first of its jobs
+	return slices.DeleteFunc(all, func(l departingJob) bool { // a gang is moved once, for the first of its jobs
 		again := named[l.job.Leader()]
 		named[l.job.Leader()] = true
 		return again
@@ -115,14 +115,14 @@ func jobsToMove(s *sdk.Snapshot, nodes []going) []leaver {
 func canMove(j *sdk.Job) bool { return j.State == sdk.Running && j.Preemptable && j.Action == "" }
 
 // leaverOf says why the job has to leave, if it has to.
-func leaverOf(s *sdk.Snapshot, j *sdk.Job, nodes []going) (l leaver, ok bool) {
+func leaverOf(s *sdk.Snapshot, j *sdk.Job, nodes []drainingNode) (l departingJob, ok bool) {
 	for _, share := range j.Shares {
 		g := nodes[share.Node]
 		if g.why == "" && hasSickGPU(s, j, share.Node) {
-			g = going{why: "has a sick GPU under the job"}
+			g = drainingNode{why: "has a sick GPU under the job"}
 		}
 		if g.why != "" && (!ok || compareTimes(g.by, l.by) < 0) {
-			l, ok = leaver{j, s.Nodes[share.Node].Name, g}, true
+			l, ok = departingJob{j, s.Nodes[share.Node].Name, g}, true
 		}
 	}
 	return l, ok
@@ -156,7 +156,7 @@ func compareTimes(a, b time.Time) int {
 // moveJob finds a place for the job on nodes that stay: with all its GPUs, or with fewer if the job can be shrunk,
 // but not with so few that its ranks would be swapped. A gang has no places: Slurm finds them when the gang starts
 // again.
-func moveJob(s *sdk.Snapshot, room *sdk.Room, l leaver, leaveOut func(int32) bool) (sdk.Intent, bool) {
+func moveJob(s *sdk.Snapshot, room *sdk.Room, l departingJob, leaveOut func(int32) bool) (sdk.Intent, bool) {
 	j := l.job
 	if j.Gang != 0 || j.GPUs < 0 {
 		return sdk.Intent{}, false

@@ -19,23 +19,23 @@ type decision struct {
 	settings Settings
 	room     *sdk.Room // after the intents so far
 	victims  *victims
-	stays    [][]stay           // of each node; nil: not listed yet
-	kept     map[int32]kept     // nodes that are left to jobs which have no room yet
-	named    map[sdk.JobID]bool // by an intent
+	stays    [][]jobOnNode             // of each node; nil: not listed yet
+	kept     map[int32]nodeReservation // nodes that are left to jobs which have no room yet
+	named    map[sdk.JobID]bool        // by an intent
 	intents  []sdk.Intent
 }
 
-// saved is a decision's state, to return to.
-type saved struct {
+// decisionSnapshot is a decision's state, to return to.
+type decisionSnapshot struct {
 	room    *sdk.Room
-	kept    map[int32]kept
+	kept    map[int32]nodeReservation
 	intents int
 }
 
 // decideOn is the order of events: jobs that wait and have a promise get their places, highest tier first; then the
 // room that is left is given back.
 func decideOn(s *sdk.Snapshot, set Settings) []sdk.Intent {
-	d := &decision{snapshot: s, settings: set, room: sdk.NewRoom(s), kept: map[int32]kept{}, named: map[sdk.JobID]bool{}}
+	d := &decision{snapshot: s, settings: set, room: sdk.NewRoom(s), kept: map[int32]nodeReservation{}, named: map[sdk.JobID]bool{}}
 	unserved := d.serveDemands(d.servedJobs())
 	if !unserved && !s.Placing() {
 		d.growShrunkJobs()
@@ -149,12 +149,12 @@ func (d *decision) addIntent(i sdk.Intent) {
 }
 
 // saveState returns the state for a later restoreState.
-func (d *decision) saveState() saved {
-	return saved{room: d.room.Clone(), kept: maps.Clone(d.kept), intents: len(d.intents)}
+func (d *decision) saveState() decisionSnapshot {
+	return decisionSnapshot{room: d.room.Clone(), kept: maps.Clone(d.kept), intents: len(d.intents)}
 }
 
 // restoreState forgets the intents since the state was saved, and their effects.
-func (d *decision) restoreState(s saved) {
+func (d *decision) restoreState(s decisionSnapshot) {
 	for _, i := range d.intents[s.intents:] {
 		delete(d.named, i.Job)
 		if v := d.victims.byLeader[i.Job]; v != nil {

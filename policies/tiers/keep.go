@@ -14,8 +14,8 @@ import (
 // never is when a job without a limit ends: later than any job with a limit.
 const never = 1000 * time.Hour
 
-// kept is for which job, and until when, a node is kept.
-type kept struct {
+// nodeReservation is for which job, and until when, a node is kept.
+type nodeReservation struct {
 	tier  sdk.Tier      // of the job that will have the node
 	until time.Duration // until then that job cannot start; 0: not known
 }
@@ -51,7 +51,7 @@ func (d *decision) keepRoomFor(j *sdk.Job) {
 		return // the job fits on too few nodes even if no other job ran
 	}
 	slices.SortStableFunc(nodes, func(a, b int32) int { return compareDelays(delays[a], delays[b]) })
-	k := kept{tier: j.Tier}
+	k := nodeReservation{tier: j.Tier}
 	if start := delays[nodes[j.Capsules-1]].left; start < never {
 		k.until = start
 	}
@@ -60,23 +60,23 @@ func (d *decision) keepRoomFor(j *sdk.Job) {
 	}
 }
 
-// stay is a job on a node.
-type stay struct {
+// jobOnNode is a job on a node.
+type jobOnNode struct {
 	job   *sdk.Job
 	share *sdk.Share
 	left  time.Duration // until its limit
 }
 
 // staysOn returns the jobs on a node, of which the first ends first.
-func (d *decision) staysOn(node int32) []stay {
+func (d *decision) staysOn(node int32) []jobOnNode {
 	if d.stays == nil {
 		d.stays = listStays(d.snapshot)
 	}
 	return d.stays[node]
 }
 
-func listStays(s *sdk.Snapshot) [][]stay {
-	stays := make([][]stay, len(s.Nodes))
+func listStays(s *sdk.Snapshot) [][]jobOnNode {
+	stays := make([][]jobOnNode, len(s.Nodes))
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		left := never
@@ -85,11 +85,11 @@ func listStays(s *sdk.Snapshot) [][]stay {
 		}
 		for k := range j.Shares {
 			share := &j.Shares[k]
-			stays[share.Node] = append(stays[share.Node], stay{j, share, left})
+			stays[share.Node] = append(stays[share.Node], jobOnNode{j, share, left})
 		}
 	}
 	for _, on := range stays {
-		slices.SortStableFunc(on, func(a, b stay) int { return cmp.Compare(a.left, b.left) })
+		slices.SortStableFunc(on, func(a, b jobOnNode) int { return cmp.Compare(a.left, b.left) })
 	}
 	return stays
 }
@@ -97,12 +97,12 @@ func listStays(s *sdk.Snapshot) [][]stay {
 // delayOn finds how long jobs that the job cannot disturb hold the part of a node that the job needs.
 func (d *decision) delayOn(j *sdk.Job, n int32) delay {
 	node := &d.snapshot.Nodes[n]
-	lacks := need{
+	lacks := missingResources{
 		gpus: j.GPUs/j.Capsules - usableGPUs(j, node, node.All()),
 		cpus: j.CPUs - node.CPUs, memory: j.Memory - node.Memory,
 	}
-	heldBy := func(s stay) *gain {
-		return &gain{gpus: usableGPUs(j, node, s.share.GPUs), cpus: int(s.share.CPUs), memory: s.share.Memory}
+	heldBy := func(s jobOnNode) *freedResources {
+		return &freedResources{gpus: usableGPUs(j, node, s.share.GPUs), cpus: int(s.share.CPUs), memory: s.share.Memory}
 	}
 	stays := d.staysOn(n)
 	for _, s := range stays {

@@ -124,7 +124,7 @@ func TestSmallJobsBesideLarge(t *testing.T) {
 	res := mustPlay(t, simulate.Config{
 		Nodes: 1, GPUs: 8, Losses: true, Every: 30 * time.Second, Dump: 10 * time.Second, Restore: 20 * time.Second,
 		Rules:    sdk.Rules{Window: time.Hour, Promised: [sdk.Tiers]float64{0, 0.7, 0.95}, MinRun: time.Minute, CoolDown: time.Minute},
-		Policies: []chain.Named{{Name: "tiers", Policy: inProcess{}}},
+		Policies: []chain.NamedPolicy{{Name: "tiers", Policy: inProcess{}}},
 	}, jobs)
 	checked := 0
 	for _, l := range res.Losses {

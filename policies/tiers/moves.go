@@ -12,9 +12,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// clearing is a node that becomes free for a job when some jobs move to other nodes, and jobs of
+// nodeClearing is a node that becomes free for a job when some jobs move to other nodes, and jobs of
 // lower tiers leave that node.
-type clearing struct {
+type nodeClearing struct {
 	node  int32
 	moved []*sdk.Job
 	cost  time.Duration // GPU time that the moves take
@@ -41,14 +41,14 @@ func (d *decision) moveOthers(j *sdk.Job) bool {
 }
 
 // clearingsFor is the nodes that can be cleared for a job, the cheapest first.
-func (d *decision) clearingsFor(j *sdk.Job) []clearing {
+func (d *decision) clearingsFor(j *sdk.Job) []nodeClearing {
 	movable := make([][]*sdk.Job, len(d.snapshot.Nodes))
 	for i := range d.snapshot.Jobs {
 		if m := &d.snapshot.Jobs[i]; m.Tier >= j.Tier && d.isMovable(m) {
 			movable[m.Shares[0].Node] = append(movable[m.Shares[0].Node], m)
 		}
 	}
-	var all []clearing
+	var all []nodeClearing
 	for n := range d.snapshot.Nodes {
 		node := int32(n)
 		if d.isKeptFrom(j)(node) || d.room.Forbids(j, node) != "" {
@@ -61,14 +61,14 @@ func (d *decision) clearingsFor(j *sdk.Job) []clearing {
 			}
 		}
 		if moved, ok := d.leastMoved(j, node, need, movable[node]); ok {
-			c := clearing{node: node, moved: moved}
+			c := nodeClearing{node: node, moved: moved}
 			for _, m := range moved {
 				c.cost += time.Duration(m.GPUs) * (m.Checkpoint.Dump + m.Checkpoint.Restore)
 			}
 			all = append(all, c)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b clearing) int { return cmp.Compare(a.cost, b.cost) })
+	slices.SortStableFunc(all, func(a, b nodeClearing) int { return cmp.Compare(a.cost, b.cost) })
 	return all
 }
 
@@ -80,7 +80,7 @@ func (d *decision) isMovable(m *sdk.Job) bool {
 
 // leastMoved chooses few jobs that together hold the needed part of a node: again and again the smallest job that is
 // enough or, if no job is, the largest.
-func (d *decision) leastMoved(j *sdk.Job, node int32, need need, movable []*sdk.Job) ([]*sdk.Job, bool) {
+func (d *decision) leastMoved(j *sdk.Job, node int32, need missingResources, movable []*sdk.Job) ([]*sdk.Job, bool) {
 	var moved []*sdk.Job
 	rest := slices.Clone(movable)
 	slices.SortStableFunc(rest, func(a, b *sdk.Job) int { return cmp.Compare(a.GPUs, b.GPUs) })
@@ -103,20 +103,20 @@ func (d *decision) leastMoved(j *sdk.Job, node int32, need need, movable []*sdk.
 }
 
 // gainOf is the part of its node that a job frees when it moves.
-func (d *decision) gainOf(m, j *sdk.Job, node int32) *gain {
+func (d *decision) gainOf(m, j *sdk.Job, node int32) *freedResources {
 	share := m.Shares[0]
-	return &gain{gpus: usableGPUs(j, &d.snapshot.Nodes[node], share.GPUs), cpus: int(share.CPUs), memory: share.Memory}
+	return &freedResources{gpus: usableGPUs(j, &d.snapshot.Nodes[node], share.GPUs), cpus: int(share.CPUs), memory: share.Memory}
 }
 
 // carryOutMoves moves jobs off some nodes, stops other jobs that are in the way, and places the job there.
-func (d *decision) carryOutMoves(j *sdk.Job, clearings []clearing) bool {
+func (d *decision) carryOutMoves(j *sdk.Job, clearings []nodeClearing) bool {
 	before := d.saveState()
 	nodes := make([]int32, 0, len(clearings))
 	var moved []*sdk.Job
 	for _, c := range clearings {
 		nodes = append(nodes, c.node)
 		moved = append(moved, c.moved...)
-		d.kept[c.node] = kept{} // no moved job goes to another of these nodes
+		d.kept[c.node] = nodeReservation{} // no moved job goes to another of these nodes
 	}
 	slices.SortStableFunc(moved, func(a, b *sdk.Job) int { return cmp.Compare(b.GPUs, a.GPUs) })
 	for _, m := range moved {

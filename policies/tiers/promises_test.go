@@ -81,7 +81,7 @@ func TestTiersKeepTheirPromises(t *testing.T) {
 		c := simulate.Config{
 			Nodes: nodes, GPUs: gpus, Every: 30 * time.Second, Dump: 10 * time.Second, Restore: 20 * time.Second,
 			Rules:    sdk.Rules{Window: time.Hour, Promised: [sdk.Tiers]float64{0, 0.7, 0.95}, MinRun: time.Minute, CoolDown: time.Minute},
-			Policies: []chain.Named{{Name: "tiers", Policy: inProcess{}}},
+			Policies: []chain.NamedPolicy{{Name: "tiers", Policy: inProcess{}}},
 		}
 		res := mustPlay(t, c, jobs)
 		for tier := sdk.Premium; tier > sdk.Basic; tier-- {

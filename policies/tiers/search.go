@@ -211,27 +211,27 @@ func (d *decision) offerOf(j *sdk.Job, node int32, limit float64) (offer, bool) 
 	return offer{node, s.best, s.least}, s.best != nil
 }
 
-// need is the part that a node lacks for a job.
-type need struct {
+// missingResources is the part that a node lacks for a job.
+type missingResources struct {
 	gpus, cpus int
 	memory     int64
 }
 
-func (n need) isMet() bool { return n.gpus <= 0 && n.cpus <= 0 && n.memory <= 0 }
+func (n missingResources) isMet() bool { return n.gpus <= 0 && n.cpus <= 0 && n.memory <= 0 }
 
 // reducedBy is the need that remains after a gain.
-func (n need) reducedBy(g *gain) need {
-	return need{n.gpus - g.gpus, n.cpus - g.cpus, n.memory - g.memory}
+func (n missingResources) reducedBy(g *freedResources) missingResources {
+	return missingResources{n.gpus - g.gpus, n.cpus - g.cpus, n.memory - g.memory}
 }
 
 // raisedBy is the need while a job holds so much.
-func (n need) raisedBy(g *gain) need {
-	return need{n.gpus + g.gpus, n.cpus + g.cpus, n.memory + g.memory}
+func (n missingResources) raisedBy(g *freedResources) missingResources {
+	return missingResources{n.gpus + g.gpus, n.cpus + g.cpus, n.memory + g.memory}
 }
 
-func (d *decision) needOn(j *sdk.Job, node int32) need {
+func (d *decision) needOn(j *sdk.Job, node int32) missingResources {
 	free := d.room.Free(node)
-	return need{
+	return missingResources{
 		gpus: j.GPUs/j.Capsules - usableGPUs(j, &d.snapshot.Nodes[node], free.GPUs),
 		cpus: j.CPUs - free.CPUs, memory: j.Memory - free.Memory,
 	}
@@ -249,16 +249,16 @@ func usableGPUs(j *sdk.Job, node *sdk.Node, set sdk.GPUSet) int {
 	return n
 }
 
-// gain is the part of a node that a sacrifice frees.
-type gain struct {
+// freedResources is the part of a node that a sacrifice frees.
+type freedResources struct {
 	sacrifice
 	gpus, cpus int
 	memory     int64
 }
 
 // gainsFrom are the gains that a victim can give on a node: some of its GPUs, if it can be shrunk, or all.
-func (d *decision) gainsFrom(v *victim, j *sdk.Job, node int32, need int) []gain {
-	all := gain{sacrifice: sacrifice{victim: v}}
+func (d *decision) gainsFrom(v *victim, j *sdk.Job, node int32, need int) []freedResources {
+	all := freedResources{sacrifice: sacrifice{victim: v}}
 	for _, member := range v.jobs {
 		for _, s := range member.Shares {
 			if s.Node == node {
@@ -270,13 +270,13 @@ func (d *decision) gainsFrom(v *victim, j *sdk.Job, node int32, need int) []gain
 	}
 	each, least := v.gpusPerNode(), v.leastGPUs()
 	if least >= each || all.gpus < each || need <= 0 {
-		return []gain{all}
+		return []freedResources{all}
 	}
 	keep := v.jobs[0].SizeWithoutSwapping(len(v.jobs[0].Shares), max(least, each-need), least, each)
 	if keep >= each {
-		return []gain{all}
+		return []freedResources{all}
 	}
-	return []gain{{sacrifice: d.shrinkTo(v, keep), gpus: each - keep}, all}
+	return []freedResources{{sacrifice: d.shrinkTo(v, keep), gpus: each - keep}, all}
 }
 
 // unlike is the additional cost of shrinking a job, in GPU-seconds, if the ranks that will share a GPU hold no state
@@ -300,8 +300,8 @@ const maxOptions = 16
 // search looks for the cheapest set of gains that is enough: it tries all sets, except sets that
 // cannot be cheaper than the best so far.
 type search struct {
-	need    need
-	options []gain // gains from the same victim are neighbours
+	need    missingResources
+	options []freedResources // gains from the same victim are neighbours
 	least   float64
 	best    []sacrifice // costs least; nil: no set is cheaper than least
 
@@ -309,7 +309,7 @@ type search struct {
 }
 
 // tryFrom tries the options from a place on, with so much still needed and so much already paid.
-func (s *search) tryFrom(option int, need need, cost float64) {
+func (s *search) tryFrom(option int, need missingResources, cost float64) {
 	if cost >= s.least {
 		return
 	}
@@ -334,7 +334,7 @@ func (s *search) tryFrom(option int, need need, cost float64) {
 }
 
 // canSuffice reports whether all options that are left would together meet the need.
-func (s *search) canSuffice(option int, need need) bool {
+func (s *search) canSuffice(option int, need missingResources) bool {
 	for o := option; o < len(s.options); o++ {
 		if s.options[o].keep == 0 {
 			need = need.reducedBy(&s.options[o])

@@ -125,7 +125,7 @@ func (s *Sizes) askedFor(ctx context.Context, job int64, now jobrequest.Request)
 
 // beganWith returns how the job's programs began, and by node the GPUs that other jobs lend to the job. The result is
 // nil for a job that has not begun.
-func (s *Sizes) beganWith(ctx context.Context, job *slurmrest.Job, nodes []slurmrest.Node, now, asked jobrequest.Request) (*jobrequest.Began, map[string]int64, error) {
+func (s *Sizes) beganWith(ctx context.Context, job *slurmrest.Job, nodes []slurmrest.Node, now, asked jobrequest.Request) (*jobrequest.InitialSize, map[string]int64, error) {
 	lent := map[string]int64{}
 	if !isRunning(job) && job.Restarts == 0 {
 		return nil, lent, nil
@@ -140,7 +140,7 @@ func (s *Sizes) beganWith(ctx context.Context, job *slurmrest.Job, nodes []slurm
 		return nil, nil, fmt.Errorf("how many GPUs its programs see: %w", err)
 	}
 	each := max(asked.GPUsOnNode(), now.GPUsOnNode())
-	return &jobrequest.Began{GPUs: slices.Repeat([]int64{each}, int(max(asked.Nodes, now.Nodes, 1))), Estimated: true}, lent, nil
+	return &jobrequest.InitialSize{GPUs: slices.Repeat([]int64{each}, int(max(asked.Nodes, now.Nodes, 1))), Estimated: true}, lent, nil
 }
 
 // showJob asks the node that leads a running job, and any node about a job that waits.
@@ -153,11 +153,11 @@ func (s *Sizes) showJob(ctx context.Context, job *slurmrest.Job, nodes []slurmre
 
 // beganAs is the job's size as a node shows it; nil if the node does not know how many GPUs the job's programs see.
 // lent is filled in.
-func beganAs(shown *rpc.Job, gpusNow int64, lent map[string]int64) *jobrequest.Began {
+func beganAs(shown *rpc.Job, gpusNow int64, lent map[string]int64) *jobrequest.InitialSize {
 	if len(shown.GetCapsules()) == 0 {
 		return nil
 	}
-	b := &jobrequest.Began{Range: shown.GetOptions()["gpus"]}
+	b := &jobrequest.InitialSize{Range: shown.GetOptions()["gpus"]}
 	for _, c := range shown.GetCapsules() {
 		sees := int64(c.GetGpus())
 		if sees == 0 && gpusNow > 0 {

@@ -91,7 +91,7 @@ type Programs struct {
 type Server struct {
 	rpc.UnimplementedPreemptdServer
 	opt    Options
-	people *people
+	people *userDirectory
 }
 
 var _ rpc.PreemptdServer = (*Server)(nil)

@@ -18,8 +18,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/operators"
 )
 
-// people knows the names of users, and which of them are operators.
-type people struct {
+// userDirectory knows the names of users, and which of them are operators.
+type userDirectory struct {
 	operators operators.List
 	programs  Programs
 	cluster   string
@@ -44,8 +44,8 @@ type person struct {
 // may ask a server.
 const remembered = time.Minute
 
-func newPeople(names []string, programs Programs, cluster string) *people {
-	p := &people{operators: operators.Parse(names), programs: programs, cluster: cluster, known: map[uint32]person{}}
+func newPeople(names []string, programs Programs, cluster string) *userDirectory {
+	p := &userDirectory{operators: operators.Parse(names), programs: programs, cluster: cluster, known: map[uint32]person{}}
 	p.ask = func(ctx context.Context, program string, args ...string) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
@@ -56,7 +56,7 @@ func newPeople(names []string, programs Programs, cluster string) *people {
 }
 
 // personOf returns the name and rights of a user.
-func (p *people) personOf(ctx context.Context, uid uint32) (person, error) {
+func (p *userDirectory) personOf(ctx context.Context, uid uint32) (person, error) {
 	if uid == 0 {
 		return person{name: "root", operator: true}, nil
 	}
@@ -88,7 +88,7 @@ func (p *people) personOf(ctx context.Context, uid uint32) (person, error) {
 	}
 }
 
-func (p *people) lookUp(ctx context.Context, uid uint32) (person, error) {
+func (p *userDirectory) lookUp(ctx context.Context, uid uint32) (person, error) {
 	user, err := p.operators.LookUp(ctx, uid, func(ctx context.Context, args ...string) (string, error) { return p.ask(ctx, "id", args...) })
 	if err != nil {
 		return person{}, err
@@ -109,7 +109,7 @@ func (p *people) lookUp(ctx context.Context, uid uint32) (person, error) {
 
 // isSuper reports whether name is the user that slurmctld runs as. While Slurm does not name that
 // user, no user is.
-func (p *people) isSuper(ctx context.Context, name string) bool {
+func (p *userDirectory) isSuper(ctx context.Context, name string) bool {
 	p.mu.Lock()
 	super := p.super
 	p.mu.Unlock()
@@ -140,7 +140,7 @@ func slurmUser(config string) string {
 
 // qosOf returns the QOS that a user may have jobs of an account in, on this cluster: slurmdbd knows
 // the QOS of other clusters too.
-func (p *people) qosOf(ctx context.Context, user, account string) ([]string, error) {
+func (p *userDirectory) qosOf(ctx context.Context, user, account string) ([]string, error) {
 	if p.programs.Sacctmgr == "" {
 		return nil, nil
 	}

@@ -19,8 +19,8 @@ type Policy interface {
 	Ask(ctx context.Context, snapshot *policypb.Snapshot) ([]sdk.Intent, error)
 }
 
-// Named is a policy with the site's name.
-type Named struct {
+// NamedPolicy is a policy with the site's name.
+type NamedPolicy struct {
 	Name string
 	Policy
 }
@@ -34,7 +34,7 @@ type Answer struct {
 
 // Decide asks all policies. A policy that fails is passed over. When ctx ends there are fewer
 // answers than policies.
-func Decide(ctx context.Context, policies []Named, s *sdk.Snapshot) []Answer {
+func Decide(ctx context.Context, policies []NamedPolicy, s *sdk.Snapshot) []Answer {
 	answers := make([]Answer, 0, len(policies))
 	var encoded *policypb.Snapshot // of s
 	for _, p := range policies {

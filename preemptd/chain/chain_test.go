@@ -37,7 +37,7 @@ func TestDecide(t *testing.T) {
 		return []sdk.Intent{{Verb: sdk.Hold, Job: waiting, Reason: "full"}}, nil
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	answers := chain.Decide(ctx, []chain.Named{
+	answers := chain.Decide(ctx, []chain.NamedPolicy{
 		{Name: "first", Policy: hold},
 		{Name: "bad", Policy: asked(func(*sdk.Snapshot) ([]sdk.Intent, error) { return nil, errors.New("crash") })},
 		{Name: "second", Policy: asked(func(s *sdk.Snapshot) ([]sdk.Intent, error) {

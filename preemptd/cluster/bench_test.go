@@ -20,7 +20,7 @@ func BenchmarkBuild(b *testing.B) {
 	for _, jobs := range []int{1000, 10000, 50000} {
 		b.Run(fmt.Sprint(jobs), func(b *testing.B) {
 			seen := largeCluster(jobs)
-			known := Known{
+			known := BuildParameters{
 				Number: 1, Rules: sdk.Rules{Window: time.Hour}, Tier: func(string) sdk.Tier { return sdk.Basic },
 				Count:   func(sdk.JobID) (float64, time.Duration) { return 1, time.Hour },
 				Account: func(string) float64 { return 1 },
@@ -46,8 +46,8 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-func largeCluster(jobs int) Seen {
-	seen := Seen{Time: at, Cluster: "made", Protected: map[int64]Protection{}}
+func largeCluster(jobs int) Observation {
+	seen := Observation{Time: at, Cluster: "made", Protected: map[int64]Protection{}}
 	for n := range jobs / 5 {
 		seen.Nodes = append(seen.Nodes, slurmrest.Node{
 			Name: fmt.Sprintf("n%05d", n), State: slurmrest.NodeState{Base: "ALLOCATED"}, GRES: "gpu:a100:8(S:0-1)",

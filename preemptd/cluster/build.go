@@ -17,8 +17,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Known is the caller's knowledge beside Seen.
-type Known struct {
+// BuildParameters is the caller's knowledge beside Observation.
+type BuildParameters struct {
 	Number uint64
 	Rules  sdk.Rules
 	Power  Power
@@ -28,11 +28,11 @@ type Known struct {
 	// Account returns the GPU fraction of all of an account's jobs.
 	Account func(name string) float64
 
-	Action map[int64]string    // the action under way on a job
-	Held   map[int64]Hold      // the hold that an action left a job with, if the job is held
-	Acted  map[int64]time.Time // when the job was last acted upon
-	Edited map[int64]Edited    // by actions
-	Rooms  map[int64][]string  // nodes that are kept for a job
+	Action map[int64]string       // the action under way on a job
+	Held   map[int64]Hold         // the hold that an action left a job with, if the job is held
+	Acted  map[int64]time.Time    // when the job was last acted upon
+	Edited map[int64]EditedRecord // by actions
+	Rooms  map[int64][]string     // nodes that are kept for a job
 }
 
 // Hold is a hold that an action left a job with: the user or policy that had asked for the hold. No policy releases a
@@ -42,8 +42,8 @@ type Hold struct {
 	Policy bool
 }
 
-// Edited is the record of a job that an action has edited.
-type Edited struct {
+// EditedRecord is the record of a job that an action has edited.
+type EditedRecord struct {
 	jobrequest.Record
 	ByPerson bool // a person asked for the action, and not a policy
 	// SizedByPerson: a person chose its number of nodes and GPUs. Then no policy changes the number; if the job has its
@@ -53,7 +53,7 @@ type Edited struct {
 
 // WaitsForOurNodes reports whether the job waits for nodes that an action asked for, and not the job's user. Nodes that
 // a person asked for count as the user's until the job has run.
-func (e Edited) WaitsForOurNodes(j *slurmrest.Job) bool {
+func (e EditedRecord) WaitsForOurNodes(j *slurmrest.Job) bool {
 	if e.ByPerson && j.Restarts <= e.By.Restarts {
 		return false
 	}
@@ -62,7 +62,7 @@ func (e Edited) WaitsForOurNodes(j *slurmrest.Job) bool {
 }
 
 // Build makes a snapshot. Build changes no argument, and the snapshot shares no changeable memory with the arguments.
-func Build(seen Seen, k Known) *sdk.Snapshot {
+func Build(seen Observation, k BuildParameters) *sdk.Snapshot {
 	s := &sdk.Snapshot{Cluster: seen.Cluster, Number: k.Number, Time: seen.Time, Rules: k.Rules}
 	b := &builder{Snapshot: s, seen: seen, known: k, places: map[string]int32{}}
 	b.addNodes()
@@ -74,8 +74,8 @@ func Build(seen Seen, k Known) *sdk.Snapshot {
 
 type builder struct {
 	*sdk.Snapshot
-	seen     Seen
-	known    Known
+	seen     Observation
+	known    BuildParameters
 	places   map[string]int32
 	usedGPUs []sdk.GPUSet // by node
 }

@@ -112,7 +112,7 @@ func newSite(t *testing.T, release string) (*slurmresttest.Server, *proxyds, *Wa
 	return s, p, &Watch{Slurm: s.Client(t), Proxyd: p, Now: func() time.Time { return at }}
 }
 
-var known = Known{
+var known = BuildParameters{
 	Number: 5, Rules: sdk.Rules{Promised: [sdk.Tiers]float64{sdk.Premium: 0.95}},
 	Tier: func(qos string) sdk.Tier {
 		tier, err := sdk.ParseTier(qos)
@@ -124,7 +124,7 @@ var known = Known{
 	Count:   func(sdk.JobID) (float64, time.Duration) { return 0.5, time.Minute },
 	Account: func(string) float64 { return 0.25 },
 	Action:  map[int64]string{2: "migrate"}, Held: map[int64]Hold{5: {"policy tiers", true}}, Acted: map[int64]time.Time{1: at.Add(-time.Hour)},
-	Edited: map[int64]Edited{2: {Record: jobrequest.Record{Asked: jobrequest.Request{Nodes: 2, TRESNode: "gres/gpu:2"}}}},
+	Edited: map[int64]EditedRecord{2: {Record: jobrequest.Record{Asked: jobrequest.Request{Nodes: 2, TRESNode: "gres/gpu:2"}}}},
 }
 
 func TestBuild(t *testing.T) {
@@ -309,7 +309,7 @@ func TestPinned(t *testing.T) {
 		{"ours, of none", jobrequest.Record{Ours: jobrequest.Request{Required: "n9,n1"}}, nil},
 	} {
 		k := known
-		k.Edited = map[int64]Edited{3: {Record: c.is}}
+		k.Edited = map[int64]EditedRecord{3: {Record: c.is}}
 		if j, _ := Build(seen, k).Job(3); !reflect.DeepEqual(j.Required, c.want) {
 			t.Errorf("required nodes, %s = %v, want %v", c.name, j.Required, c.want)
 		}
@@ -344,7 +344,7 @@ func TestLeases(t *testing.T) {
 		}
 		return j
 	}
-	seen := Seen{Time: at, Nodes: []slurmrest.Node{{Name: "n1", State: slurmrest.NodeState{Base: "MIXED"}, GRES: "gpu:8"}}, Jobs: []slurmrest.Job{
+	seen := Observation{Time: at, Nodes: []slurmrest.Node{{Name: "n1", State: slurmrest.NodeState{Base: "MIXED"}, GRES: "gpu:8"}}, Jobs: []slurmrest.Job{
 		job(1, "train", "alice", "lab", slurmrest.Running, "0"),
 		job(2, "lease-of-1", "alice", "lab", slurmrest.Running, "3"),
 		job(3, "lease-of-1", "alice", "lab", slurmrest.Pending, ""),
@@ -358,7 +358,7 @@ func TestLeases(t *testing.T) {
 		job(11, "more", "alice", "lab", slurmrest.Running, "7"),
 	}, Protected: map[int64]Protection{8: {Lends: 1}, 9: {Lends: 1}, 10: {Lends: 1}, 11: {Lends: 1, Restarts: 1}}}
 	var got []string
-	s := Build(seen, Known{Tier: known.Tier, Count: known.Count, Account: known.Account})
+	s := Build(seen, BuildParameters{Tier: known.Tier, Count: known.Count, Account: known.Account})
 	if err := s.Check(); err != nil {
 		t.Error(err)
 	}
@@ -423,7 +423,7 @@ func TestSizedByPerson(t *testing.T) {
 	} {
 		k := known
 		by := jobrequest.Sizer{Editor: jobrequest.Editor{Restarts: -1}, InPlace: tt.inPlace}
-		k.Edited = map[int64]Edited{2: {Record: jobrequest.Record{Asked: tt.asked, SizedBy: by}, SizedByPerson: tt.byPerson}}
+		k.Edited = map[int64]EditedRecord{2: {Record: jobrequest.Record{Asked: tt.asked, SizedBy: by}, SizedByPerson: tt.byPerson}}
 		if j, _ := Build(seen, k).Job(2); j.Request != tt.request || j.MinGPUs != tt.least || j.MaxGPUs != tt.most {
 			t.Errorf("sized %s: asked for %d, from %d to %d; want %d, %d to %d", tt.name, j.Request, j.MinGPUs, j.MaxGPUs, tt.request, tt.least, tt.most)
 		}
@@ -452,7 +452,7 @@ func TestSizedInPlace(t *testing.T) {
 				TRESPerNode: "gres/gpu:1", Nodes: "n1", GRESDetail: []string{fmt.Sprintf("gpu:1(IDX:%d)", id)}, TRESAllocated: "cpu=1,gres/gpu=1",
 			}
 		}
-		seen := Seen{
+		seen := Observation{
 			Time: at, Nodes: []slurmrest.Node{{Name: "n1", State: slurmrest.NodeState{Base: "MIXED"}, GRES: "gpu:8"}}, Jobs: []slurmrest.Job{job(1, "train")},
 			Protected: map[int64]Protection{1: {Is: true, Restarts: 3, GPUs: "1-4"}},
 		}
@@ -460,7 +460,7 @@ func TestSizedInPlace(t *testing.T) {
 			seen.Jobs = append(seen.Jobs, job(2, "lease-of-1"))
 		}
 		asked := jobrequest.Of(&seen.Jobs[0])
-		k := Known{Tier: known.Tier, Count: known.Count, Account: known.Account, Edited: map[int64]Edited{
+		k := BuildParameters{Tier: known.Tier, Count: known.Count, Account: known.Account, Edited: map[int64]EditedRecord{
 			1: {Record: jobrequest.Record{Asked: asked, Ours: asked, SizedBy: tt.by}, SizedByPerson: tt.byPerson},
 		}}
 		if j, _ := Build(seen, k).Job(1); j.Request != 1 || j.MinGPUs != tt.least || j.MaxGPUs != tt.most {
@@ -532,8 +532,8 @@ func TestJustBegun(t *testing.T) {
 func TestCapsulesLater(t *testing.T) {
 	srv, p, w := newSite(t, "26.05.3")
 	p.gpus = "2-4"
-	now, led := at, map[int64]Led{}
-	w.Now, w.Led = func() time.Time { return now }, func() map[int64]Led { return led }
+	now, led := at, map[int64]LedRun{}
+	w.Now, w.Led = func() time.Time { return now }, func() map[int64]LedRun { return led }
 	look := func() sdk.Job {
 		t.Helper()
 		seen, err := w.Look(t.Context())
@@ -556,7 +556,7 @@ func TestCapsulesLater(t *testing.T) {
 	if p.waiting = nil; look().Preemptable {
 		t.Error("proxyd was asked again, although no node leads the run")
 	}
-	led[1] = Led{Restarts: 1}
+	led[1] = LedRun{Restarts: 1}
 	if j := look(); !j.Preemptable || j.MinGPUs != 2 || j.MaxGPUs != 4 {
 		t.Errorf("with capsules: %+v", j)
 	}
@@ -565,14 +565,14 @@ func TestCapsulesLater(t *testing.T) {
 // TestLedLater: a run with capsules that take longer than usual is asked about when a node leads the run.
 func TestLedLater(t *testing.T) {
 	_, p, w := newSite(t, "26.05.3")
-	led := map[int64]Led{}
-	w.Led = func() map[int64]Led { return led }
+	led := map[int64]LedRun{}
+	w.Led = func() map[int64]LedRun { return led }
 	look := func() Protection { return lookAtProtection(t, w, 2) }
 	p.protected[2] = false
 	if look(); look().Is || p.asked[2] != 1 {
 		t.Fatalf("proxyd was asked %v, want once about job 2", p.asked)
 	}
-	p.protected[2], led[2] = true, Led{}
+	p.protected[2], led[2] = true, LedRun{}
 	if !look().Is || p.asked[2] != 2 {
 		t.Errorf("proxyd was asked %v, want twice about job 2", p.asked)
 	}
@@ -582,9 +582,9 @@ func TestLedLater(t *testing.T) {
 // there; a run before this one, and a job that is not protected, are left alone. No proxyd is asked for that.
 func TestObstacleLater(t *testing.T) {
 	srv, p, w := newSite(t, "26.05.3")
-	var led map[int64]Led
-	w.Led = func() map[int64]Led { return led }
-	look := func() Seen {
+	var led map[int64]LedRun
+	w.Led = func() map[int64]LedRun { return led }
+	look := func() Observation {
 		t.Helper()
 		seen, err := w.Look(t.Context())
 		if err != nil {
@@ -596,7 +596,7 @@ func TestObstacleLater(t *testing.T) {
 	if p := before.Protected[1]; !p.Is || p.Obstacle != "" {
 		t.Fatalf("protection of job 1 before = %+v", p)
 	}
-	led = map[int64]Led{1: {Obstacle: "is connected to 192.0.2.7:443"}, 2: {Obstacle: "a terminal"}, 99: {Obstacle: "a terminal"}}
+	led = map[int64]LedRun{1: {Obstacle: "is connected to 192.0.2.7:443"}, 2: {Obstacle: "a terminal"}, 99: {Obstacle: "a terminal"}}
 	now := look()
 	if s := Build(now, known); s.Jobs[0].Preemptable || s.Jobs[0].Obstacle != "is connected to 192.0.2.7:443" {
 		t.Errorf("job 1 with an obstacle = %+v", s.Jobs[0])
@@ -611,12 +611,12 @@ func TestObstacleLater(t *testing.T) {
 	if p := look().Protected[1]; p.Obstacle == "" {
 		t.Errorf("protection of job 1 while its node does not answer = %+v", p)
 	}
-	led = map[int64]Led{1: {}}
+	led = map[int64]LedRun{1: {}}
 	if s := Build(look(), known); !s.Jobs[0].Preemptable {
 		t.Errorf("the obstacle is gone, and the job cannot be preempted: %+v", s.Jobs[0])
 	}
 	srv.EditJob(1, func(j *slurmrest.Job) { j.Restarts++ })
-	led = map[int64]Led{1: {Obstacle: "of the run before"}}
+	led = map[int64]LedRun{1: {Obstacle: "of the run before"}}
 	if p := look().Protected[1]; p.Obstacle != "" {
 		t.Errorf("after another run has begun: %+v", p)
 	}
@@ -701,7 +701,7 @@ func FuzzBuild(f *testing.F) {
 				TRESPerNode: tres, TRESAllocated: allocated, NodeCount: slurmrest.Num(count), Tasks: slurmrest.Num(2),
 			}
 		}
-		s := Build(Seen{
+		s := Build(Observation{
 			Time: at, Jobs: []slurmrest.Job{job(2), job(1), job(2)},
 			Nodes: []slurmrest.Node{{Name: "n1", GRES: gres, State: slurmrest.NodeState{Base: "IDLE"}}, {Name: "n2", GRES: gres}, {Name: "n1"}},
 		}, known)

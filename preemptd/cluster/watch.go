@@ -32,8 +32,8 @@ type Proxyd interface {
 	All(ctx context.Context, nodes []slurmrest.Node) ([]*rpc.Checkpoint, error)
 }
 
-// Seen is the result of a look.
-type Seen struct {
+// Observation is the result of a look.
+type Observation struct {
 	Time         time.Time
 	Cluster      string
 	Jobs         []slurmrest.Job // by id
@@ -55,8 +55,8 @@ type Protection struct {
 	early    bool   // the job had just begun: it may be protected yet, or begin to lend its GPUs
 }
 
-// Led is a run of a job as the node that leads it has looked at it last.
-type Led struct {
+// LedRun is a run of a job as the node that leads it has looked at it last.
+type LedRun struct {
 	Restarts int64  // the run
 	Obstacle string // a part of the job that cannot be captured; "": there is no such part
 }
@@ -66,12 +66,12 @@ type Watch struct {
 	Slurm  Slurm
 	Proxyd Proxyd
 	// Led returns the running jobs that nodes lead, by id, as these nodes have looked at them last; nil: not known.
-	Led func() map[int64]Led
+	Led func() map[int64]LedRun
 	// Rarely is how often lists that seldom change are asked for; default 30 s.
 	Rarely time.Duration
 	Now    func() time.Time // nil: time.Now
 
-	seen  Seen
+	seen  Observation
 	since time.Time // of the list of jobs
 	rare  time.Time // when the lists that seldom change were asked for
 }
@@ -87,16 +87,16 @@ func (e *ProxydError) Error() string { return "proxyd: " + e.Err.Error() }
 // Unwrap returns the client's error.
 func (e *ProxydError) Unwrap() error { return e.Err }
 
-// Look looks once. The returned Seen is not changed any more. An error says that Slurm did not answer, and Seen is
+// Look looks once. The returned Observation is not changed any more. An error says that Slurm did not answer, and Observation is
 // empty, unless it is a *ProxydError.
-func (w *Watch) Look(ctx context.Context) (Seen, error) {
+func (w *Watch) Look(ctx context.Context) (Observation, error) {
 	now := time.Now
 	if w.Now != nil {
 		now = w.Now
 	}
 	at := now()
 	if err := w.refreshJobs(ctx); err != nil {
-		return Seen{}, err
+		return Observation{}, err
 	}
 	rarely := w.Rarely
 	if rarely == 0 {
@@ -105,7 +105,7 @@ func (w *Watch) Look(ctx context.Context) (Seen, error) {
 	var away error
 	if w.rare.IsZero() || at.Sub(w.rare) >= rarely {
 		if err := w.refreshNodes(ctx); err != nil {
-			return Seen{}, err
+			return Observation{}, err
 		}
 		away = w.refreshCheckpoints(ctx)
 		w.rare = at
@@ -114,7 +114,7 @@ func (w *Watch) Look(ctx context.Context) (Seen, error) {
 		away = err
 	}
 	if ctx.Err() != nil {
-		return Seen{}, ctx.Err()
+		return Observation{}, ctx.Err()
 	}
 	w.seen.Time = at
 	if away != nil {
@@ -184,7 +184,7 @@ func (w *Watch) refreshCheckpoints(ctx context.Context) error {
 // have made a capsule.
 func (w *Watch) refreshProtections(ctx context.Context, at time.Time) error {
 	known := make(map[int64]Protection, len(w.seen.Protected))
-	var led map[int64]Led
+	var led map[int64]LedRun
 	if w.Led != nil {
 		led = w.Led()
 	}
@@ -220,14 +220,14 @@ func (w *Watch) refreshProtections(ctx context.Context, at time.Time) error {
 }
 
 // isLed reports whether a node leads the run of a job: then the run has capsules, however long these took.
-func isLed(led map[int64]Led, j *slurmrest.Job) bool {
+func isLed(led map[int64]LedRun, j *slurmrest.Job) bool {
 	l, ok := led[j.ID]
 	return ok && l.Restarts == j.Restarts
 }
 
 // updateObstacles takes over the obstacles that nodes have found in the jobs that they lead since these were asked
 // about.
-func updateObstacles(known map[int64]Protection, led map[int64]Led) {
+func updateObstacles(known map[int64]Protection, led map[int64]LedRun) {
 	for id, l := range led {
 		if p, ok := known[id]; ok && p.Is && p.Restarts == l.Restarts {
 			p.Obstacle = l.Obstacle

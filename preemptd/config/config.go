@@ -43,7 +43,7 @@ type Config struct {
 	LeaseQOS   string
 	Rules      Rules
 	Tiers      Tiers
-	Promised   Promised
+	Promised   PromisedFractions
 	Power      Power
 	Policies   []string
 	Policy     Policy
@@ -70,8 +70,8 @@ type Rules struct{ Window, MinRun, CoolDown time.Duration }
 // Tiers are the QOS of each tier.
 type Tiers struct{ Premium, Standard, Basic []string }
 
-// Promised is the GPU fraction of each tier, in percent.
-type Promised struct{ Premium, Standard, Basic int }
+// PromisedFractions is the GPU fraction of each tier, in percent.
+type PromisedFractions struct{ Premium, Standard, Basic int }
 
 // Power is how much GPUs may draw, and are taken to draw, in watts.
 type Power struct{ Cap, Busy, Idle int }

@@ -12,9 +12,9 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Began is how a job's programs began. It stays so for the life of the job: programs see the nodes and the GPUs with
+// InitialSize is how a job's programs began. It stays so for the life of the job: programs see the nodes and the GPUs with
 // which they began, however many the job has later.
-type Began struct {
+type InitialSize struct {
 	GPUs  []int64 // GPUs that the programs of each of its nodes see
 	Range string  // --singularity-gpus, "MIN-MAX"; "": not said, or not known
 	// Estimated: the nodes were not asked. The programs may see more.
@@ -30,7 +30,7 @@ func refuseSize(format string, args ...any) error { return &SizeError{fmt.Sprint
 
 // UsableGPUs is how many GPUs on each of so many nodes the job's programs can use: neighbours of the nodes on which the
 // job began share a node.
-func (b Began) UsableGPUs(nodes int64) int64 {
+func (b InitialSize) UsableGPUs(nodes int64) int64 {
 	began := int64(len(b.GPUs))
 	on := map[int64]int64{}
 	for i, gpus := range b.GPUs {
@@ -49,7 +49,7 @@ func (b Began) UsableGPUs(nodes int64) int64 {
 
 // CheckUse says why the programs of a job, with the present request now, could not use the nodes and GPUs of wanted.
 // A part that does not grow is not looked at.
-func (b Began) CheckUse(now, wanted Request) error {
+func (b InitialSize) CheckUse(now, wanted Request) error {
 	if began := int64(len(b.GPUs)); wanted.Nodes > now.Nodes && wanted.Nodes > began {
 		return refuseSize("%s: its programs began on %s and can be on no more: 1 to %d nodes are possible",
 			CountOf(wanted.Nodes, "node"), CountOf(began, "node"), began)

@@ -14,21 +14,21 @@ import (
 func TestCheckUse(t *testing.T) {
 	one := Request{Nodes: 1, Tasks: 4, TRESNode: "gres/gpu:a100:1"}
 	for name, c := range map[string]struct {
-		began       Began
+		began       InitialSize
 		now, wanted Request
 		said        string // "" if it can
 	}{
-		"within its range":       {Began{GPUs: []int64{4}, Range: "1-4"}, one, Request{Nodes: 1, TRESNode: "gres/gpu:a100:4"}, ""},
-		"beyond its range":       {Began{GPUs: []int64{4}, Range: "1-4"}, one, Request{Nodes: 1, TRESNode: "gres/gpu:a100:5"}, "5 GPUs on a node: its programs see 4 there, and can use no more: 1 to 4 are possible (it was submitted with --singularity-gpus=1-4)"},
-		"without a range":        {Began{GPUs: []int64{1}}, one, Request{Nodes: 1, TRESNode: "gres/gpu:2"}, "submitted with --singularity-gpus=MIN-MAX)"},
-		"of no known number":     {Began{GPUs: []int64{1}, Estimated: true}, one, Request{Nodes: 1, TRESNode: "gres/gpu:2"}, "no node knows whether they see more"},
-		"without GPUs":           {Began{GPUs: []int64{0}}, Request{Nodes: 1}, Request{Nodes: 1, TRESNode: "gres/gpu:1"}, "began without GPUs"},
-		"two nodes on one":       {Began{GPUs: []int64{2, 2}}, Request{Nodes: 2, TRESNode: "gres/gpu:2"}, Request{Nodes: 1, TRESNode: "gres/gpu:4"}, ""},
-		"too many on that one":   {Began{GPUs: []int64{2, 2}}, Request{Nodes: 2, TRESNode: "gres/gpu:2"}, Request{Nodes: 1, TRESNode: "gres/gpu:5"}, "its programs see 4 there"},
-		"grows back":             {Began{GPUs: []int64{2, 2}}, Request{Nodes: 1, TRESNode: "gres/gpu:1"}, Request{Nodes: 2, TRESNode: "gres/gpu:2"}, ""},
-		"more nodes than it has": {Began{GPUs: []int64{0, 0}}, Request{Nodes: 2}, Request{Nodes: 3}, "3 nodes: its programs began on 2 nodes and can be on no more: 1 to 2 nodes are possible"},
-		"GPUs of the whole job":  {Began{GPUs: []int64{2, 2}}, Request{Nodes: 2, TRESJob: "gres/gpu:2"}, Request{Nodes: 2, TRESJob: "gres/gpu:6"}, "3 GPUs on each of 2 nodes"},
-		"has too many already":   {Began{GPUs: []int64{1}}, Request{Nodes: 1, TRESNode: "gres/gpu:4"}, Request{Nodes: 1, TRESNode: "gres/gpu:3"}, ""},
+		"within its range":       {InitialSize{GPUs: []int64{4}, Range: "1-4"}, one, Request{Nodes: 1, TRESNode: "gres/gpu:a100:4"}, ""},
+		"beyond its range":       {InitialSize{GPUs: []int64{4}, Range: "1-4"}, one, Request{Nodes: 1, TRESNode: "gres/gpu:a100:5"}, "5 GPUs on a node: its programs see 4 there, and can use no more: 1 to 4 are possible (it was submitted with --singularity-gpus=1-4)"},
+		"without a range":        {InitialSize{GPUs: []int64{1}}, one, Request{Nodes: 1, TRESNode: "gres/gpu:2"}, "submitted with --singularity-gpus=MIN-MAX)"},
+		"of no known number":     {InitialSize{GPUs: []int64{1}, Estimated: true}, one, Request{Nodes: 1, TRESNode: "gres/gpu:2"}, "no node knows whether they see more"},
+		"without GPUs":           {InitialSize{GPUs: []int64{0}}, Request{Nodes: 1}, Request{Nodes: 1, TRESNode: "gres/gpu:1"}, "began without GPUs"},
+		"two nodes on one":       {InitialSize{GPUs: []int64{2, 2}}, Request{Nodes: 2, TRESNode: "gres/gpu:2"}, Request{Nodes: 1, TRESNode: "gres/gpu:4"}, ""},
+		"too many on that one":   {InitialSize{GPUs: []int64{2, 2}}, Request{Nodes: 2, TRESNode: "gres/gpu:2"}, Request{Nodes: 1, TRESNode: "gres/gpu:5"}, "its programs see 4 there"},
+		"grows back":             {InitialSize{GPUs: []int64{2, 2}}, Request{Nodes: 1, TRESNode: "gres/gpu:1"}, Request{Nodes: 2, TRESNode: "gres/gpu:2"}, ""},
+		"more nodes than it has": {InitialSize{GPUs: []int64{0, 0}}, Request{Nodes: 2}, Request{Nodes: 3}, "3 nodes: its programs began on 2 nodes and can be on no more: 1 to 2 nodes are possible"},
+		"GPUs of the whole job":  {InitialSize{GPUs: []int64{2, 2}}, Request{Nodes: 2, TRESJob: "gres/gpu:2"}, Request{Nodes: 2, TRESJob: "gres/gpu:6"}, "3 GPUs on each of 2 nodes"},
+		"has too many already":   {InitialSize{GPUs: []int64{1}}, Request{Nodes: 1, TRESNode: "gres/gpu:4"}, Request{Nodes: 1, TRESNode: "gres/gpu:3"}, ""},
 	} {
 		err := c.began.CheckUse(c.now, c.wanted)
 		if (err == nil) != (c.said == "") || err != nil && !strings.Contains(err.Error(), c.said) {

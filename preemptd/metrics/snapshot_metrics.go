@@ -58,7 +58,7 @@ func (m *snapshotMetrics) Collect(ch chan<- prometheus.Metric) {
 
 // showSnapshot makes the metrics of a snapshot.
 func (m *snapshotMetrics) showSnapshot(s *sdk.Snapshot) {
-	var all sheet
+	var all metricList
 	all.addValue(snapshotTime, float64(s.Time.UnixNano())/float64(time.Second))
 	all.addNodes(s)
 	all.addJobs(s)
@@ -66,13 +66,13 @@ func (m *snapshotMetrics) showSnapshot(s *sdk.Snapshot) {
 	m.shown.Store((*[]prometheus.Metric)(&all))
 }
 
-type sheet []prometheus.Metric
+type metricList []prometheus.Metric
 
-func (a *sheet) addValue(d *prometheus.Desc, v float64, labels ...string) {
+func (a *metricList) addValue(d *prometheus.Desc, v float64, labels ...string) {
 	*a = append(*a, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...))
 }
 
-func (a *sheet) addNodes(s *sdk.Snapshot) {
+func (a *metricList) addNodes(s *sdk.Snapshot) {
 	held := make([]sdk.GPUSet, len(s.Nodes))
 	for i := range s.Jobs {
 		for _, share := range s.Jobs[i].Shares {
@@ -102,7 +102,7 @@ type tier struct {
 	gpus   int
 }
 
-func (a *sheet) addJobs(s *sdk.Snapshot) {
+func (a *metricList) addJobs(s *sdk.Snapshot) {
 	var tiers [sdk.Tiers]tier
 	actions := map[string]int{}
 	for i := range s.Jobs {
@@ -134,7 +134,7 @@ func (a *sheet) addJobs(s *sdk.Snapshot) {
 	}
 }
 
-func (a *sheet) addAccounts(s *sdk.Snapshot) {
+func (a *metricList) addAccounts(s *sdk.Snapshot) {
 	asked := map[string]int{}
 	for i := range s.Jobs {
 		asked[s.Jobs[i].Account] += s.Jobs[i].Request

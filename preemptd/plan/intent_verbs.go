@@ -13,8 +13,8 @@ import (
 // verb has the conditions and the effect of a verb. check looks at each job of the gang; apply changes the trial, or
 // says why that is impossible and leaves the trial unchanged.
 type verb struct {
-	check func(t *trial, j *sdk.Job, i sdk.Intent) *broken
-	apply func(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken
+	check func(t *trial, j *sdk.Job, i sdk.Intent) *violation
+	apply func(t *trial, jobs []*sdk.Job, i sdk.Intent) *violation
 }
 
 var verbs = [...]verb{
@@ -28,14 +28,14 @@ var verbs = [...]verb{
 	sdk.Place:   {checkPlace, applyPlace},
 }
 
-func checkPreempt(t *trial, j *sdk.Job, i sdk.Intent) *broken {
+func checkPreempt(t *trial, j *sdk.Job, i sdk.Intent) *violation {
 	if b := firstBroken(mustRun(j), mustBeCapturable(j), sameTasks(j, i)); b != nil || t.isHardwareLeaving(j) {
 		return b
 	}
 	return firstBroken(t.mustBeSettled(j), t.mustKeepPromise(j, i))
 }
 
-func applyPreempt(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
+func applyPreempt(t *trial, jobs []*sdk.Job, i sdk.Intent) *violation {
 	for _, j := range jobs {
 		t.leaveNodes(j)
 		j.State, j.Started, j.Acted = sdk.Waiting, time.Time{}, t.before.Time
@@ -46,7 +46,7 @@ func applyPreempt(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
 	return nil
 }
 
-func checkRequeue(t *trial, j *sdk.Job, i sdk.Intent) *broken {
+func checkRequeue(t *trial, j *sdk.Job, i sdk.Intent) *violation {
 	qos, ok := t.after.FindQOS(i.QOS)
 	switch {
 	case !ok:
@@ -63,7 +63,7 @@ func checkRequeue(t *trial, j *sdk.Job, i sdk.Intent) *broken {
 	return firstBroken(sameTasks(j, i), t.mustKeepPromise(j, i))
 }
 
-func applyRequeue(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
+func applyRequeue(t *trial, jobs []*sdk.Job, i sdk.Intent) *violation {
 	qos, _ := t.after.FindQOS(i.QOS)
 	for _, j := range jobs {
 		if j.Holds() || i.Park {
@@ -74,15 +74,15 @@ func applyRequeue(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
 	return nil
 }
 
-func checkMigrate(t *trial, j *sdk.Job, i sdk.Intent) *broken {
+func checkMigrate(t *trial, j *sdk.Job, i sdk.Intent) *violation {
 	return checkPreempt(t, j, i)
 }
 
-func applyMigrate(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
+func applyMigrate(t *trial, jobs []*sdk.Job, i sdk.Intent) *violation {
 	return t.moveJob(jobs[0], jobs[0].GPUs, i)
 }
 
-func checkResize(t *trial, j *sdk.Job, i sdk.Intent) *broken {
+func checkResize(t *trial, j *sdk.Job, i sdk.Intent) *violation {
 	switch {
 	case i.GPUs < j.MinGPUs || i.GPUs > j.MaxGPUs || i.GPUs <= 0:
 		return breakInvariant(Size, "%s; it runs on %d to %d", sdk.CountOf(i.GPUs, "GPU"), j.MinGPUs, j.MaxGPUs)
@@ -105,7 +105,7 @@ func checkResize(t *trial, j *sdk.Job, i sdk.Intent) *broken {
 	return firstBroken(t.mustBeSettled(j), t.mustKeepPromise(j, i))
 }
 
-func applyResize(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
+func applyResize(t *trial, jobs []*sdk.Job, i sdk.Intent) *violation {
 	j := jobs[0]
 	if j.Holds() {
 		return t.moveJob(j, i.GPUs, i)
@@ -114,7 +114,7 @@ func applyResize(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
 	return nil
 }
 
-func checkHold(t *trial, j *sdk.Job, i sdk.Intent) *broken {
+func checkHold(t *trial, j *sdk.Job, i sdk.Intent) *violation {
 	switch {
 	case j.State == sdk.Held:
 		return breakInvariant(Change, "it is held already")
@@ -124,14 +124,14 @@ func checkHold(t *trial, j *sdk.Job, i sdk.Intent) *broken {
 	return t.mustKeepPromise(j, i)
 }
 
-func applyHold(_ *trial, jobs []*sdk.Job, _ sdk.Intent) *broken {
+func applyHold(_ *trial, jobs []*sdk.Job, _ sdk.Intent) *violation {
 	for _, j := range jobs {
 		j.State, j.HeldBy = sdk.Held, sdk.HeldByPreemptd
 	}
 	return nil
 }
 
-func checkRelease(_ *trial, j *sdk.Job, i sdk.Intent) *broken {
+func checkRelease(_ *trial, j *sdk.Job, i sdk.Intent) *violation {
 	switch {
 	case j.State != sdk.Held:
 		return breakInvariant(State, "it is not held")
@@ -143,7 +143,7 @@ func checkRelease(_ *trial, j *sdk.Job, i sdk.Intent) *broken {
 	return sameTasks(j, i)
 }
 
-func applyResume(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
+func applyResume(t *trial, jobs []*sdk.Job, i sdk.Intent) *violation {
 	if len(i.Where) > 0 {
 		return t.startJob(jobs[0], i)
 	}
@@ -153,7 +153,7 @@ func applyResume(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
 	return nil
 }
 
-func checkPlace(_ *trial, j *sdk.Job, i sdk.Intent) *broken {
+func checkPlace(_ *trial, j *sdk.Job, i sdk.Intent) *violation {
 	switch {
 	case j.State != sdk.Waiting:
 		return breakInvariant(State, "it does not wait for room")
@@ -163,10 +163,10 @@ func checkPlace(_ *trial, j *sdk.Job, i sdk.Intent) *broken {
 	return sameTasks(j, i)
 }
 
-func applyPlace(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken { return t.startJob(jobs[0], i) }
+func applyPlace(t *trial, jobs []*sdk.Job, i sdk.Intent) *violation { return t.startJob(jobs[0], i) }
 
 // startJob puts a job that does not run where the intent says.
-func (t *trial) startJob(j *sdk.Job, i sdk.Intent) *broken {
+func (t *trial) startJob(j *sdk.Job, i sdk.Intent) *violation {
 	if b := mustBeWhole(j, j.GPUs, i.Where); b != nil {
 		return b
 	}
@@ -183,7 +183,7 @@ func (t *trial) startJob(j *sdk.Job, i sdk.Intent) *broken {
 
 // moveJob takes a running job from its place to where the intent says, or to any place that the
 // job could have, with so many GPUs.
-func (t *trial) moveJob(j *sdk.Job, gpus int, i sdk.Intent) *broken {
+func (t *trial) moveJob(j *sdk.Job, gpus int, i sdk.Intent) *violation {
 	if len(i.Where) > 0 {
 		if b := mustBeWhole(j, gpus, i.Where); b != nil {
 			return b
@@ -208,7 +208,7 @@ func (t *trial) moveJob(j *sdk.Job, gpus int, i sdk.Intent) *broken {
 }
 
 // sharesFor returns where a job would be, if its present shares were free.
-func (t *trial) sharesFor(j *sdk.Job, gpus int, i sdk.Intent) ([]sdk.Share, *broken) {
+func (t *trial) sharesFor(j *sdk.Job, gpus int, i sdk.Intent) ([]sdk.Share, *violation) {
 	avoid := make([]int32, 0, len(i.Avoid))
 	for _, name := range i.Avoid {
 		node, ok := t.after.Node(name)

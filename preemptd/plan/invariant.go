@@ -46,13 +46,13 @@ func (r *Rejection) Error() string {
 	return fmt.Sprintf("%v: %s: %s", r.Intent, r.Invariant, r.Detail)
 }
 
-// broken is a Rejection without its intent.
-type broken struct {
+// violation is a Rejection without its intent.
+type violation struct {
 	invariant Invariant
 	detail    string
 }
 
 // breakInvariant says that an invariant is broken.
-func breakInvariant(i Invariant, format string, args ...any) *broken {
-	return &broken{i, fmt.Sprintf(format, args...)}
+func breakInvariant(i Invariant, format string, args ...any) *violation {
+	return &violation{i, fmt.Sprintf(format, args...)}
 }

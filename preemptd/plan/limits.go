@@ -41,7 +41,7 @@ func (l limits) addGPUs(j *sdk.Job, gpus int) {
 }
 
 // allowGPUs says whether the job may hold so many GPUs more.
-func (l limits) allowGPUs(j *sdk.Job, more int) *broken {
+func (l limits) allowGPUs(j *sdk.Job, more int) *violation {
 	if more <= 0 {
 		return nil
 	}

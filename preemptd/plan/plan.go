@@ -78,7 +78,7 @@ func newTrial(s *sdk.Snapshot) *trial {
 }
 
 // tryIntent makes an intent a step, or says which invariant forbids it; then the trial is unchanged.
-func (t *trial) tryIntent(i sdk.Intent) *broken {
+func (t *trial) tryIntent(i sdk.Intent) *violation {
 	jobs, b := t.jobsNamed(i)
 	if b != nil {
 		return b
@@ -104,7 +104,7 @@ func (t *trial) tryIntent(i sdk.Intent) *broken {
 }
 
 // jobsNamed is the jobs that an intent means: its job and the rest of the gang.
-func (t *trial) jobsNamed(i sdk.Intent) ([]*sdk.Job, *broken) {
+func (t *trial) jobsNamed(i sdk.Intent) ([]*sdk.Job, *violation) {
 	switch {
 	case i.Verb < sdk.Preempt || i.Verb > sdk.Place:
 		return nil, breakInvariant(Sense, "there is no %v", i.Verb)

@@ -11,7 +11,7 @@ import (
 )
 
 // firstBroken returns the first broken invariant of the results of several checks, or nil if all of them hold.
-func firstBroken(all ...*broken) *broken {
+func firstBroken(all ...*violation) *violation {
 	for _, b := range all {
 		if b != nil {
 			return b
@@ -20,21 +20,21 @@ func firstBroken(all ...*broken) *broken {
 	return nil
 }
 
-func mustRun(j *sdk.Job) *broken {
+func mustRun(j *sdk.Job) *violation {
 	if j.State != sdk.Running {
 		return breakInvariant(State, "it does not run")
 	}
 	return nil
 }
 
-func mustBeCapturable(j *sdk.Job) *broken {
+func mustBeCapturable(j *sdk.Job) *violation {
 	if !j.Preemptable {
 		return breakInvariant(Preemptable, "%s", j.Obstacle)
 	}
 	return nil
 }
 
-func sameTasks(j *sdk.Job, i sdk.Intent) *broken {
+func sameTasks(j *sdk.Job, i sdk.Intent) *violation {
 	if i.Tasks != 0 && i.Tasks != j.Tasks {
 		return breakInvariant(Tasks, "%s; it has %d", sdk.CountOf(i.Tasks, "task"), j.Tasks)
 	}
@@ -66,7 +66,7 @@ func (t *trial) closesBefore(node int32, j *sdk.Job) bool {
 }
 
 // mustBeSettled says whether a running job has been let alone for long enough.
-func (t *trial) mustBeSettled(j *sdk.Job) *broken {
+func (t *trial) mustBeSettled(j *sdk.Job) *violation {
 	now, rules := t.before.Time, t.before.Rules
 	if ran := now.Sub(j.Started); ran < rules.MinRun {
 		return breakInvariant(MinRun, "it has run for %v of at least %v", ran.Round(time.Second), rules.MinRun)
@@ -79,7 +79,7 @@ func (t *trial) mustBeSettled(j *sdk.Job) *broken {
 
 // mustKeepPromise says whether the job keeps the promise of its tier if it now stands still for a dump and a restore.
 // The promise may be broken only for the sake of a job of a higher tier with a broken promise of its own.
-func (t *trial) mustKeepPromise(j *sdk.Job, i sdk.Intent) *broken {
+func (t *trial) mustKeepPromise(j *sdk.Job, i sdk.Intent) *violation {
 	var cost time.Duration
 	if j.Holds() {
 		cost = j.Checkpoint.Dump + j.Checkpoint.Restore
@@ -97,7 +97,7 @@ func (t *trial) mustKeepPromise(j *sdk.Job, i sdk.Intent) *broken {
 
 // mustFitEmptyNodes says whether nodes could have a waiting job that grows, if no other job ran: Slurm holds a job
 // for which there are no nodes, until a person releases it.
-func (t *trial) mustFitEmptyNodes(j *sdk.Job, gpus int) *broken {
+func (t *trial) mustFitEmptyNodes(j *sdk.Job, gpus int) *violation {
 	if gpus <= j.GPUs {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (t *trial) mustFitEmptyNodes(j *sdk.Job, gpus int) *broken {
 
 // mustBeWhole says whether the places hold the whole job: all capsules, all GPUs, and as many GPUs
 // on each node as on every other.
-func mustBeWhole(j *sdk.Job, gpus int, where []sdk.Spot) *broken {
+func mustBeWhole(j *sdk.Job, gpus int, where []sdk.Spot) *violation {
 	capsules, total := 0, 0
 	for _, w := range where {
 		if w.Capsules < 1 || w.GPUs < 0 {

@@ -27,7 +27,7 @@ type jobHistory struct {
 
 // recordForeign records events by other users and programs: a job that was requeued without an action of ours was
 // requeued by Slurm, or by a person.
-func (l *Loop) recordForeign(ctx context.Context, settings Settings, seen cluster.Seen, k cluster.Known) error {
+func (l *Loop) recordForeign(ctx context.Context, settings Settings, seen cluster.Observation, k cluster.BuildParameters) error {
 	now := make(map[int64]jobHistory, len(seen.Jobs))
 	lately := seen.Time.Add(-2 * settings.Interval)
 	for i := range seen.Jobs {
@@ -57,7 +57,7 @@ func historyOf(j *slurmrest.Job, ours bool) jobHistory {
 
 // foreignEvent is an event by another user or program. Slurm keeps the time of the last preemption, and the node that
 // failed last, through later requeues.
-func foreignEvent(j *slurmrest.Job, was jobHistory, seen cluster.Seen) journal.Event {
+func foreignEvent(j *slurmrest.Job, was jobHistory, seen cluster.Observation) journal.Event {
 	e := journal.Event{Job: j.ID, Restarts: j.Restarts, What: "requeued", At: seen.Time, Text: "by Slurm or a person"}
 	restarted, down := restartedNode(j, was, seen), downNode(was, seen)
 	switch {
@@ -81,7 +81,7 @@ const restartNoticed = 5 * time.Minute
 // the node is back before Slurm misses it. The slurmd of such a node has started during the run, shortly before the
 // requeue. A slurmd that was only restarted keeps its jobs: if a person requeues such a job later, the job has a
 // checkpoint made since. "": there is no such node.
-func restartedNode(j *slurmrest.Job, was jobHistory, seen cluster.Seen) string {
+func restartedNode(j *slurmrest.Job, was jobHistory, seen cluster.Observation) string {
 	if was.nodes == "" {
 		return ""
 	}
@@ -102,7 +102,7 @@ func restartedNode(j *slurmrest.Job, was jobHistory, seen cluster.Seen) string {
 
 // downNode returns a node on which a requeued job ran and that is down now. Slurm keeps only the name of the node
 // that failed last, which does not change when the same node fails again. "": there is no such node.
-func downNode(was jobHistory, seen cluster.Seen) string {
+func downNode(was jobHistory, seen cluster.Observation) string {
 	nodes := jobrequest.HostNames(was.nodes)
 	for i := range seen.Nodes {
 		n := &seen.Nodes[i]

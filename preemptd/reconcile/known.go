@@ -19,12 +19,12 @@ import (
 )
 
 // collectKnown is the loop's own part of a snapshot, beside Seen.
-func (l *Loop) collectKnown(ctx context.Context, settings Settings, seen cluster.Seen) (cluster.Known, error) {
+func (l *Loop) collectKnown(ctx context.Context, settings Settings, seen cluster.Observation) (cluster.BuildParameters, error) {
 	l.number++
-	k := cluster.Known{
+	k := cluster.BuildParameters{
 		Number: l.number, Rules: settings.Rules, Power: settings.Power,
 		Tier:   func(qos string) sdk.Tier { return ledger.TierOf(qos, settings.Tiers) },
-		Action: map[int64]string{}, Held: map[int64]cluster.Hold{}, Edited: map[int64]cluster.Edited{},
+		Action: map[int64]string{}, Held: map[int64]cluster.Hold{}, Edited: map[int64]cluster.EditedRecord{},
 	}
 	if l.Rooms != nil {
 		k.Rooms = l.Rooms.Kept()
@@ -62,7 +62,7 @@ func (l *Loop) collectKnown(ctx context.Context, settings Settings, seen cluster
 		if err != nil {
 			return k, fmt.Errorf("job %d: %w", job, err)
 		}
-		k.Edited[job] = cluster.Edited{Record: record, ByPerson: isPerson(record.By), SizedByPerson: isPerson(record.SizedBy.Editor)}
+		k.Edited[job] = cluster.EditedRecord{Record: record, ByPerson: isPerson(record.By), SizedByPerson: isPerson(record.SizedBy.Editor)}
 	}
 	l.counts.setWindow(settings.Rules.Window)
 	l.counts.countJobs(cluster.Build(seen, withoutCounts(k)))
@@ -113,7 +113,7 @@ func jobsWithActions(open []journal.Action, doing map[int64]string) error {
 }
 
 // withoutCounts is k with the fractions of jobs before any time is counted.
-func withoutCounts(k cluster.Known) cluster.Known {
+func withoutCounts(k cluster.BuildParameters) cluster.BuildParameters {
 	k.Count = func(sdk.JobID) (float64, time.Duration) { return 1, 0 }
 	k.Account = func(string) float64 { return 1 }
 	return k

@@ -25,32 +25,32 @@ func TestNotice(t *testing.T) {
 	s := newSite(t)
 	began := time.Now()
 	at := func(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
-	acting := cluster.Known{Action: map[int64]string{1: "preempt"}}
-	acted := cluster.Known{Acted: map[int64]time.Time{1: at(60)}}
+	acting := cluster.BuildParameters{Action: map[int64]string{1: "preempt"}}
+	acted := cluster.BuildParameters{Acted: map[int64]time.Time{1: at(60)}}
 	for i, step := range []struct {
 		job   slurmrest.Job
-		known cluster.Known
+		known cluster.BuildParameters
 	}{
-		{slurmrest.Job{Restarts: 1}, cluster.Known{}}, // met for the first time
-		{slurmrest.Job{Restarts: 1}, cluster.Known{}},
-		{slurmrest.Job{Restarts: 2, PreemptTime: at(15)}, cluster.Known{}},
-		{slurmrest.Job{Restarts: 2, PreemptTime: at(15)}, cluster.Known{}},
-		{slurmrest.Job{Restarts: 3, PreemptTime: at(15)}, cluster.Known{}},
+		{slurmrest.Job{Restarts: 1}, cluster.BuildParameters{}}, // met for the first time
+		{slurmrest.Job{Restarts: 1}, cluster.BuildParameters{}},
+		{slurmrest.Job{Restarts: 2, PreemptTime: at(15)}, cluster.BuildParameters{}},
+		{slurmrest.Job{Restarts: 2, PreemptTime: at(15)}, cluster.BuildParameters{}},
+		{slurmrest.Job{Restarts: 3, PreemptTime: at(15)}, cluster.BuildParameters{}},
 		{slurmrest.Job{Restarts: 3, PreemptTime: at(15)}, acting},
 		{slurmrest.Job{Restarts: 4, PreemptTime: at(15)}, acted}, // the action has just ended
-		{slurmrest.Job{Restarts: 5, FailedNode: "n2"}, cluster.Known{}},
-		{slurmrest.Job{Restarts: 6, FailedNode: "n2"}, cluster.Known{}},
-		{runningJob(6, at(85)), cluster.Known{}},
-		{slurmrest.Job{Restarts: 7, FailedNode: "n2"}, cluster.Known{}}, // n3 was started at 95
-		{runningJob(7, at(105)), cluster.Known{}},                       // n3 was started before that
-		{slurmrest.Job{Restarts: 8, FailedNode: "n2"}, cluster.Known{}},
-		{runningJob(8, at(90)), cluster.Known{}}, // a person has slurmd restarted, and requeues the job later
-		{slurmrest.Job{Restarts: 9, FailedNode: "n2"}, cluster.Known{}},
-		{runningJob(9, at(145)), cluster.Known{}},
-		{slurmrest.Job{Restarts: 10, FailedNode: "n2"}, cluster.Known{}}, // n4 is down
+		{slurmrest.Job{Restarts: 5, FailedNode: "n2"}, cluster.BuildParameters{}},
+		{slurmrest.Job{Restarts: 6, FailedNode: "n2"}, cluster.BuildParameters{}},
+		{runningJob(6, at(85)), cluster.BuildParameters{}},
+		{slurmrest.Job{Restarts: 7, FailedNode: "n2"}, cluster.BuildParameters{}}, // n3 was started at 95
+		{runningJob(7, at(105)), cluster.BuildParameters{}},                       // n3 was started before that
+		{slurmrest.Job{Restarts: 8, FailedNode: "n2"}, cluster.BuildParameters{}},
+		{runningJob(8, at(90)), cluster.BuildParameters{}}, // a person has slurmd restarted, and requeues the job later
+		{slurmrest.Job{Restarts: 9, FailedNode: "n2"}, cluster.BuildParameters{}},
+		{runningJob(9, at(145)), cluster.BuildParameters{}},
+		{slurmrest.Job{Restarts: 10, FailedNode: "n2"}, cluster.BuildParameters{}}, // n4 is down
 	} {
 		step.job.ID = 1
-		seen := cluster.Seen{Time: at(10 * i), Jobs: []slurmrest.Job{step.job}, Nodes: []slurmrest.Node{{Name: "n1"}, {Name: "n3", SlurmdStartTime: at(95)}}}
+		seen := cluster.Observation{Time: at(10 * i), Jobs: []slurmrest.Job{step.job}, Nodes: []slurmrest.Node{{Name: "n1"}, {Name: "n3", SlurmdStartTime: at(95)}}}
 		if step.job.Restarts == 9 {
 			seen.Checkpoints = map[string][]*rpc.Checkpoint{"1": {{Created: timestamppb.New(at(130))}}}
 		}

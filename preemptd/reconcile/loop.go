@@ -22,7 +22,7 @@ import (
 
 // Observer looks at the cluster. *cluster.Watch is an Observer.
 type Observer interface {
-	Look(ctx context.Context) (cluster.Seen, error)
+	Look(ctx context.Context) (cluster.Observation, error)
 }
 
 // Executor carries actions out. *action.Runner is an Executor.
@@ -56,7 +56,7 @@ type Settings struct {
 	Rules      sdk.Rules
 	Power      cluster.Power
 	Tiers      map[string]sdk.Tier // of QOS, where the tier's name is another
-	Policies   []chain.Named       // in the order in which they are asked
+	Policies   []chain.NamedPolicy // in the order in which they are asked
 }
 
 // Decision is the result of a tick, for people.
@@ -308,7 +308,7 @@ func (l *Loop) reportDecision(d Decision, s *sdk.Snapshot) {
 // forgetInterval is how often the journal forgets.
 const forgetInterval = time.Hour
 
-func (l *Loop) forgetOld(ctx context.Context, settings Settings, seen cluster.Seen) error {
+func (l *Loop) forgetOld(ctx context.Context, settings Settings, seen cluster.Observation) error {
 	if l.DryRun || seen.Time.Sub(l.forgotAt) < forgetInterval {
 		return nil
 	}

@@ -107,7 +107,7 @@ const (
 	premium = 2
 )
 
-func newSite(t *testing.T, policies ...chain.Named) *site {
+func newSite(t *testing.T, policies ...chain.NamedPolicy) *site {
 	t.Helper()
 	s := &site{T: t, srv: slurmresttest.Start(t, slurmresttest.Options{}), proxyd: &proxyd{}}
 	for _, n := range []string{"n1", "n2"} {
@@ -202,7 +202,7 @@ func (s *site) readJob(id int64) slurmrest.Job {
 }
 
 // forPremium preempts the jobs in the way of a premium job that waits, and places that.
-var forPremium = chain.Named{Name: "tiers", Policy: says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
+var forPremium = chain.NamedPolicy{Name: "tiers", Policy: says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
 	var all []sdk.Intent
 	waits, _ := s.Job(premium)
 	if waits.State != sdk.Waiting || waits.Action != "" {
@@ -261,7 +261,7 @@ func TestParked(t *testing.T) {
 	s.srv.EndJob(premium, slurmrest.Cancelled, slurmrest.ExitCode{})
 	s.loop = s.newLoop()
 	var seen sdk.Job
-	s.settings.Policies = []chain.Named{{Name: "back", Policy: says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
+	s.settings.Policies = []chain.NamedPolicy{{Name: "back", Policy: says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
 		j, _ := s.Job(basic)
 		seen = *j
 		return []sdk.Intent{{Verb: sdk.Resume, Job: basic, Reason: "there is room"}}, nil
@@ -291,7 +291,7 @@ func TestParkedByAPerson(t *testing.T) {
 			}
 			s.runTick()
 			var seen sdk.Job
-			s.settings.Policies = []chain.Named{{Name: "back", Policy: says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
+			s.settings.Policies = []chain.NamedPolicy{{Name: "back", Policy: says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
 				j, _ := s.Job(basic)
 				seen = *j
 				return []sdk.Intent{{Verb: sdk.Resume, Job: basic, Reason: "there is room"}}, nil
@@ -338,7 +338,7 @@ func TestRecovery(t *testing.T) {
 	if _, err := s.journal.Begin(t.Context(), journal.Request{Kind: "preempt", Job: basic, Args: raw, Who: "bob", Why: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	s.settings.Policies = []chain.Named{forPremium}
+	s.settings.Policies = []chain.NamedPolicy{forPremium}
 	if err := s.loop.Tick(t.Context(), t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -395,8 +395,8 @@ func TestDryRun(t *testing.T) {
 
 // A policy that fails is passed over, and reported.
 func TestPolicyFails(t *testing.T) {
-	bad := chain.Named{Name: "bad", Policy: says(func(*sdk.Snapshot) ([]sdk.Intent, error) { return nil, errors.New("policy bad: crash") })}
-	wrong := chain.Named{Name: "wrong", Policy: says(func(*sdk.Snapshot) ([]sdk.Intent, error) {
+	bad := chain.NamedPolicy{Name: "bad", Policy: says(func(*sdk.Snapshot) ([]sdk.Intent, error) { return nil, errors.New("policy bad: crash") })}
+	wrong := chain.NamedPolicy{Name: "wrong", Policy: says(func(*sdk.Snapshot) ([]sdk.Intent, error) {
 		return []sdk.Intent{{Verb: sdk.Preempt, Job: 99, Reason: "x"}}, nil
 	})}
 	s := newSite(t, bad, wrong, forPremium)

@@ -18,7 +18,7 @@ import (
 // that was deleted while no preemptd worked is an empty journal, and the jobs of its actions would stay as they are,
 // held for instance, without a word. So the job's comment, the job's history and the log tell the fate of the action.
 // Such an action is not carried on: which of its steps preemptd had done was in the journal only.
-func (l *Loop) reportLostActions(ctx context.Context, seen cluster.Seen) (problems []string, err error) {
+func (l *Loop) reportLostActions(ctx context.Context, seen cluster.Observation) (problems []string, err error) {
 	if l.comparedAll || l.DryRun {
 		return nil, nil
 	}

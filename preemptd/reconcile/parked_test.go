@@ -38,7 +38,7 @@ func TestParkedAndMoved(t *testing.T) {
 			s.beginAction("bob", "migrate", action.Args{Avoid: []string{"n2"}})
 			s.beginAction("policy elastic", "resize", action.Args{GPUs: 2})
 			var seen sdk.Job
-			s.settings.Policies = []chain.Named{{Name: "looks", Policy: says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
+			s.settings.Policies = []chain.NamedPolicy{{Name: "looks", Policy: says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
 				j, _ := s.Job(basic)
 				seen = *j
 				return nil, nil

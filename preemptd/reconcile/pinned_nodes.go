@@ -28,7 +28,7 @@ const (
 // releasePinnedNodes takes nodes back that an action gave to a job which waits for them now: a
 // node failed, or Slurm requeued the job, and the job would wait for just these nodes for ever.
 // Where that cannot be done, the reason is logged.
-func (l *Loop) releasePinnedNodes(ctx context.Context, seen cluster.Seen, k cluster.Known) (problems []string, err error) {
+func (l *Loop) releasePinnedNodes(ctx context.Context, seen cluster.Observation, k cluster.BuildParameters) (problems []string, err error) {
 	for i := range seen.Jobs {
 		j := &seen.Jobs[i]
 		record, edited := k.Edited[j.ID]

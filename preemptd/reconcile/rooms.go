@@ -20,7 +20,7 @@ type Rooms interface {
 
 // keepRooms keeps the room that is being made for waiting jobs from others. It is called when the
 // actions of a tick have been written down, and before they are carried out.
-func (l *Loop) keepRooms(ctx context.Context, settings Settings, seen cluster.Seen) error {
+func (l *Loop) keepRooms(ctx context.Context, settings Settings, seen cluster.Observation) error {
 	if l.DryRun || l.Rooms == nil {
 		return nil
 	}
@@ -30,7 +30,7 @@ func (l *Loop) keepRooms(ctx context.Context, settings Settings, seen cluster.Se
 	}
 	m := room.Moment{
 		Time: seen.Time, Jobs: seen.Jobs, Nodes: seen.Nodes, Longest: settings.KeepRoom,
-		Making: room.Wanted{}, Acting: map[int64]bool{},
+		Making: room.NodesByJob{}, Acting: map[int64]bool{},
 	}
 	for i := range open {
 		m.Acting[open[i].Job] = true

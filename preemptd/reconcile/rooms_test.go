@@ -39,7 +39,7 @@ func TestKeepRoom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			began := false
 			var seen []sdk.Snapshot
-			s := newSite(t, chain.Named{Name: "tiers", Policy: says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
+			s := newSite(t, chain.NamedPolicy{Name: "tiers", Policy: says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
 				seen = append(seen, *s)
 				if began {
 					return nil, nil

@@ -29,7 +29,7 @@ func TestWhy(t *testing.T) {
 		t.Errorf("told %d times:\n%s", n, log.String())
 	}
 	s.settings.Rules.MinRun = 2 * time.Hour
-	s.settings.Policies = []chain.Named{forPremium}
+	s.settings.Policies = []chain.NamedPolicy{forPremium}
 	if d := s.runTick(); len(d.Waiting) != 1 || !strings.Contains(d.Waiting[0].Why, "preempt job 1, parked is against the rule min-run") || !strings.Contains(d.Waiting[0].Why, "job 1: running for less than 2h0m0s") {
 		t.Errorf("waiting jobs under min-run = %+v", d.Waiting)
 	}

@@ -27,12 +27,12 @@ func JobOf(reservation string) (int64, bool) {
 	return job, ours && err == nil
 }
 
-// Wanted has the nodes where room is being made, by the job for which it is made.
-type Wanted map[int64][]string
+// NodesByJob has the nodes where room is being made, by the job for which it is made.
+type NodesByJob map[int64][]string
 
 // view is the state of rooms, jobs and nodes at a moment.
 type view struct {
-	wanted Wanted
+	wanted NodesByJob
 	jobs   []slurmrest.Job
 	acting map[int64]bool          // jobs with an action, which may hold them
 	up     map[string]bool         // nodes

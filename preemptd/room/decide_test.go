@@ -57,7 +57,7 @@ func TestChanges(t *testing.T) {
 		"the rest of an array is inside": {wanted: "n1", room: "n1", jobs: []slurmrest.Job{waitingJob("preemptd:room:7"), rest}, want: "detach job 8"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := view{wanted: Wanted{}, jobs: c.jobs, acting: map[int64]bool{7: c.acting}, up: map[string]bool{"n1": true, "n2": true}}
+			v := view{wanted: NodesByJob{}, jobs: c.jobs, acting: map[int64]bool{7: c.acting}, up: map[string]bool{"n1": true, "n2": true}}
 			if c.wanted != "" {
 				v.wanted[7] = strings.Split(c.wanted, ",")
 			}
@@ -94,7 +94,7 @@ func TestTwoRooms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := view{
-				wanted: Wanted{7: {"n1"}, 8: {"n1"}}, jobs: []slurmrest.Job{waitingJob(""), other},
+				wanted: NodesByJob{7: {"n1"}, 8: {"n1"}}, jobs: []slurmrest.Job{waitingJob(""), other},
 				up: map[string]bool{"n1": true}, rooms: c.rooms, overlaps: c.overlaps,
 			}
 			var all []string

@@ -30,12 +30,12 @@ type Keeper struct {
 	Log   *slog.Logger
 
 	looked bool // at the rooms of another preemptd
-	rooms  map[int64]*kept
+	rooms  map[int64]*keptRoom
 	failed map[int64]string // why a room could not be kept, as it was logged
 }
 
-// kept is the room of a job.
-type kept struct {
+// keptRoom is the room of a job.
+type keptRoom struct {
 	nodes  []string
 	needed time.Time // when jobs were leaving the nodes last
 	there  bool      // Slurm has the reservation
@@ -45,7 +45,7 @@ type kept struct {
 type Moment struct {
 	Time time.Time
 	// Making is for which jobs other jobs are leaving nodes, and the nodes.
-	Making Wanted
+	Making NodesByJob
 	// Acting are the jobs that have an action of their own, which may hold them.
 	Acting map[int64]bool
 	Jobs   []slurmrest.Job
@@ -118,21 +118,21 @@ func nodesUp(nodes []slurmrest.Node) map[string]bool {
 
 // wantedRooms are the rooms that are being made, and the rooms in which a job has had no time to start. Rooms of
 // another preemptd count as needed until now.
-func (k *Keeper) wantedRooms(m Moment, all []slurmrest.Reservation) Wanted {
+func (k *Keeper) wantedRooms(m Moment, all []slurmrest.Reservation) NodesByJob {
 	if k.rooms == nil {
-		k.rooms, k.failed = map[int64]*kept{}, map[int64]string{}
+		k.rooms, k.failed = map[int64]*keptRoom{}, map[int64]string{}
 	}
 	for i := range all {
 		job, _ := JobOf(all[i].Name)
 		if !k.looked {
-			k.rooms[job] = &kept{nodes: slurmrest.HostsOrNone(all[i].Nodes), needed: m.Time}
+			k.rooms[job] = &keptRoom{nodes: slurmrest.HostsOrNone(all[i].Nodes), needed: m.Time}
 		}
 	}
 	k.looked = true
 	for job, nodes := range m.Making {
-		k.rooms[job] = &kept{nodes: nodes, needed: m.Time}
+		k.rooms[job] = &keptRoom{nodes: nodes, needed: m.Time}
 	}
-	wanted := Wanted{}
+	wanted := NodesByJob{}
 	for job, r := range k.rooms {
 		at := slices.IndexFunc(m.Jobs, func(j slurmrest.Job) bool { return j.ID == job })
 		waits := at >= 0 && m.Jobs[at].State.Base == slurmrest.Pending

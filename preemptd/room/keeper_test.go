@@ -46,7 +46,7 @@ func (s *site) restartKeeper(slurm room.Slurm) {
 func (s *site) checkTick(later time.Duration, making bool, want string) {
 	s.Helper()
 	s.moment.Time = s.moment.Time.Add(later)
-	s.moment.Making = room.Wanted{}
+	s.moment.Making = room.NodesByJob{}
 	if making {
 		s.moment.Making[2] = []string{"n1"}
 	}
@@ -178,7 +178,7 @@ func TestKilled(t *testing.T) {
 			s := newSite(t)
 			lost := request
 			s.restartKeeper(losing{s.srv.Client(t), after, &lost})
-			s.moment.Making = room.Wanted{2: {"n1"}}
+			s.moment.Making = room.NodesByJob{2: {"n1"}}
 			j, _ := s.srv.Job(2)
 			s.moment.Jobs = []slurmrest.Job{j}
 			s.keeper.Keep(t.Context(), s.moment)

@@ -55,7 +55,7 @@ func leastSpan(jobs []*Job, gpus int) float64 {
 	jobs = slices.Clone(jobs)
 	slices.SortStableFunc(jobs, func(a, b *Job) int { return int(a.Submit - b.Submit) })
 	alone, middles := 0.0, 0.0
-	var here []served // a heap
+	var here []servedJob // a heap
 	now := 0.0
 	serveUntil := func(until float64) {
 		for len(here) > 0 && now < until {
@@ -77,7 +77,7 @@ func leastSpan(jobs []*Job, gpus int) float64 {
 		shortest := float64(workOf(j)) / float64(max(j.GPUs, min(j.MaxGPUs, gpus)))
 		alone += float64(j.GPUs) * shortest
 		middles += float64(j.GPUs) * (shortest/2 - submit)
-		here = heapPush(here, served{length: j.Duration.Milliseconds(), id: j.ID, left: float64(workOf(j))})
+		here = heapPush(here, servedJob{length: j.Duration.Milliseconds(), id: j.ID, left: float64(workOf(j))})
 	}
 	for len(here) > 0 {
 		serveUntil(now + here[0].left/float64(gpus) + 1)
@@ -85,13 +85,13 @@ func leastSpan(jobs []*Job, gpus int) float64 {
 	return max(alone, middles)
 }
 
-// served is a job that the whole cluster works on, by the bound.
-type served struct {
+// servedJob is a job that the whole cluster works on, by the bound.
+type servedJob struct {
 	length int64 // milliseconds on the GPUs that the job asked for
 	id     sdk.JobID
 	left   float64 // GPU-milliseconds
 }
 
-func (s *served) before(o *served) bool {
+func (s *servedJob) before(o *servedJob) bool {
 	return s.length < o.length || s.length == o.length && s.id < o.id
 }

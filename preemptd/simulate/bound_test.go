@@ -37,7 +37,7 @@ func TestLeastSpan(t *testing.T) {
 
 // TestLeastTime: times by hand, beside higher jobs that hold GPUs of 8 from second 10 to 30 and from 40 to 60.
 func TestLeastTime(t *testing.T) {
-	changes := []holding{
+	changes := []allocationChange{
 		{10_000, sdk.Premium, 4}, {10_000, sdk.Premium, 2}, {20_000, sdk.Basic, 2}, {30_000, sdk.Premium, -6}, {40_000, sdk.Premium, 8}, {60_000, sdk.Premium, -8},
 	}
 	free := freeBeside(changes, sdk.Standard, 8)

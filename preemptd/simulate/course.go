@@ -13,15 +13,15 @@ import (
 // on, two sections become a single section.
 const buckets = 512
 
-// moment counts computing GPUs and waiting jobs at a moment.
-type moment struct {
+// clusterSample counts computing GPUs and waiting jobs at a moment.
+type clusterSample struct {
 	busy    int            // GPUs that compute
 	waiting [sdk.Tiers]int // jobs
 }
 
 // course is a simulation over time, as sums of its moments in sections of equal width.
 type course struct {
-	now      moment
+	now      clusterSample
 	at       int64
 	width    int64 // milliseconds of a section
 	sections []courseSection
@@ -52,7 +52,7 @@ func (c *course) advanceTo(when int64) {
 	}
 }
 
-func (p *courseSection) addMoment(m moment, ms int64) {
+func (p *courseSection) addMoment(m clusterSample, ms int64) {
 	p.busy += int64(m.busy) * ms
 	for t, n := range m.waiting {
 		p.waiting[t] += int64(n) * ms

@@ -42,19 +42,19 @@ func (r *run) askPolicies(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// immobile is a policy on a cluster without capsules: a job that was moved would begin again, so no job is moved, and
+// policyWithoutMoves is a policy on a cluster without capsules: a job that was moved would begin again, so no job is moved, and
 // a job that has room only when another job is moved gets no room.
-type immobile struct{ chain.Policy }
+type policyWithoutMoves struct{ chain.Policy }
 
-func withoutMoves(policies []chain.Named) []chain.Named {
-	all := make([]chain.Named, len(policies))
+func withoutMoves(policies []chain.NamedPolicy) []chain.NamedPolicy {
+	all := make([]chain.NamedPolicy, len(policies))
 	for i, p := range policies {
-		all[i] = chain.Named{Name: p.Name, Policy: immobile{p.Policy}}
+		all[i] = chain.NamedPolicy{Name: p.Name, Policy: policyWithoutMoves{p.Policy}}
 	}
 	return all
 }
 
-func (p immobile) Ask(ctx context.Context, s *policypb.Snapshot) ([]sdk.Intent, error) {
+func (p policyWithoutMoves) Ask(ctx context.Context, s *policypb.Snapshot) ([]sdk.Intent, error) {
 	intents, err := p.Policy.Ask(ctx, s)
 	dropped := map[sdk.JobID]bool{}
 	for _, i := range intents {

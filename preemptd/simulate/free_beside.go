@@ -9,8 +9,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// holding is a change of the GPUs that jobs of a tier hold.
-type holding struct {
+// allocationChange is a change of the GPUs that jobs of a tier hold.
+type allocationChange struct {
 	at   int64 // milliseconds
 	tier sdk.Tier
 	gpus int // less than zero: given back
@@ -23,7 +23,7 @@ type freeTime struct {
 }
 
 // freeBeside returns how many of the GPUs are not held by jobs of higher tiers than t. changes are in order of time.
-func freeBeside(changes []holding, t sdk.Tier, gpus int) []freeTime {
+func freeBeside(changes []allocationChange, t sdk.Tier, gpus int) []freeTime {
 	all := []freeTime{{0, gpus}}
 	for _, c := range changes {
 		if c.tier <= t {
@@ -42,7 +42,7 @@ func freeBeside(changes []holding, t sdk.Tier, gpus int) []freeTime {
 // boundBeside returns for each tier a GPU fraction that no schedule of the tier's jobs can pass beside the jobs of
 // higher tiers as they have held GPUs in a run: not with foresight, without the time of dumps and restores, with the
 // GPUs of all nodes on a single node, and with each job of the tier alone.
-func boundBeside(jobs []job, gpus int, changes []holding) [sdk.Tiers]float64 {
+func boundBeside(jobs []job, gpus int, changes []allocationChange) [sdk.Tiers]float64 {
 	var bounds [sdk.Tiers]float64
 	for t := range sdk.Tier(sdk.Tiers) {
 		free := freeBeside(changes, t, gpus)

@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Made describes the trace that Generate makes.
-type Made struct {
+// TraceDescription describes the trace that Generate makes.
+type TraceDescription struct {
 	Jobs        int
 	Nodes, GPUs int     // of the cluster that they are for, and of each node
 	Load        float64 // work that comes in, over the cluster's capacity
@@ -26,7 +26,7 @@ var sizes = []struct{ gpus, percent int }{{1, 52}, {2, 16}, {4, 14}, {8, 12}, {1
 // Generate makes a trace as clusters for training have them: many small and short jobs, few large
 // and long jobs, more by day than by night, half of the jobs that could be shrunk can be. The same
 // Made gives the same trace.
-func Generate(m Made) []Job {
+func Generate(m TraceDescription) []Job {
 	r := rand.New(rand.NewPCG(m.Seed, 0x7261636b))
 	jobs := make([]Job, m.Jobs)
 	total := 0.0 // GPU-seconds
@@ -46,7 +46,7 @@ func Generate(m Made) []Job {
 }
 
 // drawJob makes a job, except its id and its time of submission.
-func drawJob(r *rand.Rand, m Made) Job {
+func drawJob(r *rand.Rand, m TraceDescription) Job {
 	gpus, dice := 1, r.IntN(100)
 	for _, s := range sizes {
 		if dice -= s.percent; dice < 0 {

@@ -17,8 +17,8 @@ import (
 // TestLosses: causes by hand, in GPU-seconds.
 func TestLosses(t *testing.T) {
 	tiers := tiersPolicy(t, buildPolicy(t, "tiers"))
-	watches := chain.Named{Name: "watches", Policy: says(func(*sdk.Snapshot) []sdk.Intent { return nil })}
-	parks := chain.Named{Name: "parks", Policy: says(func(s *sdk.Snapshot) []sdk.Intent {
+	watches := chain.NamedPolicy{Name: "watches", Policy: says(func(*sdk.Snapshot) []sdk.Intent { return nil })}
+	parks := chain.NamedPolicy{Name: "parks", Policy: says(func(s *sdk.Snapshot) []sdk.Intent {
 		switch at := s.Time.Sub(epoch); {
 		case at == idle:
 			return []sdk.Intent{{Verb: sdk.Preempt, Job: 1, Park: true, Reason: "test"}}
@@ -30,19 +30,19 @@ func TestLosses(t *testing.T) {
 	for _, c := range []struct {
 		name, jobs string
 		nodes      int
-		policies   []chain.Named
+		policies   []chain.NamedPolicy
 		tier       sdk.Tier
 		want       map[Cause]float64
 	}{
 		{"a higher tier", "1,0,100,8,,,premium,\n2,0,50,4,,,standard,\n", 1, nil, sdk.Standard, map[Cause]float64{Higher: 4 * 100}},
 		{"on two nodes", "1,0,100,5,,,premium,\n2,0,200,5,,,premium,\n3,0,50,6,,,standard,\n", 2, nil, sdk.Standard, map[Cause]float64{Scattered: 6 * 100}},
 		{"the own tier", "1,0,100,8,,,standard,\n2,0,50,4,,,standard,\n", 1, nil, sdk.Standard, map[Cause]float64{Own: 4 * 100}},
-		{"min_run, then nothing", "1,0,100,8,,,basic,\n2,1,50,4,,,standard,\n", 1, []chain.Named{watches}, sdk.Standard, map[Cause]float64{Protected: 4 * 59, Undecided: 4 * 40}},
+		{"min_run, then nothing", "1,0,100,8,,,basic,\n2,1,50,4,,,standard,\n", 1, []chain.NamedPolicy{watches}, sdk.Standard, map[Cause]float64{Protected: 4 * 59, Undecided: 4 * 40}},
 		{"rigid, to the end", "1,0,100,8,,,basic,\n2,1,50,4,,,standard,\n", 1, nil, sdk.Standard, map[Cause]float64{Protected: 4 * 99}},
 		{"backfill looks later", "1,0,100,6,,,,100\n2,1,50,8,,,,50\n3,2,60,2,,,,60\n", 1, nil, sdk.Basic, map[Cause]float64{Own: 8 * 99, Idle: 2 * 29}},
-		{"preempted: the higher job", "1,0,1000,8,,,basic,\n2,595,300,8,,,premium,\n", 1, []chain.Named{tiers}, sdk.Premium, map[Cause]float64{Undecided: 8 * 5, Clearing: 8 * 10}},
-		{"preempted: the lower job", "1,0,1000,8,,,basic,\n2,595,300,8,,,premium,\n", 1, []chain.Named{tiers}, sdk.Basic, map[Cause]float64{Moving: 8 * 30, Higher: 8 * 300}},
-		{"parked", "1,0,600,8,,,basic,\n", 1, []chain.Named{parks}, sdk.Basic, map[Cause]float64{Moving: 8 * 30, Parked: 8 * 20, Idle: 8 * 30}},
+		{"preempted: the higher job", "1,0,1000,8,,,basic,\n2,595,300,8,,,premium,\n", 1, []chain.NamedPolicy{tiers}, sdk.Premium, map[Cause]float64{Undecided: 8 * 5, Clearing: 8 * 10}},
+		{"preempted: the lower job", "1,0,1000,8,,,basic,\n2,595,300,8,,,premium,\n", 1, []chain.NamedPolicy{tiers}, sdk.Basic, map[Cause]float64{Moving: 8 * 30, Higher: 8 * 300}},
+		{"parked", "1,0,600,8,,,basic,\n", 1, []chain.NamedPolicy{parks}, sdk.Basic, map[Cause]float64{Moving: 8 * 30, Parked: 8 * 20, Idle: 8 * 30}},
 	} {
 		config := newConfig(c.nodes, 8, c.policies...)
 		config.Losses = true
@@ -96,7 +96,7 @@ func TestLossesAddUp(t *testing.T) {
 				}
 			}
 			var out bytes.Buffer
-			if err := Print(&out, []Named{{"tiers", res}}); err != nil || !strings.Contains(out.String(), Higher.String()) {
+			if err := Print(&out, []NamedResult{{"tiers", res}}); err != nil || !strings.Contains(out.String(), Higher.String()) {
 				t.Errorf("Print: %v, or no losses to higher tiers in\n%s", err, out.String())
 			}
 		}

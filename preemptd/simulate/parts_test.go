@@ -80,7 +80,7 @@ func TestParkAndGoOn(t *testing.T) {
 		}
 		return nil
 	})
-	res, err := Run(t.Context(), newConfig(1, 8, chain.Named{Name: "night", Policy: night}), parseTrace(t, "1,0,1200,8,,,basic,\n"))
+	res, err := Run(t.Context(), newConfig(1, 8, chain.NamedPolicy{Name: "night", Policy: night}), parseTrace(t, "1,0,1200,8,,,basic,\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestHeldForEver(t *testing.T) {
 		}
 		return nil
 	})
-	c := newConfig(1, 8, chain.Named{Name: "held", Policy: held})
+	c := newConfig(1, 8, chain.NamedPolicy{Name: "held", Policy: held})
 	c.Every = time.Hour
 	_, err := Run(t.Context(), c, parseTrace(t, "1,0,100000,8,,,basic,\n2,1,10,8,,,basic,\n"))
 	if err == nil || !strings.Contains(err.Error(), "1 jobs are not done: are they held?") {
@@ -108,7 +108,7 @@ func TestHeldForEver(t *testing.T) {
 }
 
 func TestAPolicyThatFailsEndsIt(t *testing.T) {
-	c := newConfig(1, 8, chain.Named{Name: "bad", Policy: fails{}})
+	c := newConfig(1, 8, chain.NamedPolicy{Name: "bad", Policy: fails{}})
 	if _, err := Run(t.Context(), c, parseTrace(t, "1,0,100,8,,,basic,\n")); err == nil || err.Error() != "it crashed" {
 		t.Errorf("Run with a policy that fails: %v", err)
 	}
@@ -122,7 +122,7 @@ func (fails) Ask(context.Context, *policypb.Snapshot) ([]sdk.Intent, error) {
 
 // A made trace is the same each time, fits its cluster, and brings the work that was asked for.
 func TestGenerate(t *testing.T) {
-	made := Made{Jobs: 20000, Nodes: 100, GPUs: 8, Load: 0.9, Seed: 7}
+	made := TraceDescription{Jobs: 20000, Nodes: 100, GPUs: 8, Load: 0.9, Seed: 7}
 	jobs := Generate(made)
 	if again := Generate(made); !slices.Equal(jobs, again) {
 		t.Error("Generate made two different traces of the same Made")
@@ -153,7 +153,7 @@ func TestShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	results := []Named{{"a & <b>", res}, {"c", res}}
+	results := []NamedResult{{"a & <b>", res}, {"c", res}}
 	var svg, text strings.Builder
 	if err := Draw(&svg, results, [sdk.Tiers]float64{sdk.Premium: 0.95}); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 
 // Draw draws results as SVG: how busy the GPUs were and how many jobs waited, over time; then the GPU fraction of
 // each tier.
-func Draw(w io.Writer, results []Named, promised [sdk.Tiers]float64) error {
+func Draw(w io.Writer, results []NamedResult, promised [sdk.Tiers]float64) error {
 	c := &canvas{}
 	c.addElement(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" fill="#222">`, width, height)
 	c.addElement(`<rect width="%d" height="%d" fill="#fff"/>`, width, height)
@@ -37,9 +37,9 @@ func Draw(w io.Writer, results []Named, promised [sdk.Tiers]float64) error {
 	}
 	c.drawLines(frame{left, 60, width - left - 30, 170, "GPUs that compute, % of all", 100}, span, results, func(s Sample) float64 { return 100 * s.Busy })
 	c.drawLines(frame{left, 290, width - left - 30, 170, "jobs that wait", most}, span, results, waitingGPUs)
-	c.drawBars(frame{left, 520, 240, 170, "GPU fraction, %; dashed: what is promised", 100}, results, func(r Named, t sdk.Tier) float64 { return 100 * r.Tiers[t].Fraction }, &promised)
-	c.tierBars(frame{left + 340, 520, 240, 170, "wait, 95 % of jobs, minutes", 0}, results, func(r Named, t sdk.Tier) float64 { return r.Tiers[t].Wait.P95.Minutes() })
-	c.tierBars(frame{left + 680, 520, 240, 170, "completion, median, minutes", 0}, results, func(r Named, t sdk.Tier) float64 { return r.Tiers[t].Complete.Median.Minutes() })
+	c.drawBars(frame{left, 520, 240, 170, "GPU fraction, %; dashed: what is promised", 100}, results, func(r NamedResult, t sdk.Tier) float64 { return 100 * r.Tiers[t].Fraction }, &promised)
+	c.tierBars(frame{left + 340, 520, 240, 170, "wait, 95 % of jobs, minutes", 0}, results, func(r NamedResult, t sdk.Tier) float64 { return r.Tiers[t].Wait.P95.Minutes() })
+	c.tierBars(frame{left + 680, 520, 240, 170, "completion, median, minutes", 0}, results, func(r NamedResult, t sdk.Tier) float64 { return r.Tiers[t].Complete.Median.Minutes() })
 	c.drawLosses(results)
 	c.addElement(`</svg>`)
 	_, err := io.WriteString(w, c.String())
@@ -111,7 +111,7 @@ func roundUp(v float64) float64 {
 }
 
 // drawLines draws a value over time, with a line for each result.
-func (c *canvas) drawLines(f frame, span time.Duration, results []Named, of func(Sample) float64) {
+func (c *canvas) drawLines(f frame, span time.Duration, results []NamedResult, of func(Sample) float64) {
 	c.drawAxes(&f)
 	step := roundStep(span)
 	for at := time.Duration(0); at <= span; at += step {
@@ -153,7 +153,7 @@ func timeLabel(at, step time.Duration) string {
 }
 
 // tierBars draws bars on a scale that ends at the largest value.
-func (c *canvas) tierBars(f frame, results []Named, of func(Named, sdk.Tier) float64) {
+func (c *canvas) tierBars(f frame, results []NamedResult, of func(NamedResult, sdk.Tier) float64) {
 	for _, r := range results {
 		for t := range sdk.Tier(sdk.Tiers) {
 			f.top = max(f.top, of(r, t))
@@ -163,7 +163,7 @@ func (c *canvas) tierBars(f frame, results []Named, of func(Named, sdk.Tier) flo
 }
 
 // drawBars draws a value for each tier and result; and a line where each tier's promise is.
-func (c *canvas) drawBars(f frame, results []Named, of func(Named, sdk.Tier) float64, promised *[sdk.Tiers]float64) {
+func (c *canvas) drawBars(f frame, results []NamedResult, of func(NamedResult, sdk.Tier) float64, promised *[sdk.Tiers]float64) {
 	c.drawAxes(&f)
 	group := f.w / sdk.Tiers
 	bar := 0.8 * group / float64(max(len(results), 1))
@@ -183,8 +183,8 @@ func (c *canvas) drawBars(f frame, results []Named, of func(Named, sdk.Tier) flo
 }
 
 // drawLosses draws GPU time that did no work that counts.
-func (c *canvas) drawLosses(results []Named) {
-	most := slices.MaxFunc(results, func(a, b Named) int { return cmp.Compare(a.Lost(), b.Lost()) }).Lost().Hours()
+func (c *canvas) drawLosses(results []NamedResult) {
+	most := slices.MaxFunc(results, func(a, b NamedResult) int { return cmp.Compare(a.Lost(), b.Lost()) }).Lost().Hours()
 	c.addText(left, 745, "start", "GPU-hours lost: full, work done twice; pale, dump and restore")
 	scale := float64(width-left-320) / max(most, 1e-9)
 	for i, r := range results {

@@ -13,14 +13,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Named is a result with its name, to be shown beside other results.
-type Named struct {
+// NamedResult is a result with its name, to be shown beside other results.
+type NamedResult struct {
 	Name string
 	*Result
 }
 
 // Print prints results side by side.
-func Print(w io.Writer, results []Named) error {
+func Print(w io.Writer, results []NamedResult) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\tutilisation\tmakespan\tpreempted\tmoved\tresized\tGPU-hours done twice\tof dump and restore\t")
 	for _, r := range results {
@@ -52,7 +52,7 @@ func Print(w io.Writer, results []Named) error {
 }
 
 // printPromises says which promises were broken, and which of these no schedule could have kept.
-func printPromises(w io.Writer, r Named) error {
+func printPromises(w io.Writer, r NamedResult) error {
 	for tier := sdk.Premium; tier > sdk.Basic; tier-- {
 		of := r.Tiers[tier]
 		var err error
@@ -83,7 +83,7 @@ func roundForPeople(d time.Duration) time.Duration {
 }
 
 // PrintJSON prints results for programs: times in seconds, GPU time in GPU-seconds.
-func PrintJSON(w io.Writer, results []Named) error {
+func PrintJSON(w io.Writer, results []NamedResult) error {
 	type spreadOf struct {
 		Mean   float64 `json:"mean"`
 		Median float64 `json:"median"`

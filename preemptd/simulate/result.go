@@ -29,11 +29,11 @@ type Result struct {
 	again    int64 // computed that was lost, and is done again
 	work     int64 // of the trace
 	computed int64
-	tiers    [sdk.Tiers]lives
+	tiers    [sdk.Tiers]finishedJobs
 }
 
-// lives are the times and the work of a tier's jobs that are done.
-type lives struct {
+// finishedJobs are the times and the work of a tier's jobs that are done.
+type finishedJobs struct {
 	waits, takes []int64 // milliseconds
 	asked, did   int64   // GPU-milliseconds from submission to end, on all GPUs asked for; and of their work
 }

@@ -33,7 +33,7 @@ type Config struct {
 	// event.
 	Losses bool
 	// Policies are asked as preemptd asks them. Without policies no job is preempted.
-	Policies []chain.Named
+	Policies []chain.NamedPolicy
 	// Progress is told now and then how far the simulation is; it may be nil.
 	Progress func(Progress)
 }
@@ -108,7 +108,7 @@ type run struct {
 	ends         []ends // room for backfill to reckon
 	steps        int
 	course       course
-	holdings     []holding // in order of time
+	holdings     []allocationChange // in order of time
 	result       Result
 }
 
@@ -272,7 +272,7 @@ func (r *run) startJob(j *job, shares []sdk.Share) {
 	j.shares, j.state, j.started, j.action, j.claim = shares, sdk.Running, r.now, "", nil
 	j.until, j.holding = r.now+j.plannedTime(), gpusIn(shares)
 	r.running[j.ID] = j
-	r.holdings = append(r.holdings, holding{r.now, j.born, j.holding})
+	r.holdings = append(r.holdings, allocationChange{r.now, j.born, j.holding})
 	if j.first < 0 {
 		j.first = r.now
 	}
@@ -331,7 +331,7 @@ func (r *run) leaveNodes(j *job) {
 // releaseNodes gives a job's nodes back: first to the jobs that wait for exactly these nodes.
 func (r *run) releaseNodes(j *job) {
 	delete(r.running, j.ID)
-	r.holdings = append(r.holdings, holding{r.now, j.born, -j.holding})
+	r.holdings = append(r.holdings, allocationChange{r.now, j.born, -j.holding})
 	r.pool.releaseShares(j.shares)
 	j.shares, j.holding, j.computes = nil, 0, false
 	r.claims = slices.DeleteFunc(r.claims, r.fillClaim)

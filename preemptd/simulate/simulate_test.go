@@ -20,17 +20,17 @@ import (
 
 // tiersPolicy is the real policy in its process; every snapshot of a question is checked
 // by the decoder there.
-func tiersPolicy(t testing.TB, program string) chain.Named {
+func tiersPolicy(t testing.TB, program string) chain.NamedPolicy {
 	return startPolicy(t, "tiers", program, `{"hurry": {"standard": 1}}`)
 }
 
-func startPolicy(t testing.TB, name, program, settings string) chain.Named {
+func startPolicy(t testing.TB, name, program, settings string) chain.NamedPolicy {
 	p := policy.New(policy.Config{Name: name, Path: program, Timeout: 2 * time.Minute, Settings: []byte(settings)}, slog.New(slog.DiscardHandler))
 	t.Cleanup(p.Close)
-	return chain.Named{Name: name, Policy: p}
+	return chain.NamedPolicy{Name: name, Policy: p}
 }
 
-func newConfig(nodes, gpus int, policies ...chain.Named) Config {
+func newConfig(nodes, gpus int, policies ...chain.NamedPolicy) Config {
 	return Config{
 		Nodes: nodes, GPUs: gpus, Rules: defaultRules(ledger.Promised), Every: 30 * time.Second,
 		Dump: 10 * time.Second, Restore: 20 * time.Second, Policies: policies,
@@ -276,7 +276,7 @@ func TestReadSacct(t *testing.T) {
 func TestTable(t *testing.T) {
 	program := buildPolicy(t, "tiers")
 	jobs := randomTrace(rand.New(rand.NewPCG(1, 1)), 20)
-	var results []Named
+	var results []NamedResult
 	for _, name := range []string{"FIFO and backfill", "kill and requeue", "capsules"} {
 		c := newConfig(4, 8, tiersPolicy(t, program))
 		if name == "FIFO and backfill" {
@@ -287,7 +287,7 @@ func TestTable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		results = append(results, Named{name, res})
+		results = append(results, NamedResult{name, res})
 	}
 	var table strings.Builder
 	if err := Print(&table, results); err != nil {

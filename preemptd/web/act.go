@@ -42,15 +42,15 @@ func refuseRequest(w http.ResponseWriter, code int, why refusal) {
 	_ = json.NewEncoder(w).Encode(why) // the browser has gone
 }
 
-// asking is a request with a token: the user, and the server that carries requests out.
-type asking struct {
+// userRequest is a request with a token: the user, and the server that carries requests out.
+type userRequest struct {
 	*http.Request
 	requests Requests
 	until    time.Time
 }
 
 // withToken lets a request with a right token through, as a call of that user's.
-func (s *Server) withToken(next func(http.ResponseWriter, *asking) error) http.HandlerFunc {
+func (s *Server) withToken(next func(http.ResponseWriter, *userRequest) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		uid, until, err := s.callerOf(r)
 		if err != nil {
@@ -70,7 +70,7 @@ func (s *Server) withToken(next func(http.ResponseWriter, *asking) error) http.H
 		defer s.acts.leaveSlot(uid)
 		ctx, cancel := context.WithTimeout(munge.WithCaller(r.Context(), munge.Caller{UID: uid, From: "web"}), actTakes)
 		defer cancel()
-		if err := next(w, &asking{r.WithContext(ctx), now.Requests, until}); err != nil {
+		if err := next(w, &userRequest{r.WithContext(ctx), now.Requests, until}); err != nil {
 			refuseError(w, err)
 		}
 	}
@@ -157,7 +157,7 @@ type meJSON struct {
 	Problems []string `json:"problems"`
 }
 
-func (s *Server) getMe(w http.ResponseWriter, r *asking) error {
+func (s *Server) getMe(w http.ResponseWriter, r *userRequest) error {
 	name, operator, err := r.requests.Who(r.Context())
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func (s *Server) getMe(w http.ResponseWriter, r *asking) error {
 	return err
 }
 
-func (s *Server) getAction(w http.ResponseWriter, r *asking) error {
+func (s *Server) getAction(w http.ResponseWriter, r *userRequest) error {
 	id, err := strconv.ParseInt(r.PathValue("number"), 10, 64)
 	if err != nil {
 		return rpc.Status(rpc.Errorf(rpc.ErrInvalid, "an action has a number"))
@@ -196,7 +196,7 @@ type actJSON struct {
 	Reason    string   `json:"reason"`
 }
 
-func (s *Server) postAct(w http.ResponseWriter, r *asking) error {
+func (s *Server) postAct(w http.ResponseWriter, r *userRequest) error {
 	var want actJSON
 	if err := readJSON(r.Request, &want); err != nil {
 		return rpc.Status(err)

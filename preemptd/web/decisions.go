@@ -16,8 +16,8 @@ type Decision struct {
 	Invariant string // that a rejected intent would have broken
 }
 
-// decided is a decision that was made in several ticks in a row.
-type decided struct {
+// repeatedDecision is a decision that was made in several ticks in a row.
+type repeatedDecision struct {
 	Decision
 	first, last time.Time
 	times       int
@@ -28,7 +28,7 @@ type decided struct {
 const maxDecisions = 200
 
 // decisions are the latest, oldest first.
-type decisions []*decided
+type decisions []*repeatedDecision
 
 // addTick notes the decisions of a tick. An intent that a policy repeats, tick after tick, stays a single entry, with
 // the result of the last time.
@@ -39,14 +39,14 @@ func (all *decisions) addTick(tick uint64, at time.Time, made []Decision) {
 			again.times++
 			continue
 		}
-		*all = append(*all, &decided{d, at, at, 1, tick})
+		*all = append(*all, &repeatedDecision{d, at, at, 1, tick})
 	}
 	if over := len(*all) - maxDecisions; over > 0 {
 		*all = append(decisions(nil), (*all)[over:]...)
 	}
 }
 
-func (all *decisions) findDecided(tick uint64, d *Decision) *decided {
+func (all *decisions) findDecided(tick uint64, d *Decision) *repeatedDecision {
 	for _, one := range *all {
 		if one.tick == tick && one.Policy == d.Policy && one.What == d.What && one.Rejected == d.Rejected && one.Invariant == d.Invariant {
 			return one

@@ -69,9 +69,9 @@ func (d *document) sendTo(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // the browser has gone
 }
 
-// kept is a document that is made again when it is older than life, or of another key. However
+// cachedDocument is a document that is made again when it is older than life, or of another key. However
 // many browsers ask, a single document is made at a time.
-type kept struct {
+type cachedDocument struct {
 	life time.Duration // 0: until the key changes
 
 	mu   sync.Mutex
@@ -80,7 +80,7 @@ type kept struct {
 	last *document
 }
 
-func (k *kept) getOrBuild(key any, now time.Time, build func() (any, error)) (*document, error) {
+func (k *cachedDocument) getOrBuild(key any, now time.Time, build func() (any, error)) (*document, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.last != nil && k.key == key && (k.life == 0 || now.Sub(k.made) < k.life) {

@@ -93,9 +93,9 @@ func (s *Server) checkLoop(now *State) check {
 	return c
 }
 
-// pinged remembers for a moment whether slurmrestd answers: requests to this port must not be
+// slurmrestdHealth remembers for a moment whether slurmrestd answers: requests to this port must not be
 // able to keep slurmrestd busy.
-type pinged struct {
+type slurmrestdHealth struct {
 	mu   sync.Mutex
 	then time.Time
 	err  error
@@ -106,7 +106,7 @@ const (
 	pingTakes = 5 * time.Second
 )
 
-func (p *pinged) pingOnce(ctx context.Context, ping func(context.Context) error) error {
+func (p *slurmrestdHealth) pingOnce(ctx context.Context, ping func(context.Context) error) error {
 	if ping == nil {
 		return errNotYet
 	}

@@ -132,7 +132,7 @@ func (all *jobPastJSON) addCheckpoints(oldestFirst []Checkpoint) {
 	}
 }
 
-func (s *Server) getObstacles(w http.ResponseWriter, r *asking) error {
+func (s *Server) getObstacles(w http.ResponseWriter, r *userRequest) error {
 	id, err := strconv.ParseInt(r.PathValue("job"), 10, 64)
 	if err != nil || id <= 0 {
 		return rpc.Status(rpc.Errorf(rpc.ErrInvalid, "want Slurm's number of the job"))

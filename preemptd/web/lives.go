@@ -12,13 +12,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// lives are the states of jobs over time, as far as seen since this preemptd began to work.
-type lives struct {
-	jobs map[sdk.JobID]*life
+// jobHistories are the states of jobs over time, as far as seen since this preemptd began to work.
+type jobHistories struct {
+	jobs map[sdk.JobID]*jobHistory
 }
 
-// life is the states of a job over time.
-type life struct {
+// jobHistory is the states of a job over time.
+type jobHistory struct {
 	id                sdk.JobID
 	label, name, user string
 	tier              sdk.Tier
@@ -43,9 +43,9 @@ const (
 )
 
 // recordStates notes the present states of all jobs.
-func (l *lives) recordStates(s *sdk.Snapshot) {
+func (l *jobHistories) recordStates(s *sdk.Snapshot) {
 	if l.jobs == nil {
-		l.jobs = make(map[sdk.JobID]*life, len(s.Jobs))
+		l.jobs = make(map[sdk.JobID]*jobHistory, len(s.Jobs))
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -54,7 +54,7 @@ func (l *lives) recordStates(s *sdk.Snapshot) {
 			if len(l.jobs) >= maxLives {
 				continue
 			}
-			one = &life{id: j.ID}
+			one = &jobHistory{id: j.ID}
 			l.jobs[j.ID] = one
 		}
 		one.label, one.name, one.user, one.tier = j.Label, j.Name, j.User, j.Tier
@@ -73,7 +73,7 @@ func (l *lives) recordStates(s *sdk.Snapshot) {
 }
 
 // recordState begins a new span if the job's state has changed: at the time that Slurm names, else now.
-func (l *life) recordState(j *sdk.Job, now time.Time) {
+func (l *jobHistory) recordState(j *sdk.Job, now time.Time) {
 	next := stateSpan{from: now, state: j.State}
 	if j.Holds() {
 		next.gpus = j.GPUs
@@ -103,40 +103,40 @@ func (l *life) recordState(j *sdk.Job, now time.Time) {
 	}
 }
 
-func (l *life) endSpan(at time.Time) {
+func (l *jobHistory) endSpan(at time.Time) {
 	if n := len(l.spans); n > 0 && l.spans[n-1].to.IsZero() {
 		l.spans[n-1].to = at
 	}
 }
 
 // forgetBefore drops spans that had ended before, and reports whether no span is left.
-func (l *life) forgetBefore(before time.Time) bool {
+func (l *jobHistory) forgetBefore(before time.Time) bool {
 	l.spans = slices.DeleteFunc(l.spans, func(p stateSpan) bool { return !p.to.IsZero() && p.to.Before(before) })
 	return len(l.spans) == 0
 }
 
 // livesWithin returns the lives with a span in the time since from: those with GPUs first, then higher tiers, then
 // newer jobs. Only lives with text in their label, name or user.
-func (l *lives) livesWithin(from time.Time, text string) []*life {
-	var all []*life
+func (l *jobHistories) livesWithin(from time.Time, text string) []*jobHistory {
+	var all []*jobHistory
 	for _, one := range l.jobs {
 		if !one.ended.IsZero() && one.ended.Before(from) || !one.matchesText(text) {
 			continue
 		}
 		all = append(all, one)
 	}
-	slices.SortFunc(all, func(a, b *life) int {
+	slices.SortFunc(all, func(a, b *jobHistory) int {
 		return cmp.Or(cmp.Compare(a.sortRank(), b.sortRank()), cmp.Compare(b.tier, a.tier), cmp.Compare(b.id, a.id))
 	})
 	return all
 }
 
-func (l *life) matchesText(text string) bool {
+func (l *jobHistory) matchesText(text string) bool {
 	return text == "" || strings.Contains(l.label, text) || strings.Contains(l.name, text) || strings.Contains(l.user, text)
 }
 
 // sortRank is 0 for jobs that hold GPUs, 1 for other jobs that are there, 2 for jobs that have ended.
-func (l *life) sortRank() int {
+func (l *jobHistory) sortRank() int {
 	switch n := len(l.spans); {
 	case !l.ended.IsZero():
 		return 2

@@ -100,10 +100,10 @@ type Server struct {
 	mu        sync.Mutex
 	last      *sdk.Snapshot // nil: no tick yet
 	decisions decisions
-	lives     lives
+	lives     jobHistories
 
-	state, cluster, nodes, timeline, past kept
-	slurm, rights                         pinged
+	state, cluster, nodes, timeline, past cachedDocument
+	slurm, rights                         slurmrestdHealth
 }
 
 // New returns a server that has no snapshot yet.
@@ -115,7 +115,7 @@ func New(opt Options) *Server {
 	if err != nil {
 		panic(err) // the folder is embedded
 	}
-	return &Server{opt: opt, pages: pages, acts: slots{used: map[uint32]int{}}, headTime: 10 * time.Second, state: kept{life: time.Second}, nodes: kept{life: time.Second}, timeline: kept{life: time.Second}, past: kept{life: time.Second}}
+	return &Server{opt: opt, pages: pages, acts: slots{used: map[uint32]int{}}, headTime: 10 * time.Second, state: cachedDocument{life: time.Second}, nodes: cachedDocument{life: time.Second}, timeline: cachedDocument{life: time.Second}, past: cachedDocument{life: time.Second}}
 }
 
 // Tell has the page show a tick.

@@ -78,7 +78,7 @@ func (r *testRun) addPart(t *tally, took time.Duration) {
 	defer r.mu.Unlock()
 	r.total.addCount(t.count)
 	r.failures = append(r.failures, leafTests(t.failures)...)
-	r.times.parts = append(r.times.parts, timed{t.part, took})
+	r.times.parts = append(r.times.parts, timedPart{t.part, took})
 	r.times.packages = append(r.times.packages, t.times.packages...)
 	r.times.tests = append(r.times.tests, t.times.tests...)
 }

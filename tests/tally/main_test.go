@@ -248,7 +248,7 @@ func TestTiming(t *testing.T) {
 {"Action":"fail","Package":"` + module + `a/b","Test":"TestSlow","Elapsed":5}
 {"Action":"fail","Package":"` + module + `a/b","Elapsed":6.5}
 `))
-	tl.times.parts = []timed{{"lint", time.Second}, {"unit", 7 * time.Second}}
+	tl.times.parts = []timedPart{{"lint", time.Second}, {"unit", 7 * time.Second}}
 	var said strings.Builder
 	tl.times.printTimes(&said, 8*time.Second)
 	want := "\nwhere 8s went\n  part\n1.0 s  lint\n7.0 s  unit\n\n  slowest packages\n6.5 s  a/b\n\n  slowest tests\n5.0 s  b.TestSlow\n1.0 s  b.TestQuick\n\n"

@@ -17,14 +17,14 @@ import (
 // slowest bounds the rows of the tables of packages and of tests.
 const slowest = 12
 
-// timed is a part, package or test, with the time that it took.
-type timed struct {
+// timedPart is a part, package or test, with the time that it took.
+type timedPart struct {
 	name string
 	took time.Duration
 }
 
 // timing collects times. The time of a test is part of its package's time, which is part of its part's time.
-type timing struct{ parts, packages, tests []timed }
+type timing struct{ parts, packages, tests []timedPart }
 
 // addEvent adds the time of a package that has ended, or of a test that has ended and is no subtest.
 func (t *timing) addEvent(e event) {
@@ -32,9 +32,9 @@ func (t *timing) addEvent(e event) {
 	name := strings.TrimPrefix(e.Package, module)
 	switch {
 	case e.Test == "":
-		t.packages = append(t.packages, timed{name, took})
+		t.packages = append(t.packages, timedPart{name, took})
 	case !strings.Contains(e.Test, "/"):
-		t.tests = append(t.tests, timed{path.Base(name) + "." + e.Test, took})
+		t.tests = append(t.tests, timedPart{path.Base(name) + "." + e.Test, took})
 	}
 }
 
@@ -50,12 +50,12 @@ func (t *timing) printTimes(w io.Writer, all time.Duration) {
 	printTable(w, "slowest tests", takeSlowest(t.tests))
 }
 
-func takeSlowest(all []timed) []timed {
-	sorted := slices.SortedStableFunc(slices.Values(all), func(a, b timed) int { return cmp.Compare(b.took, a.took) })
+func takeSlowest(all []timedPart) []timedPart {
+	sorted := slices.SortedStableFunc(slices.Values(all), func(a, b timedPart) int { return cmp.Compare(b.took, a.took) })
 	return sorted[:min(len(sorted), slowest)]
 }
 
-func printTable(w io.Writer, title string, rows []timed) {
+func printTable(w io.Writer, title string, rows []timedPart) {
 	if len(rows) == 0 {
 		return
 	}

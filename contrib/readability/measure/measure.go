@@ -353,17 +353,17 @@ func shareOf(of float64, part, whole int) float64 {
 	return of * float64(part) / float64(whole)
 }
 
-// Sized is a name with a number.
-type Sized struct {
+// NamedCount is a name with a number.
+type NamedCount struct {
 	Name string
 	N    int
 }
 
 // LargestTypes returns the n types with the most methods, the largest first.
-func (c *Counts) LargestTypes(n int) []Sized { return largestOf(c.Methods, n) }
+func (c *Counts) LargestTypes(n int) []NamedCount { return largestOf(c.Methods, n) }
 
 // LargestPackages returns the n packages with the most files that are not tests, the largest first.
-func LargestPackages(packages map[string]*Counts, n int) []Sized {
+func LargestPackages(packages map[string]*Counts, n int) []NamedCount {
 	files := make(map[string]int, len(packages))
 	for folder, counts := range packages {
 		files[folder] = counts.Files
@@ -371,11 +371,11 @@ func LargestPackages(packages map[string]*Counts, n int) []Sized {
 	return largestOf(files, n)
 }
 
-func largestOf(sizes map[string]int, n int) []Sized {
-	var sorted []Sized
+func largestOf(sizes map[string]int, n int) []NamedCount {
+	var sorted []NamedCount
 	for _, name := range slices.Sorted(maps.Keys(sizes)) {
-		sorted = append(sorted, Sized{name, sizes[name]})
+		sorted = append(sorted, NamedCount{name, sizes[name]})
 	}
-	slices.SortStableFunc(sorted, func(a, b Sized) int { return b.N - a.N })
+	slices.SortStableFunc(sorted, func(a, b NamedCount) int { return b.N - a.N })
 	return sorted[:min(n, len(sorted))]
 }

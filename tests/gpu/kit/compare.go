@@ -57,7 +57,7 @@ func compareWorkloads(ctx context.Context, k *kit) {
 }
 
 // compareRuns runs a program over a device server, and compares its output with that of the native run.
-func (k *kit) compareRuns(ctx context.Context, p task, native *ended) row {
+func (k *kit) compareRuns(ctx context.Context, p task, native *programResult) row {
 	w := row{Name: p.name, Outcome: right, Native: native.seconds, Unit: "s"}
 	if native.wasCutShort(0) {
 		return k.addUnlessQuiet(p, row{Name: p.name, Outcome: cannot, Why: timeOver})
@@ -189,7 +189,7 @@ func judgeBoth(ours, native string) (outcome, string) {
 func (k *kit) isNatively(says *program.Program) bool { return k.soft || says.Devices <= k.gpus }
 
 // judgeEnd returns how a program's end differs from the expectations, in a few lines, "" if there is no difference.
-func judgeEnd(says *program.Program, e *ended) string {
+func judgeEnd(says *program.Program, e *programResult) string {
 	if e.err != nil {
 		return e.describeFailure()
 	}

@@ -29,7 +29,7 @@ type cost struct {
 }
 
 // addCosts adds a row for each figure that a program has printed natively and by proxyd.
-func (k *kit) addCosts(kind string, native, ours *ended, read func(string) []cost) {
+func (k *kit) addCosts(kind string, native, ours *programResult, read func(string) []cost) {
 	if native.wasCutShort(0) || ours.wasCutShort(native.seconds) {
 		k.addRow(row{Name: kind + "costs", Outcome: cannot, Why: timeOver})
 		return
@@ -85,14 +85,14 @@ func probeCosts(stdout string) []cost {
 	return out
 }
 
-// found is an answer of the probe.
-type found struct{ question, name, value, unit string }
+// probeAnswer is an answer of the probe.
+type probeAnswer struct{ question, name, value, unit string }
 
-func readAnswers(stdout string) []found {
-	var out []found
+func readAnswers(stdout string) []probeAnswer {
+	var out []probeAnswer
 	for line := range strings.Lines(stdout) {
 		if f := strings.Split(strings.TrimSuffix(line, "\n"), "\t"); len(f) == 4 {
-			out = append(out, found{f[0], f[1], f[2], f[3]})
+			out = append(out, probeAnswer{f[0], f[1], f[2], f[3]})
 		}
 	}
 	return out

@@ -119,7 +119,7 @@ func TestStepsAreApart(t *testing.T) {
 // than is normal.
 func TestCutShort(t *testing.T) {
 	k := fakeKit(t, "")
-	hang := func(limit, own time.Duration) *ended {
+	hang := func(limit, own time.Duration) *programResult {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		return k.runChild(ctx, task{name: "hang", limit: own}, "sleep", "1000")
@@ -134,7 +134,7 @@ func TestCutShort(t *testing.T) {
 		seconds, normal float64
 		want            bool
 	}{{29, 1, true}, {31, 1, false}, {31, 20, true}, {200, 20, false}} {
-		if got := (&ended{over: true, seconds: tt.seconds}).wasCutShort(tt.normal); got != tt.want {
+		if got := (&programResult{over: true, seconds: tt.seconds}).wasCutShort(tt.normal); got != tt.want {
 			t.Errorf("%+v: wasCutShort = %v", tt, got)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"syscall"
 )
 
-// moved is a program under device servers that are replaced. The program writes to a file, as CRIU requires.
-type moved struct {
+// movedProgram is a program under device servers that are replaced. The program writes to a file, as CRIU requires.
+type movedProgram struct {
 	k                    *kit
 	folder, socket, text string
 	server               *exec.Cmd
@@ -44,21 +44,21 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-func (m *moved) readLog() string {
+func (m *movedProgram) readLog() string {
 	m.log.mu.Lock()
 	defer m.log.mu.Unlock()
 	return m.log.text.String()
 }
 
 // readOutput returns the program's output so far.
-func (m *moved) readOutput() string {
+func (m *movedProgram) readOutput() string {
 	text, _ := os.ReadFile(m.text) // the program may not have begun
 	return string(text)
 }
 
 // startMoved starts a device server and the program. m has the output also after an error.
-func (k *kit) startMoved(ctx context.Context, t task) (*moved, error) {
-	m := &moved{k: k, devices: t.devices}
+func (k *kit) startMoved(ctx context.Context, t task) (*movedProgram, error) {
+	m := &movedProgram{k: k, devices: t.devices}
 	var err error
 	if m.folder, err = os.MkdirTemp("", "gpukit-"); err != nil {
 		return m, err
@@ -81,7 +81,7 @@ func (k *kit) startMoved(ctx context.Context, t task) (*moved, error) {
 	return m, nil
 }
 
-func (m *moved) startProgram(t task) error {
+func (m *movedProgram) startProgram(t task) error {
 	out, err := os.OpenFile(m.text, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (m *moved) startProgram(t task) error {
 }
 
 // awaitProcess waits for a child in the background.
-func (m *moved) awaitProcess(p *os.Process) {
+func (m *movedProgram) awaitProcess(p *os.Process) {
 	ended := make(chan error, 1)
 	m.process, m.ended = p, ended
 	go func() {
@@ -122,7 +122,7 @@ func (m *moved) awaitProcess(p *os.Process) {
 }
 
 // startServer starts a device server that listens at the socket.
-func (m *moved) startServer(ctx context.Context, more ...string) error {
+func (m *movedProgram) startServer(ctx context.Context, more ...string) error {
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: m.socket + "-control", Net: "unixpacket"})
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (m *moved) startServer(ctx context.Context, more ...string) error {
 }
 
 // killServer ends the device server as a fault would.
-func (m *moved) killServer() error {
+func (m *movedProgram) killServer() error {
 	if m.server == nil {
 		return nil
 	}
@@ -179,7 +179,7 @@ func (m *moved) killServer() error {
 }
 
 // cleanUp ends the program and the device server, keeps the output in the logs, and removes their folder.
-func (m *moved) cleanUp() error {
+func (m *movedProgram) cleanUp() error {
 	if m.process != nil {
 		_ = syscall.Kill(-m.process.Pid, syscall.SIGKILL) // a session is a group, too
 		fmt.Fprintln(&m.log, "the program has ended:", <-m.ended)
@@ -197,7 +197,7 @@ func (m *moved) cleanUp() error {
 }
 
 // dumpProgram writes the program's images. CRIU ends the program.
-func (m *moved) dumpProgram() error {
+func (m *movedProgram) dumpProgram() error {
 	if err := m.runCRIU("dump", "--tree", strconv.Itoa(m.process.Pid)); err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (m *moved) dumpProgram() error {
 }
 
 // restoreProgram has the program come back with the same number, as a child of this process.
-func (m *moved) restoreProgram() error {
+func (m *movedProgram) restoreProgram() error {
 	pid := m.process.Pid
 	m.process = nil
 	if err := m.runCRIU("restore", "--restore-detached", "--restore-sibling"); err != nil {
@@ -220,7 +220,7 @@ func (m *moved) restoreProgram() error {
 	return nil
 }
 
-func (m *moved) runCRIU(args ...string) error {
+func (m *movedProgram) runCRIU(args ...string) error {
 	images := filepath.Join(m.folder, "images")
 	args = append(args, "--no-default-config", "--images-dir", images, "-v3", "--log-file", "log")
 	out, err := exec.Command("criu", args...).CombinedOutput()

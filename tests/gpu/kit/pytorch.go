@@ -69,8 +69,8 @@ func comparePyTorch(ctx context.Context, k *kit) {
 	}
 }
 
-// measured has the numbers that train.py reports beside the losses.
-type measured struct {
+// trainMeasurements has the numbers that train.py reports beside the losses.
+type trainMeasurements struct {
 	StepMs, MemoryMiB, ReservedMiB float64
 }
 
@@ -96,7 +96,7 @@ func (k *kit) compareTraining(ctx context.Context, name, program string, env []s
 	k.addRow(w)
 }
 
-func readMeasured(path string) (m measured, ok bool) {
+func readMeasured(path string) (m trainMeasurements, ok bool) {
 	text, err := os.ReadFile(path)
 	return m, err == nil && json.Unmarshal(text, &m) == nil
 }

@@ -82,7 +82,7 @@ func (k *kit) moveTask(ctx context.Context, t task, criu bool) {
 	got, log := m.readOutput(), m.readLog()
 	k.writeLog(name, fmt.Sprintf("%v\n%s\n--- device servers\n%s", err, got, log))
 	w := row{Name: name, Outcome: right, Values: map[string]string{"stopped for": strings.Join(took, ", ")}}
-	cut := &ended{over: ctx.Err() != nil, seconds: time.Since(since).Seconds()}
+	cut := &programResult{over: ctx.Err() != nil, seconds: time.Since(since).Seconds()}
 	switch {
 	case err != nil && cut.wasCutShort(want.seconds):
 		w.Outcome, w.Why = cannot, timeOver
@@ -98,7 +98,7 @@ func (k *kit) moveTask(ctx context.Context, t task, criu bool) {
 
 // moveToEnd replaces the device server each time the program has printed a line more, and waits for the program's end.
 // moveToEnd returns how long the program was stopped each time.
-func (m *moved) moveToEnd(ctx context.Context, criu bool) ([]string, error) {
+func (m *movedProgram) moveToEnd(ctx context.Context, criu bool) ([]string, error) {
 	var took []string
 	lines := 0
 	look := time.NewTicker(5 * time.Millisecond)
@@ -129,7 +129,7 @@ func (m *moved) moveToEnd(ctx context.Context, criu bool) ([]string, error) {
 }
 
 // connectControl makes a connection for orders.
-func (m *moved) connectControl() (*server.Controller, error) {
+func (m *movedProgram) connectControl() (*server.Controller, error) {
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: m.socket + "-control", Net: "unixpacket"})
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (m *moved) connectControl() (*server.Controller, error) {
 }
 
 // replaceOnce saves, kills and restores. If the program has ended before, replaceOnce returns gone.
-func (m *moved) replaceOnce(ctx context.Context, criu bool) (gone bool, err error) {
+func (m *movedProgram) replaceOnce(ctx context.Context, criu bool) (gone bool, err error) {
 	state := server.Folder(filepath.Join(m.folder, "state"))
 	c, err := m.connectControl()
 	if err != nil {
@@ -186,7 +186,7 @@ func (m *moved) replaceOnce(ctx context.Context, criu bool) (gone bool, err erro
 }
 
 // restoreState has a new device server build the saved state, and the program go on.
-func (m *moved) restoreState(ctx context.Context, state server.Folder, r *server.Report, mappings map[uint64][]*os.File) error {
+func (m *movedProgram) restoreState(ctx context.Context, state server.Folder, r *server.Report, mappings map[uint64][]*os.File) error {
 	c, err := m.connectControl()
 	if err != nil {
 		return err

@@ -31,8 +31,8 @@ type task struct {
 	quiet   bool // no row is added
 }
 
-// ended is how a program ended.
-type ended struct {
+// programResult is how a program ended.
+type programResult struct {
 	stdout, stderr string
 	exit           int
 	seconds        float64
@@ -42,7 +42,7 @@ type ended struct {
 
 // wasCutShort tells whether a step's time was over before the program had run for several times its normal time: then
 // there is no verdict on the program. A program that has run for so long hangs.
-func (e *ended) wasCutShort(normal float64) bool {
+func (e *programResult) wasCutShort(normal float64) bool {
 	const atLeast, times = 30, 5
 	return e.over && e.seconds < max(atLeast, times*normal)
 }
@@ -51,7 +51,7 @@ func (e *ended) wasCutShort(normal float64) bool {
 const timeOver = "the time of this step is over"
 
 // describeFailure describes a program's failure, in a few lines.
-func (e *ended) describeFailure() string {
+func (e *programResult) describeFailure() string {
 	text := strings.TrimSpace(e.stderr)
 	if lines := strings.Split(text, "\n"); len(lines) > 6 {
 		text = strings.Join(lines[len(lines)-6:], "\n")
@@ -84,7 +84,7 @@ func (k *kit) childEnvironment(more []string) []string {
 }
 
 // runChild runs a command in a process group of its own, and ends the whole group. The output is in the logs, too.
-func (k *kit) runChild(ctx context.Context, p task, command ...string) *ended {
+func (k *kit) runChild(ctx context.Context, p task, command ...string) *programResult {
 	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
@@ -97,7 +97,7 @@ func (k *kit) runChild(ctx context.Context, p task, command ...string) *ended {
 	c.WaitDelay = 5 * time.Second
 	since := time.Now()
 	err := c.Run()
-	e := &ended{seconds: time.Since(since).Seconds()}
+	e := &programResult{seconds: time.Since(since).Seconds()}
 	if c.Process != nil {
 		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // processes that the child has left; mostly there are none
 	}
@@ -124,7 +124,7 @@ func (k *kit) writeLog(name, text string) {
 }
 
 // runNatively runs a program over the driver, or, rehearsing, over software GPUs.
-func (k *kit) runNatively(ctx context.Context, p task) *ended {
+func (k *kit) runNatively(ctx context.Context, p task) *programResult {
 	p.name += ".native"
 	command := append([]string{p.path}, p.args...)
 	if k.soft {
@@ -134,7 +134,7 @@ func (k *kit) runNatively(ctx context.Context, p task) *ended {
 }
 
 // runReference runs a program over as many software GPUs as are needed.
-func (k *kit) runReference(ctx context.Context, p task) *ended {
+func (k *kit) runReference(ctx context.Context, p task) *programResult {
 	p.name += ".soft"
 	command := []string{k.filePath("bin", "proxyd"), "run", "--soft", fmt.Sprint(max(p.devices, 1)), "--", p.path}
 	return k.runChild(ctx, p, append(command, p.args...)...)
@@ -157,7 +157,7 @@ func (k *kit) deviceFlags(devices int) []string {
 }
 
 // runProxied runs a program over a device server, and notes the calls that the program asked for and did not get.
-func (k *kit) runProxied(ctx context.Context, p task) *ended {
+func (k *kit) runProxied(ctx context.Context, p task) *programResult {
 	k.status++
 	status := filepath.Join(k.out, "logs", fmt.Sprintf("status-%d.json", k.status))
 	command := []string{k.filePath("bin", "proxyd"), "run", "--status", status}
