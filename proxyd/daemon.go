@@ -364,7 +364,7 @@ func (n *node) servePeers(context.Context) (func(), error) {
 			if err != nil {
 				n.log.Warn("doctor does not know its own program", "error", err)
 			}
-			return host.Probe(ctx, n.cfg, host.Known{
+			return host.Probe(ctx, n.cfg, host.LearntFacts{
 				Libexec: libexec, Program: self, Capture: n.conductor.LongestCapture(), Measure: measure, SharedID: n.shared.Mark().ID,
 				CheckShared: func() error { return n.watch.CheckNow(ctx, n.checkShared) },
 				CheckDivert: overlay.CheckDivert, AskRelay: n.askRelay,

@@ -29,9 +29,9 @@ func newPeers(n *node, s *slurm.Slurm) *peers {
 	return &peers{n: n, slurm: s, known: map[string]*rpc.Client{}}
 }
 
-var _ checkpoint.Remote = (*peers)(nil)
+var _ checkpoint.NodeCaller = (*peers)(nil)
 
-// Call implements checkpoint.Remote.
+// Call implements checkpoint.NodeCaller.
 func (p *peers) Call(ctx context.Context, node string, req *rpc.CallRequest) (*rpc.CallReply, error) {
 	c, err := p.clientOf(ctx, node)
 	if err != nil {

@@ -59,7 +59,7 @@ func tryRelay(ctx context.Context, relay outside.Relay, job string) (err error) 
 	if err != nil {
 		return fmt.Errorf("its port for connections: %w", err)
 	}
-	var over stream.Over
+	var over stream.ConnectionEnd
 	if answer.Kind != stream.KindOver {
 		return fmt.Errorf("%s is another relay: it connects to itself", address)
 	}

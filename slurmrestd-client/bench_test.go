@@ -149,7 +149,7 @@ var decoders = map[string]func(tb testing.TB, body *listBody) int{
 func decodeStream(tb testing.TB, body *listBody) int {
 	count := 0
 	_, err := decodeAnswer(body, limits{body: defaultMaxBody, record: defaultMaxRecord},
-		answerFields.withFields(recordsField("jobs", v0045{modern{V0045}}.jobTable(), func(j *Job) error {
+		answerFields.withFields(recordsField("jobs", v0045{modernVersion{V0045}}.jobTable(), func(j *Job) error {
 			if j.ID > 0 && j.Name != "" {
 				count++
 			}
@@ -165,7 +165,7 @@ func decodeStream(tb testing.TB, body *listBody) int {
 func decodeSlice(tb testing.TB, body *listBody) int {
 	var all []Job
 	_, err := decodeAnswer(body, limits{body: defaultMaxBody, record: defaultMaxRecord},
-		answerFields.withFields(recordsField("jobs", v0045{modern{V0045}}.jobTable(), collectInto(&all))))
+		answerFields.withFields(recordsField("jobs", v0045{modernVersion{V0045}}.jobTable(), collectInto(&all))))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -322,7 +322,7 @@ func TestListBody(t *testing.T) {
 		}
 	}
 	var ids []int64
-	fields := answerFields.withFields(recordsField("jobs", v0045{modern{V0045}}.jobTable(), func(j *Job) error {
+	fields := answerFields.withFields(recordsField("jobs", v0045{modernVersion{V0045}}.jobTable(), func(j *Job) error {
 		ids = append(ids, j.ID)
 		if want := fmt.Sprintf("/home/user%d/project", len(ids)-1); j.WorkDir != want {
 			t.Errorf("work dir %q; want %q", j.WorkDir, want)

@@ -21,7 +21,7 @@ const (
 
 // dialects are all that the client speaks, newest first: the order of probing.
 var dialects = []dialect{
-	v0045{modern{V0045}}, v0042{modern{V0042}}, v0040{modern{V0040}}, v0038{},
+	v0045{modernVersion{V0045}}, v0042{modernVersion{V0042}}, v0040{modernVersion{V0040}}, v0038{},
 }
 
 // A dialect is a version of the API: the layout of its records and the form of its requests.

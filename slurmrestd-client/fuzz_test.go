@@ -167,7 +167,7 @@ func TestEndlessBodies(t *testing.T) {
 			if test.gigabyte && !testing.Short() && !underRace {
 				l.body = 1 << 30
 			}
-			_, err := decodeAnswer(test.body, l, everyField(v0042{modern{V0042}}))
+			_, err := decodeAnswer(test.body, l, everyField(v0042{modernVersion{V0042}}))
 			runtime.ReadMemStats(&after)
 			if !errors.Is(err, test.want) {
 				t.Errorf("error %v; want %v", err, test.want)
@@ -207,7 +207,7 @@ func TestWrongTypes(t *testing.T) {
 		`{"jobs":[{"hold":"maybe"}]}`: "not a 64-bit number",
 		`{"jobs":[{"job_state":{}}]}`: `'"' should be`,
 	} {
-		_, err := decodeAnswer(strings.NewReader(body), tight, everyField(v0045{modern{V0045}}))
+		_, err := decodeAnswer(strings.NewReader(body), tight, everyField(v0045{modernVersion{V0045}}))
 		if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: error %v; want one that says %q", body, err, says)
 		}

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Submitted is a job that was accepted.
-type Submitted struct {
+// SubmittedJob is a job that was accepted.
+type SubmittedJob struct {
 	ID       int64    // of the job, the array or the leader
 	Message  string   // of the site's job_submit plugin
 	Warnings []string // for example why the job will not start at once
@@ -22,31 +22,31 @@ type Submitted struct {
 
 // Submit submits a batch job as the user that the requests are made as. A submission is never sent
 // twice: after ErrUncertain, look for the job by its name or comment.
-func (c *Client) Submit(ctx context.Context, job JobSubmit) (Submitted, error) {
+func (c *Client) Submit(ctx context.Context, job JobSubmit) (SubmittedJob, error) {
 	return c.submitScript(ctx, job.Script, []JobSubmit{job}, "job")
 }
 
 // SubmitHet submits a heterogeneous job; its script is the first component's.
-func (c *Client) SubmitHet(ctx context.Context, components []JobSubmit) (Submitted, error) {
+func (c *Client) SubmitHet(ctx context.Context, components []JobSubmit) (SubmittedJob, error) {
 	if len(components) < 2 {
-		return Submitted{}, errors.New("submit: a heterogeneous job has at least two components")
+		return SubmittedJob{}, errors.New("submit: a heterogeneous job has at least two components")
 	}
 	for i := range components[1:] {
 		if components[i+1].Script != "" {
-			return Submitted{}, fmt.Errorf("submit: component %d: only the first has a script", i+1)
+			return SubmittedJob{}, fmt.Errorf("submit: component %d: only the first has a script", i+1)
 		}
 	}
 	return c.submitScript(ctx, components[0].Script, components, "jobs")
 }
 
 // submitScript sends components under key, which is "job" for a single component.
-func (c *Client) submitScript(ctx context.Context, script string, components []JobSubmit, key string) (Submitted, error) {
+func (c *Client) submitScript(ctx context.Context, script string, components []JobSubmit, key string) (SubmittedJob, error) {
 	if err := components[0].checkSubmit(); err != nil {
-		return Submitted{}, err
+		return SubmittedJob{}, err
 	}
 	for _, one := range components[1:] {
 		if err := one.checkFields(); err != nil {
-			return Submitted{}, err
+			return SubmittedJob{}, err
 		}
 	}
 	a, err := c.doOperation(ctx, operation{build: func(p *peer) (*call, error) {
@@ -69,17 +69,17 @@ func (c *Client) submitScript(ctx context.Context, script string, components []J
 
 // submitOutcome reads the outcome. v0.0.38 lists the reason why an accepted job waits as an error:
 // a job that has an id was accepted.
-func submitOutcome(a answer, err error) (Submitted, error) {
+func submitOutcome(a answer, err error) (SubmittedJob, error) {
 	var refused *Error
 	if err != nil && (a.JobID == 0 || !errors.As(err, &refused)) {
-		return Submitted{}, err
+		return SubmittedJob{}, err
 	}
-	done := Submitted{ID: a.JobID, Message: a.Message, Warnings: a.listWarnings()}
+	done := SubmittedJob{ID: a.JobID, Message: a.Message, Warnings: a.listWarnings()}
 	if err != nil {
 		done.Warnings = append(done.Warnings, err.Error())
 	}
 	if done.ID == 0 {
-		return Submitted{}, fmt.Errorf("submit: %w: no job id in the answer", ErrUncertain)
+		return SubmittedJob{}, fmt.Errorf("submit: %w: no job id in the answer", ErrUncertain)
 	}
 	return done, nil
 }

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// modern has the common parts of v0.0.40 and all later versions. Their answers are made by Slurm's
+// modernVersion has the common parts of v0.0.40 and all later versions. Their answers are made by Slurm's
 // data_parser plugins, which changed little since.
-type modern struct{ name string }
+type modernVersion struct{ name string }
 
-func (m modern) versionName() string { return m.name }
+func (m modernVersion) versionName() string { return m.name }
 
-func (modern) listAbilities() abilities {
+func (modernVersion) listAbilities() abilities {
 	return abilities{lastUpdate: true, signalTo: true, signalSaid: true, updateNode: true, resComment: true}
 }
 
-func (modern) formatSince(t time.Time) string   { return unixSeconds(t) }
-func (modern) jobTable() table[Job]             { return jobFields }
-func (modern) nodeTable() table[Node]           { return modernNodes }
-func (modern) partitionTable() table[Partition] { return modernPartitions }
+func (modernVersion) formatSince(t time.Time) string   { return unixSeconds(t) }
+func (modernVersion) jobTable() table[Job]             { return jobFields }
+func (modernVersion) nodeTable() table[Node]           { return modernNodes }
+func (modernVersion) partitionTable() table[Partition] { return modernPartitions }
 
 var modernNodes = nodeFields.withFields(table[Node]{
 	"free_mem": numberField(func(n *Node) *Number { return &n.FreeMemory }),
@@ -86,7 +86,7 @@ func limitMinutes(l Limit) body {
 	return numberBody(l.wholeMinutes())
 }
 
-func (modern) jobUpdate(u JobUpdate, now time.Time) draft {
+func (modernVersion) jobUpdate(u JobUpdate, now time.Time) draft {
 	b := body{}
 	putIfSet(b, "partition", u.Partition)
 	putIfSet(b, "qos", u.QOS)
@@ -125,7 +125,7 @@ func (modern) jobUpdate(u JobUpdate, now time.Time) draft {
 	return draft{body: b}
 }
 
-func (modern) jobSubmit(j JobSubmit) draft {
+func (modernVersion) jobSubmit(j JobSubmit) draft {
 	b := body{"environment": envAssignments(j.jobEnvironment())}
 	for name, value := range map[string]string{
 		"name": j.Name, "account": j.Account, "partition": j.Partition, "qos": j.QOS,
@@ -177,7 +177,7 @@ func modernAmounts(b body, j JobSubmit) {
 	}
 }
 
-func (modern) nodeUpdate(u NodeUpdate) draft {
+func (modernVersion) nodeUpdate(u NodeUpdate) draft {
 	b := body{}
 	if u.State != nil {
 		b["state"] = []string{*u.State}

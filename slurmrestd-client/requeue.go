@@ -55,8 +55,8 @@ type RequeueOptions struct {
 	Via        Route // RouteAny picks the best
 }
 
-// Requeued is the result of Requeue.
-type Requeued struct {
+// RequeueResult is the result of Requeue.
+type RequeueResult struct {
 	Route Route
 	// Why has the reason for this route, and against a better one.
 	Why string
@@ -73,13 +73,13 @@ type Requeued struct {
 // submitted with --no-requeue, ErrBatchOnly for a job without a batch script, and an
 // UnsupportedError if this cluster has no route. A requeue is never sent twice: after ErrUncertain,
 // compare the job's Restarts.
-func (c *Client) Requeue(ctx context.Context, ref Ref, opt RequeueOptions) (Requeued, error) {
+func (c *Client) Requeue(ctx context.Context, ref Ref, opt RequeueOptions) (RequeueResult, error) {
 	if err := ref.checkID(); err != nil {
-		return Requeued{}, err
+		return RequeueResult{}, err
 	}
 	chosen, err := c.chooseRoute(ctx, opt.Via)
 	if err != nil {
-		return Requeued{}, fmt.Errorf("job %s: requeue: %w", ref, err)
+		return RequeueResult{}, fmt.Errorf("job %s: requeue: %w", ref, err)
 	}
 	switch chosen.Route {
 	case RouteREST:
@@ -94,7 +94,7 @@ func (c *Client) Requeue(ctx context.Context, ref Ref, opt RequeueOptions) (Requ
 }
 
 // RequeueHold is Requeue with Hold: the job comes back pending and held.
-func (c *Client) RequeueHold(ctx context.Context, ref Ref) (Requeued, error) {
+func (c *Client) RequeueHold(ctx context.Context, ref Ref) (RequeueResult, error) {
 	return c.Requeue(ctx, ref, RequeueOptions{Hold: true})
 }
 
@@ -133,22 +133,22 @@ func (c *Client) checkRoute(ctx context.Context, route Route) error {
 }
 
 // chooseRoute returns the route asked for, or the first that can be taken.
-func (c *Client) chooseRoute(ctx context.Context, via Route) (Requeued, error) {
+func (c *Client) chooseRoute(ctx context.Context, via Route) (RequeueResult, error) {
 	if via != RouteAny {
-		return Requeued{Route: via, Why: "asked for"}, c.checkRoute(ctx, via)
+		return RequeueResult{Route: via, Why: "asked for"}, c.checkRoute(ctx, via)
 	}
 	var not []error
 	for _, route := range routes {
 		err := c.checkRoute(ctx, route)
 		if err == nil {
-			return Requeued{Route: route, Why: joinReasons(not)}, nil
+			return RequeueResult{Route: route, Why: joinReasons(not)}, nil
 		}
 		if !errors.Is(err, ErrUnsupported) {
-			return Requeued{}, err
+			return RequeueResult{}, err
 		}
 		not = append(not, err)
 	}
-	return Requeued{}, errors.Join(not...)
+	return RequeueResult{}, errors.Join(not...)
 }
 
 func joinReasons(not []error) string {

@@ -59,7 +59,7 @@ func TestRequeueRoutes(t *testing.T) {
 		exit     int
 		via      slurmrest.Route
 		want     slurmrest.Route // "" is an UnsupportedError
-		why      string          // of Requeued, or the error
+		why      string          // of RequeueResult, or the error
 	}{
 		{"26.05", slurmrest.V0045, &scontrol{}, 123, "", slurmrest.RouteREST, "the best there is"},
 		{"26.05, asked for scontrol", slurmrest.V0045, &scontrol{}, 123, slurmrest.RouteScontrol, slurmrest.RouteScontrol, "asked for"},

@@ -5,4 +5,4 @@ package slurmrest
 
 // v0042 nests a job's resources and says whether a controller responds as a boolean. v0042 is the
 // newest version that 24.11 serves and the oldest that 26.05 serves.
-type v0042 struct{ modern }
+type v0042 struct{ modernVersion }

@@ -4,10 +4,10 @@
 package slurmrest
 
 // v0045 is the first version that can requeue a job, and make reservations.
-type v0045 struct{ modern }
+type v0045 struct{ modernVersion }
 
 func (d v0045) listAbilities() abilities {
-	can := d.modern.listAbilities()
+	can := d.modernVersion.listAbilities()
 	can.requeue, can.reserve, can.resApart = true, true, true
 	return can
 }

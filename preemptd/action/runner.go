@@ -19,7 +19,7 @@ import (
 type Slurm interface {
 	Job(ctx context.Context, ref slurmrest.Ref) (slurmrest.Job, error)
 	Update(ctx context.Context, ref slurmrest.Ref, edit slurmrest.JobUpdate) error
-	Requeue(ctx context.Context, ref slurmrest.Ref, opt slurmrest.RequeueOptions) (slurmrest.Requeued, error)
+	Requeue(ctx context.Context, ref slurmrest.Ref, opt slurmrest.RequeueOptions) (slurmrest.RequeueResult, error)
 }
 
 // Proxyd is the part of a client of proxyd that actions use; it asks the node that leads the job. Errors are errors

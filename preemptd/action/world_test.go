@@ -240,8 +240,8 @@ func (p points) Update(ctx context.Context, ref slurmrest.Ref, edit slurmrest.Jo
 	return p.around(name, func() error { return p.Slurm.Update(ctx, ref, edit) })
 }
 
-func (p points) Requeue(ctx context.Context, ref slurmrest.Ref, opt slurmrest.RequeueOptions) (slurmrest.Requeued, error) {
-	var r slurmrest.Requeued
+func (p points) Requeue(ctx context.Context, ref slurmrest.Ref, opt slurmrest.RequeueOptions) (slurmrest.RequeueResult, error) {
+	var r slurmrest.RequeueResult
 	err := p.around("requeue", func() (err error) { r, err = p.Slurm.Requeue(ctx, ref, opt); return err })
 	return r, err
 }

@@ -95,7 +95,7 @@ func serveNode(node string) error {
 	}
 	server := api.NewServer(api.Options{
 		Node: node, Version: "test", SlurmUser: s.UID, Operators: cfg.Operators, Conductor: onSlurm{apitest.New(), node},
-		Doctor: func(ctx context.Context, _ bool) []host.Finding { return host.Probe(ctx, cfg, host.Known{}) },
+		Doctor: func(ctx context.Context, _ bool) []host.Finding { return host.Probe(ctx, cfg, host.LearntFacts{}) },
 	}, munge.Programs{})
 	l, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {

@@ -36,7 +36,7 @@ type Server struct {
 	rpc.UnimplementedProxydServer
 	opt     Options
 	started time.Time
-	people  *people
+	people  *userDirectory
 	doctor  [2]shared[[]host.Finding] // without and with measure
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/operators"
 )
 
-// people knows which users are more than ordinary users.
-type people struct {
+// userDirectory knows which users are more than ordinary users.
+type userDirectory struct {
 	slurmUser uint32
 	operators operators.List
 
@@ -32,15 +32,15 @@ type lookup struct {
 // request to LDAP.
 const lookupTTL = time.Minute
 
-func newPeople(slurmUser uint32, names []string) *people {
-	return &people{slurmUser: slurmUser, operators: operators.Parse(names), known: make(map[uint32]lookup)}
+func newPeople(slurmUser uint32, names []string) *userDirectory {
+	return &userDirectory{slurmUser: slurmUser, operators: operators.Parse(names), known: make(map[uint32]lookup)}
 }
 
 // isDaemon says whether daemons run as this user.
-func (p *people) isDaemon(uid uint32) bool { return uid == 0 || uid == p.slurmUser }
+func (p *userDirectory) isDaemon(uid uint32) bool { return uid == 0 || uid == p.slurmUser }
 
 // isOperator says whether the user may act on the jobs of other users.
-func (p *people) isOperator(ctx context.Context, uid uint32) (bool, error) {
+func (p *userDirectory) isOperator(ctx context.Context, uid uint32) (bool, error) {
 	if p.isDaemon(uid) {
 		return true, nil
 	}

@@ -95,21 +95,21 @@ type request struct {
 }
 
 type reply struct {
-	Error    string        `json:",omitempty"`
-	Errno    syscall.Errno `json:",omitempty"`
-	ID       string        `json:",omitempty"`
-	Programs []Program     `json:",omitempty"`
-	Ended    []ending      `json:",omitempty"`
-	More     bool          `json:",omitempty"`
-	Events   []Event       `json:",omitempty"`
-	LastPID  int           `json:",omitempty"`
-	Clocks   *Clocks       `json:",omitempty"`
+	Error    string         `json:",omitempty"`
+	Errno    syscall.Errno  `json:",omitempty"`
+	ID       string         `json:",omitempty"`
+	Programs []Program      `json:",omitempty"`
+	Ended    []endedProgram `json:",omitempty"`
+	More     bool           `json:",omitempty"`
+	Events   []Event        `json:",omitempty"`
+	LastPID  int            `json:",omitempty"`
+	Clocks   *Clocks        `json:",omitempty"`
 
 	Container *Container `json:",omitempty"`
 }
 
-// ending is how a program ended.
-type ending struct {
+// endedProgram is how a program ended.
+type endedProgram struct {
 	Name   string
 	Status syscall.WaitStatus
 }

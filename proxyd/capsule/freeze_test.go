@@ -272,7 +272,7 @@ func TestManyEnded(t *testing.T) {
 	}
 	seen, last := 0, ""
 	for more := true; more; {
-		var some []ending
+		var some []endedProgram
 		some, more = table.endedAfter(last)
 		for _, e := range some {
 			if want := fmt.Sprintf("%047d", seen+10); e.Name != want {

@@ -29,7 +29,7 @@ const firstPID = 301
 func Init([]string) int {
 	runtime.LockOSThread() // see init
 	log.SetFlags(log.LstdFlags | log.LUTC)
-	log.SetOutput(&limited{os.Stderr, maxLog})
+	log.SetOutput(&limitedWriter{os.Stderr, maxLog})
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
 	ignoreOthers()
@@ -48,13 +48,13 @@ func Init([]string) int {
 // maxLog bounds init.log: each invalid message of a user's wardens adds a line.
 const maxLog = 1 << 20
 
-// limited drops output beyond left bytes. Package log serializes its writes.
-type limited struct {
+// limitedWriter drops output beyond left bytes. Package log serializes its writes.
+type limitedWriter struct {
 	to   *os.File
 	left int
 }
 
-func (l *limited) Write(b []byte) (int, error) {
+func (l *limitedWriter) Write(b []byte) (int, error) {
 	if l.left -= len(b); l.left < 0 {
 		return len(b), nil
 	}

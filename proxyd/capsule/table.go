@@ -206,13 +206,13 @@ func (t *table) rememberStatus(name string, status syscall.WaitStatus) {
 }
 
 // endedAfter returns endings in the order of names: the endings after last that fit into a packet.
-func (t *table) endedAfter(last string) (some []ending, more bool) {
+func (t *table) endedAfter(last string) (some []endedProgram, more bool) {
 	for name, status := range t.ended {
 		if name > last {
-			some = append(some, ending{name, status})
+			some = append(some, endedProgram{name, status})
 		}
 	}
-	slices.SortFunc(some, func(a, b ending) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(some, func(a, b endedProgram) int { return cmp.Compare(a.Name, b.Name) })
 	n := countFitting(some)
 	return some[:n], n < len(some)
 }

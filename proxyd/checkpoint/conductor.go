@@ -33,7 +33,7 @@ import (
 // ErrNoJob is wrapped by errors about a job that this node does not know.
 var ErrNoJob = errors.New("no such protected job")
 
-// ErrAway is wrapped by a Remote's error when a node's daemon cannot be reached.
+// ErrAway is wrapped by a NodeCaller's error when a node's daemon cannot be reached.
 var ErrAway = errors.New("proxyd does not answer")
 
 // Config describes the node of a Conductor. All folders must exist.
@@ -87,7 +87,7 @@ type Deps struct {
 	Stage   *stage.Stage // of this node; checkpoints are written there first. nil: write into Store at once
 	Overlay *overlay.Overlay
 	Pool    *overlay.Pool
-	Remote  Remote
+	Remote  NodeCaller
 	Relay   outside.Relay // nil: the site has none
 	Log     *slog.Logger
 	Meter   reports.Meter // nil: no metrics
@@ -96,8 +96,8 @@ type Deps struct {
 	CheckShared func() error
 }
 
-// Remote calls the conductors of other nodes.
-type Remote interface {
+// NodeCaller calls the conductors of other nodes.
+type NodeCaller interface {
 	// Call has a node carry out a call, and returns the reply.
 	Call(ctx context.Context, node string, req *rpc.CallRequest) (*rpc.CallReply, error)
 }

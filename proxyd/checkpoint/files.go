@@ -50,7 +50,7 @@ func (lc *localCapsule) recordFileChanges(ctx context.Context) {
 	snap := j.run.Snapshot()
 	kit := filepath.Join(j.c.kits.Local, snap.Record.Kit)
 	all.Go(func() {
-		err := files.Watch(ctx, files.Watched{
+		err := files.Watch(ctx, files.WatchedCapsule{
 			PID: lc.capsule.PID(), PIDs: func() []int { return capsuleProcesses(ctx, lc.capsule) },
 			Trusted: []string{filepath.Join(kit, records.KitWarden), filepath.Join(kit, records.KitSrun), filepath.Join(kit, records.KitScontrol)},
 		}, lc.journal)

@@ -16,7 +16,7 @@ import (
 // answering is a node that answers all calls in the same way.
 type answering struct{ reply *rpc.ExchangeReply }
 
-// Call implements Remote.
+// Call implements NodeCaller.
 func (a answering) Call(context.Context, string, *rpc.CallRequest) (*rpc.CallReply, error) {
 	return &rpc.CallReply{Reply: &rpc.CallReply_Exchange{Exchange: a.reply}}, nil
 }

@@ -157,9 +157,9 @@ func (p *participant) freezePrograms(ctx context.Context, id store.ID, which fun
 }
 
 // setObservedState keeps the state of a program from before the freeze. Caller holds job.mu.
-func (lc *localCapsule) setObservedState(program string, o syscalls.Observed) {
+func (lc *localCapsule) setObservedState(program string, o syscalls.WaitObservations) {
 	if lc.observed == nil {
-		lc.observed = map[string]syscalls.Observed{}
+		lc.observed = map[string]syscalls.WaitObservations{}
 	}
 	lc.observed[program] = o
 }

@@ -19,7 +19,7 @@ import (
 // resuming are the nodes that are told to go on.
 type resuming chan string
 
-// Call implements Remote.
+// Call implements NodeCaller.
 func (r resuming) Call(_ context.Context, node string, req *rpc.CallRequest) (*rpc.CallReply, error) {
 	if req.GetResume() != nil {
 		r <- node

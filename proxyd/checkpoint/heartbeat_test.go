@@ -20,7 +20,7 @@ import (
 // countingNode is a node that counts its calls.
 type countingNode struct{ times atomic.Int32 }
 
-// Call implements Remote.
+// Call implements NodeCaller.
 func (h *countingNode) Call(_ context.Context, _ string, req *rpc.CallRequest) (*rpc.CallReply, error) {
 	if req.GetHeartbeat() != nil {
 		h.times.Add(1)

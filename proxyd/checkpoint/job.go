@@ -94,11 +94,11 @@ type localCapsule struct {
 
 	// Protected by job.mu. note is saved after each change.
 	note         capsuleNote
-	criuRestored map[string]bool               // programs that CRIU has restored in this run
-	endedBefore  map[string]syscall.WaitStatus // programs that had ended when the attempt in progress began
-	dumped       map[string]*criu.Image        // programs that CRIU has dumped in the attempt in progress
-	observed     map[string]syscalls.Observed  // programs as they were before they were frozen
-	scriptEnded  bool                          // the event of the batch script's end has arrived
+	criuRestored map[string]bool                      // programs that CRIU has restored in this run
+	endedBefore  map[string]syscall.WaitStatus        // programs that had ended when the attempt in progress began
+	dumped       map[string]*criu.Image               // programs that CRIU has dumped in the attempt in progress
+	observed     map[string]syscalls.WaitObservations // programs as they were before they were frozen
+	scriptEnded  bool                                 // the event of the batch script's end has arrived
 
 	forgetting sync.Mutex // held while old changes are removed from journal, and from a dump's choice of a mark until it has the changes since
 

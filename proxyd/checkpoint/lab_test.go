@@ -85,7 +85,7 @@ func (l *lab) bootNode(node, dir string, be store.Backend) *Conductor {
 	return c
 }
 
-// Call implements Remote.
+// Call implements NodeCaller.
 func (l *lab) Call(ctx context.Context, node string, req *rpc.CallRequest) (*rpc.CallReply, error) {
 	l.mu.Lock()
 	c := l.nodes[node]

@@ -51,7 +51,7 @@ func TestLeaderComesBack(t *testing.T) {
 
 // counted reports each question before passing the question on.
 type counted struct {
-	Remote
+	NodeCaller
 	asked chan<- string
 }
 
@@ -62,5 +62,5 @@ func (c counted) Call(ctx context.Context, node string, req *rpc.CallRequest) (*
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	return c.Remote.Call(ctx, node, req)
+	return c.NodeCaller.Call(ctx, node, req)
 }

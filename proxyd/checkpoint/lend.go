@@ -48,7 +48,7 @@ func (c *Conductor) Lend(ctx context.Context, name string, count int, qos string
 	j.lending.Lock()
 	defer j.lending.Unlock()
 	had = own + j.lentGPUs()
-	l := lending{j: j, uid: rec.UID, gid: rec.GID, extra: count - own, qos: qos}
+	l := leaseChange{j: j, uid: rec.UID, gid: rec.GID, extra: count - own, qos: qos}
 	short, cancel := context.WithTimeout(ctx, lendPatience)
 	defer cancel()
 	if err := l.changeLending(short); err != nil {
@@ -61,8 +61,8 @@ func (c *Conductor) Lend(ctx context.Context, name string, count int, qos string
 	return leases, had, nil
 }
 
-// lending is a change of a job's leases on this node.
-type lending struct {
+// leaseChange is a change of a job's leases on this node.
+type leaseChange struct {
 	j        *job
 	uid, gid uint32
 	extra    int // GPUs that the job is to be lent
@@ -70,7 +70,7 @@ type lending struct {
 }
 
 // changeLending submits or cancels leases, and waits until Slurm has started or ended them.
-func (l *lending) changeLending(ctx context.Context) error {
+func (l *leaseChange) changeLending(ctx context.Context) error {
 	if err := l.cancelSurplus(ctx); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (l *lending) changeLending(ctx context.Context) error {
 }
 
 // cancelSurplus cancels leases that the job does not need.
-func (l *lending) cancelSurplus(ctx context.Context) error {
+func (l *leaseChange) cancelSurplus(ctx context.Context) error {
 	all, lent := l.j.leasesHere(), l.j.lentGPUs()
 	for i := len(all) - 1; i >= 0 && lent-len(all[i].GPUs) >= l.extra; i-- {
 		lent -= len(all[i].GPUs)
@@ -101,7 +101,7 @@ func (l *lending) cancelSurplus(ctx context.Context) error {
 }
 
 // submitMissing submits a lease for each GPU that the job lacks and no lease waits for.
-func (l *lending) submitMissing(ctx context.Context) error {
+func (l *leaseChange) submitMissing(ctx context.Context) error {
 	c, id := l.j.c, l.j.id
 	missing := l.extra - l.j.lentGPUs()
 	if missing <= 0 {
@@ -129,7 +129,7 @@ func (l *lending) submitMissing(ctx context.Context) error {
 }
 
 // cancelWaiting cancels the leases that have not started.
-func (l *lending) cancelWaiting(ctx context.Context) error {
+func (l *leaseChange) cancelWaiting(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cancelPatience)
 	defer cancel()
 	waiting, err := l.j.c.Slurm.WaitingLeases(ctx, l.j.id, l.uid, l.j.c.Node)

@@ -44,8 +44,8 @@ func autoInterval(cost, nodeMTBF time.Duration, nodes int) time.Duration {
 // part, up to this share.
 const autoJitter = 0.1
 
-// periodic makes the periodic checkpoints of a run. One goroutine uses it.
-type periodic struct {
+// periodicCheckpoints makes the periodic checkpoints of a run. One goroutine uses it.
+type periodicCheckpoints struct {
 	j        *job
 	every    time.Duration // IntervalAuto: as autoInterval says
 	nodeMTBF time.Duration
@@ -54,7 +54,7 @@ type periodic struct {
 }
 
 // nextInterval returns the time from the beginning of one checkpoint to that of the next.
-func (p *periodic) nextInterval(cost time.Duration) time.Duration {
+func (p *periodicCheckpoints) nextInterval(cost time.Duration) time.Duration {
 	if p.every != IntervalAuto {
 		return p.every
 	}
@@ -65,7 +65,7 @@ func (p *periodic) nextInterval(cost time.Duration) time.Duration {
 }
 
 // countFailures notes whether a checkpoint was made.
-func (p *periodic) countFailures(err error) {
+func (p *periodicCheckpoints) countFailures(err error) {
 	p.failures++
 	if err == nil {
 		p.failures = 0
@@ -77,7 +77,7 @@ func (j *job) startPeriodic() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	run := j.run.Snapshot()
-	p := &periodic{j: j, every: run.Record.Options.Interval, nodeMTBF: j.c.NodeMTBF, nodes: len(run.Placement.ThisRun)}
+	p := &periodicCheckpoints{j: j, every: run.Record.Options.Interval, nodeMTBF: j.c.NodeMTBF, nodes: len(run.Placement.ThisRun)}
 	if p.every == 0 {
 		p.every = j.c.Interval
 	}
@@ -100,7 +100,7 @@ func (j *job) startPeriodic() {
 }
 
 // makeCheckpoints makes checkpoints until ctx is done.
-func (p *periodic) makeCheckpoints(ctx context.Context) {
+func (p *periodicCheckpoints) makeCheckpoints(ctx context.Context) {
 	j := p.j
 	began := time.Now()
 	for {

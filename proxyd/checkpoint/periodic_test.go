@@ -40,12 +40,12 @@ func TestAutoInterval(t *testing.T) {
 // TestPeriodicNext: a configured interval is kept to; an automatic interval grows while no
 // checkpoint can be made, and is short again after a checkpoint.
 func TestPeriodicNext(t *testing.T) {
-	fixed := &periodic{every: time.Minute, nodeMTBF: 150 * day, nodes: 64}
+	fixed := &periodicCheckpoints{every: time.Minute, nodeMTBF: 150 * day, nodes: 64}
 	fixed.countFailures(errors.New("a terminal"))
 	if got := fixed.nextInterval(time.Hour); got != time.Minute {
 		t.Errorf("configured: %s", got)
 	}
-	auto := &periodic{every: IntervalAuto, nodeMTBF: 150 * day, nodes: 64}
+	auto := &periodicCheckpoints{every: IntervalAuto, nodeMTBF: 150 * day, nodes: 64}
 	base := autoInterval(10*time.Second, 150*day, 64)
 	for failures, times := range []time.Duration{1, 2, 4, 7, 7} { // 4 h are 7.07 of them
 		got := auto.nextInterval(10 * time.Second)

@@ -280,7 +280,7 @@ func (c *Conductor) lostCheckpoint(ctx context.Context, s *slurm.Job, deleted ui
 
 // findEndedJob returns the Past of a job that has no record because its run ended by itself, if a person has had Slurm
 // run the job again; else nil. The checkpoints that the job's comment names have been deleted with the job, or will be.
-func findEndedJob(lines *records.Timeline, s *slurm.Job) (*records.Past, error) {
+func findEndedJob(lines *records.Timeline, s *slurm.Job) (*records.PastJob, error) {
 	if s.Restarts == 0 {
 		return nil, nil
 	}

@@ -136,7 +136,7 @@ func (lc *localCapsule) startSrun(ctx context.Context, call srunCall) error {
 	}
 	r, err := call.caller.Start(context.WithoutCancel(ctx), srun.StartSpec{
 		Dir: filepath.Join(c.folders().srunDir(j.id, lc.index), key), Program: c.SrunPath, Env: env,
-		Rewriting: srun.Rewriting{Layout: layout, Key: key, Job: now, Was: was, Release: c.Release, Help: c.Help, MPIDefault: c.MPIDefault},
+		Rewriting: srun.RewriteParameters{Layout: layout, Key: key, Job: now, Was: was, Release: c.Release, Help: c.Help, MPIDefault: c.MPIDefault},
 		UID:       who.UID, GID: who.GID, Groups: who.Groups, Inherited: call.inherited,
 		Cgroups: cgroups, Clean: steps.Outputs(snap.Meta(), key), Ask: c.Socket,
 	})

@@ -25,7 +25,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// awayUntil is a Remote. Its node's daemon is back at some time.
+// awayUntil is a NodeCaller. Its node's daemon is back at some time.
 type awayUntil struct {
 	back  time.Time
 	away  error // until then; nil: ErrAway

@@ -135,7 +135,7 @@ type fileHistory struct{ lc *localCapsule }
 
 // changesSinceEarlier returns the state of files from which a dump of the capsule begins, as earlierFiles does, and the
 // changes since then.
-func (h fileHistory) changesSinceEarlier(ctx context.Context, on *upload.Base) (before *files.State, inBase bool, touched files.Touched, err error) {
+func (h fileHistory) changesSinceEarlier(ctx context.Context, on *upload.Base) (before *files.State, inBase bool, touched files.TouchedFiles, err error) {
 	h.lc.forgetting.Lock()
 	defer h.lc.forgetting.Unlock()
 	var since files.Mark

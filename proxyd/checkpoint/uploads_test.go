@@ -114,7 +114,7 @@ func TestOpenBase(t *testing.T) {
 // dumped are nodes that answer a dump.
 type dumped map[string]calls.DumpReply
 
-// Call implements Remote.
+// Call implements NodeCaller.
 func (d dumped) Call(_ context.Context, node string, _ *rpc.CallRequest) (*rpc.CallReply, error) {
 	return calls.EncodeReply(d[node])
 }

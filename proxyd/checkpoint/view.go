@@ -47,7 +47,7 @@ func (c *Conductor) Owner(job string) (uid uint32, known bool) {
 }
 
 // Past returns the kept file about a job that is over, or nil.
-func (c *Conductor) Past(job string) (*records.Past, error) {
+func (c *Conductor) Past(job string) (*records.PastJob, error) {
 	id, err := parseJobName(job)
 	if err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ const defaultSlack = 50_000
 func slackPath(thread string) string { return "/proc/" + thread + "/timerslack_ns" }
 
 // addAttributes notes the attributes of a process.
-func (n *Noted) addAttributes(host int) error {
+func (n *ProcessFacts) addAttributes(host int) error {
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", host))
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (n *Noted) addAttributes(host int) error {
 }
 
 // addThread notes the attributes of a thread, by its id in the capsule.
-func (n *Noted) addThread(host int, thread string) error {
+func (n *ProcessFacts) addThread(host int, thread string) error {
 	b, err := os.ReadFile(slackPath(thread))
 	if err != nil {
 		return err

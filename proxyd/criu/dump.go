@@ -226,7 +226,7 @@ func (d *dumper) completeImage(i *Image) error {
 	} else {
 		i.Opened, i.Libraries = d.noted.Opened, d.noted.Libraries
 		for n, p := range d.noted.Processes {
-			i.Processes[n].Noted = p.Noted
+			i.Processes[n].ProcessFacts = p.ProcessFacts
 		}
 	}
 	i.calls, i.Queues = d.noted.calls, queueNames(i.Program.Queues)

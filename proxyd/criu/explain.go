@@ -230,7 +230,7 @@ func (i *Image) changedPath(init int) error {
 		if err != nil {
 			continue
 		}
-		now := Opened{Path: o.Path, UID: st.UID, GID: st.GID, Mode: st.Mode, Rdev: o.Rdev}
+		now := OpenedFile{Path: o.Path, UID: st.UID, GID: st.GID, Mode: st.Mode, Rdev: o.Rdev}
 		if err := o.compareFile(now); err != nil {
 			return err
 		}

@@ -26,8 +26,8 @@ import (
 // mapped, and of the folder that the process is in. A restore compares before the processes get the user's rights:
 // until then no other process can reach their open files.
 
-// Opened is a file that a program has open or mapped, or a folder that the program is in.
-type Opened struct {
+// OpenedFile is a file that a program has open or mapped, or a folder that the program is in.
+type OpenedFile struct {
 	// Path is the kernel's path of the file, without links. The path of a removed file ends with " (deleted)". A path that
 	// is not UTF-8 is quoted as in Go.
 	Path string `json:"path"`
@@ -35,13 +35,13 @@ type Opened struct {
 	GID  uint32 `json:"gid"`
 	Mode uint32 `json:"mode"`           // type and permissions
 	Rdev uint64 `json:"rdev,omitempty"` // of a device
-	// Same is, if not 0, the number, from 1, of the first file in Image.Opened that is this file by
+	// Same is, if not 0, the number, from 1, of the first file in Image.OpenedFile that is this file by
 	// another path. For a process that maps the file, or was executed from it, criu restores from
 	// one of these paths.
 	Same int `json:"same,omitempty"`
 }
 
-// Places are where a process has files. Numbers are indices of Image.Opened.
+// Places are where a process has files. Numbers are indices of Image.OpenedFile.
 type Places struct {
 	Descriptors map[int]int `json:"descriptors"`
 	Mapped      []int       `json:"mapped"` // ordered
@@ -52,7 +52,7 @@ type Places struct {
 
 const removed = " (deleted)"
 
-// showPath is a path as in Opened.
+// showPath is a path as in OpenedFile.
 func showPath(link string) string {
 	if utf8.ValidString(link) && !strings.HasPrefix(link, `"`) {
 		return link
@@ -62,8 +62,8 @@ func showPath(link string) string {
 
 // openedFiles collects the files that processes have open.
 type openedFiles struct {
-	opened []Opened
-	index  map[Opened]int // without Same
+	opened []OpenedFile
+	index  map[OpenedFile]int // without Same
 	first  map[fileID]int
 	mounts *mounts.Table
 }
@@ -74,7 +74,7 @@ type fileID struct{ device, inode uint64 }
 // newOpenedFiles is for processes of the capsule with this init.
 func newOpenedFiles(init int) (*openedFiles, error) {
 	table, err := mounts.Of(init)
-	return &openedFiles{index: map[Opened]int{}, first: map[fileID]int{}, mounts: table}, err
+	return &openedFiles{index: map[OpenedFile]int{}, first: map[fileID]int{}, mounts: table}, err
 }
 
 // statLink returns the file that a link of /proc leads to. A user's server of a file system is not asked: it may answer
@@ -103,12 +103,12 @@ func (s *openedFiles) addLink(link string) (index int, ok bool, err error) {
 	if err != nil {
 		return 0, false, &fs.PathError{Op: "stat", Path: to, Err: err}
 	}
-	o := Opened{Path: showPath(to), UID: st.UID, GID: st.GID, Mode: st.Mode}
+	o := OpenedFile{Path: showPath(to), UID: st.UID, GID: st.GID, Mode: st.Mode}
 	if kind := st.Kind(); kind == unix.S_IFCHR || kind == unix.S_IFBLK {
 		o.Rdev = st.Rdev
 	}
 	if strings.HasPrefix(to, "/proc/") || strings.HasPrefix(to, "/sys/") {
-		o = Opened{Path: o.Path, Mode: st.Mode & unix.S_IFMT} // owner and permissions change with the process
+		o = OpenedFile{Path: o.Path, Mode: st.Mode & unix.S_IFMT} // owner and permissions change with the process
 	}
 	if at, known := s.index[o]; known {
 		return at, true, nil
@@ -246,10 +246,10 @@ func (i *Image) compareOpened(init int, renamed map[string]string) error {
 	return nil
 }
 
-func (i *Image) compareProcess(was, is *Places, now []Opened) error {
-	pick := func(all []Opened, at int) (Opened, error) {
+func (i *Image) compareProcess(was, is *Places, now []OpenedFile) error {
+	pick := func(all []OpenedFile, at int) (OpenedFile, error) {
 		if at < 0 || at >= len(all) {
-			return Opened{}, fmt.Errorf("%w: file %d of %d", errImage, at, len(all))
+			return OpenedFile{}, fmt.Errorf("%w: file %d of %d", errImage, at, len(all))
 		}
 		return all[at], nil
 	}
@@ -286,7 +286,7 @@ func (i *Image) compareProcess(was, is *Places, now []Opened) error {
 
 // compareAny compares the file now of a process with file number at of the image, x, by each of the paths that x had.
 // The error is the one for x's own path.
-func (i *Image) compareAny(at int, x, now Opened) error {
+func (i *Image) compareAny(at int, x, now OpenedFile) error {
 	err := x.compareFile(now)
 	if err == nil || x.Path == now.Path {
 		return err
@@ -300,14 +300,14 @@ func (i *Image) compareAny(at int, x, now Opened) error {
 }
 
 // samePaths returns the entries, one for each path, of the file number at.
-func (i *Image) samePaths(at int) []Opened {
+func (i *Image) samePaths(at int) []OpenedFile {
 	first := func(at int) int {
 		if same := i.Opened[at].Same; same > 0 {
 			return same - 1
 		}
 		return at
 	}
-	var all []Opened
+	var all []OpenedFile
 	for n, o := range i.Opened {
 		if first(n) == first(at) {
 			all = append(all, o)
@@ -317,8 +317,8 @@ func (i *Image) samePaths(at int) []Opened {
 }
 
 // compareMapped compares the sets of mapped files, not their addresses: CRIU restores addresses by number.
-func (i *Image) compareMapped(was, is []int, now []Opened) error {
-	mapped := map[string][]Opened{}
+func (i *Image) compareMapped(was, is []int, now []OpenedFile) error {
+	mapped := map[string][]OpenedFile{}
 	expected := map[string]bool{}
 	gone := 0 // mapped files that were removed have any name afterwards
 	for _, at := range is {
@@ -364,7 +364,7 @@ func (i *Image) compareMapped(was, is []int, now []Opened) error {
 
 // compareFile returns an error if a file has changed. criu makes a removed file again, under some name: the file must
 // have no name now, and its other properties must be as before.
-func (o Opened) compareFile(now Opened) error {
+func (o OpenedFile) compareFile(now OpenedFile) error {
 	changed := func(format string, args ...any) error {
 		return &ChangedError{strings.TrimSuffix(o.Path, removed), fmt.Sprintf(format, args...)}
 	}

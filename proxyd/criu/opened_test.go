@@ -236,12 +236,12 @@ func TestServerThatIsSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 		at, there := places.Descriptors[fd]
-		if want := (Opened{Path: link, Mode: unix.S_IFREG | 0o666}); !there || s.opened[at] != want {
+		if want := (OpenedFile{Path: link, Mode: unix.S_IFREG | 0o666}); !there || s.opened[at] != want {
 			t.Errorf("noted %+v, want %+v", s.opened[at], want)
 		}
 	}
 	look(server.Path)
-	i := &Image{Opened: []Opened{{Path: server.Path, Mode: unix.S_IFREG | 0o600}}}
+	i := &Image{Opened: []OpenedFile{{Path: server.Path, Mode: unix.S_IFREG | 0o600}}}
 	if err := i.changedPath(self); err != nil {
 		t.Errorf("the server was asked: %v", err)
 	}

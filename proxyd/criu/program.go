@@ -41,7 +41,7 @@ type Program struct {
 	Moved map[uint32]string `json:",omitempty"`
 	// Observed is the state of the program's threads that the caller observed just before it froze them
 	// (syscalls.Observe). Only for Dump.
-	Observed syscalls.Observed `json:"-"`
+	Observed syscalls.WaitObservations `json:"-"`
 	// ClocksRead is the time at which the clocks were read with which the program continues after a restore
 	// (syscalls.ReadMonotonic), 0 if they are read at the dump. Only for Dump.
 	ClocksRead time.Duration `json:"-"`
@@ -67,7 +67,7 @@ type Image struct {
 	Processes []Process `json:"processes"`
 	Files     []File    `json:"files"` // ordered by name
 	// Opened are the files that processes have open or mapped, by which Restore recognizes the same files.
-	Opened []Opened `json:"opened,omitempty"`
+	Opened []OpenedFile `json:"opened,omitempty"`
 	// Queues are names of POSIX message queues, by CRIU's names of the open queues.
 	Queues map[string]string `json:"queues,omitempty"`
 	// Libraries are the files that processes run code from, by their paths (libraries.go).
@@ -84,11 +84,11 @@ type Process struct {
 	Name    string `json:"name"` // as ps shows it
 	Threads []int  `json:"threads,omitempty"`
 
-	Noted
+	ProcessFacts
 }
 
-// Noted has the properties of a process that are in no image.
-type Noted struct {
+// ProcessFacts has the properties of a process that are in no image.
+type ProcessFacts struct {
 	Places *Places `json:"places,omitempty"` // nil: a zombie, or not noted
 	// Slack is the timer slack of threads, in nanoseconds, where that is not the default.
 	Slack map[int]uint64 `json:"slack,omitempty"`

@@ -9,7 +9,7 @@ import "testing"
 // that the file had as well, and by no further name.
 func TestComparedNames(t *testing.T) {
 	const mode = 0o100600
-	was := &Image{Opened: []Opened{
+	was := &Image{Opened: []OpenedFile{
 		{Path: "/dev/shm/sem.tmp", UID: 1, Mode: mode},
 		{Path: "/dev/shm/sem.mp", UID: 1, Mode: mode, Same: 1},
 		{Path: "/dev/shm/other", UID: 1, Mode: mode},
@@ -17,18 +17,18 @@ func TestComparedNames(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		was  []int
-		now  []Opened
+		now  []OpenedFile
 		same bool
 	}{
-		{"by its name", []int{1}, []Opened{{Path: "/dev/shm/sem.mp", UID: 1, Mode: mode}}, true},
-		{"by its first name", []int{1}, []Opened{{Path: "/dev/shm/sem.tmp", UID: 1, Mode: mode}}, true},
-		{"by its second name", []int{0}, []Opened{{Path: "/dev/shm/sem.mp", UID: 1, Mode: mode}}, true},
-		{"two names, now one", []int{0, 1}, []Opened{{Path: "/dev/shm/sem.mp", UID: 1, Mode: mode}}, true},
-		{"by another file's name", []int{1}, []Opened{{Path: "/dev/shm/other", UID: 1, Mode: mode}}, false},
-		{"another user's", []int{1}, []Opened{{Path: "/dev/shm/sem.tmp", UID: 0, Mode: mode}}, false},
-		{"another user's, too", []int{1}, []Opened{{Path: "/dev/shm/sem.tmp", UID: 0, Mode: mode}, {Path: "/dev/shm/sem.mp", UID: 1, Mode: mode}}, false},
-		{"and one more", []int{1}, []Opened{{Path: "/dev/shm/sem.mp", UID: 1, Mode: mode}, {Path: "/dev/shm/other", UID: 1, Mode: mode}}, false},
-		{"one less", []int{1, 2}, []Opened{{Path: "/dev/shm/sem.mp", UID: 1, Mode: mode}}, false},
+		{"by its name", []int{1}, []OpenedFile{{Path: "/dev/shm/sem.mp", UID: 1, Mode: mode}}, true},
+		{"by its first name", []int{1}, []OpenedFile{{Path: "/dev/shm/sem.tmp", UID: 1, Mode: mode}}, true},
+		{"by its second name", []int{0}, []OpenedFile{{Path: "/dev/shm/sem.mp", UID: 1, Mode: mode}}, true},
+		{"two names, now one", []int{0, 1}, []OpenedFile{{Path: "/dev/shm/sem.mp", UID: 1, Mode: mode}}, true},
+		{"by another file's name", []int{1}, []OpenedFile{{Path: "/dev/shm/other", UID: 1, Mode: mode}}, false},
+		{"another user's", []int{1}, []OpenedFile{{Path: "/dev/shm/sem.tmp", UID: 0, Mode: mode}}, false},
+		{"another user's, too", []int{1}, []OpenedFile{{Path: "/dev/shm/sem.tmp", UID: 0, Mode: mode}, {Path: "/dev/shm/sem.mp", UID: 1, Mode: mode}}, false},
+		{"and one more", []int{1}, []OpenedFile{{Path: "/dev/shm/sem.mp", UID: 1, Mode: mode}, {Path: "/dev/shm/other", UID: 1, Mode: mode}}, false},
+		{"one less", []int{1, 2}, []OpenedFile{{Path: "/dev/shm/sem.mp", UID: 1, Mode: mode}}, false},
 	} {
 		is := make([]int, len(c.now))
 		for n := range is {

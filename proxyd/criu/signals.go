@@ -41,31 +41,31 @@ func isCore(name string) bool { return strings.HasPrefix(name, corePrefix) }
 
 func coreName(tid int) string { return corePrefix + strconv.Itoa(tid) + ".img" }
 
-// waiting is two sets of signals: for a thread, and for its whole process.
-type waiting struct{ own, shared uint64 }
+// pendingSignals is two sets of signals: for a thread, and for its whole process.
+type pendingSignals struct{ own, shared uint64 }
 
 // waitingOf returns the pending signals of a process's threads, by their ids in the capsule, for the threads that have
 // any. A process that is gone has none.
-func waitingOf(host int) map[int]waiting {
+func waitingOf(host int) map[int]pendingSignals {
 	tasks := fmt.Sprintf("/proc/%d/task/", host)
 	threads, err := os.ReadDir(tasks)
 	if err != nil {
 		return nil
 	}
-	all := map[int]waiting{}
+	all := map[int]pendingSignals{}
 	for _, t := range threads {
 		b, err := os.ReadFile(tasks + t.Name() + "/status")
 		if err != nil {
 			continue
 		}
-		if tid, w := readWaiting(b); w != (waiting{}) {
+		if tid, w := readWaiting(b); w != (pendingSignals{}) {
 			all[tid] = w
 		}
 	}
 	return all
 }
 
-func readWaiting(status []byte) (tid int, w waiting) {
+func readWaiting(status []byte) (tid int, w pendingSignals) {
 	for line := range strings.Lines(string(status)) {
 		key, value, _ := strings.Cut(line, ":")
 		words := strings.Fields(value)
@@ -114,7 +114,7 @@ func (c *core) encodeImage() ([]byte, error) {
 
 // addPendingSignals adds the pending signals of a thread to its image, if the image lacks any. timers are its
 // process's.
-func addPendingSignals(image []byte, tid int, w waiting, timers *timer.TaskTimersEntry) ([]byte, error) {
+func addPendingSignals(image []byte, tid int, w pendingSignals, timers *timer.TaskTimersEntry) ([]byte, error) {
 	c, err := readCore(image)
 	if err != nil {
 		return nil, err

@@ -153,7 +153,7 @@ func TestWithWaiting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now, err := addPendingSignals(was, 7, waiting{own: signalBit(unix.SIGUSR1), shared: signalBit(unix.SIGALRM)}, nil)
+	now, err := addPendingSignals(was, 7, pendingSignals{own: signalBit(unix.SIGUSR1), shared: signalBit(unix.SIGALRM)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,12 +170,12 @@ func TestWithWaiting(t *testing.T) {
 	if own, shared := signals(got.GetThreadCore().GetSignalsP()), signals(got.GetTc().GetSignalsS()); !reflect.DeepEqual([][]byte{own, shared}, [][]byte{{10}, {14}}) {
 		t.Errorf("the thread has %v, the process %v", own, shared)
 	}
-	again, err := addPendingSignals(now, 7, waiting{own: signalBit(unix.SIGUSR1), shared: signalBit(unix.SIGALRM)}, nil)
+	again, err := addPendingSignals(now, 7, pendingSignals{own: signalBit(unix.SIGUSR1), shared: signalBit(unix.SIGALRM)}, nil)
 	if err != nil || !reflect.DeepEqual(again, now) {
 		t.Errorf("added twice: %v", err)
 	}
 	for _, bad := range [][]byte{nil, was[:11], was[:len(was)-1], append(was[:len(was):len(was)], was[8:]...)} {
-		if _, err := addPendingSignals(bad, 7, waiting{own: 1}, nil); err == nil {
+		if _, err := addPendingSignals(bad, 7, pendingSignals{own: 1}, nil); err == nil {
 			t.Errorf("%d bytes are taken for an image", len(bad))
 		}
 	}

@@ -22,10 +22,10 @@ func (b *backer) writeContents() error {
 	slices.SortStableFunc(b.missing, func(x, y missingPart) int {
 		return cmp.Or(cmp.Compare(x.Stream, y.Stream), cmp.Compare(x.Off, y.Off), cmp.Compare(x.Size, y.Size))
 	})
-	var wants []want
+	var wants []wantedRange
 	for _, j := range b.missing {
-		if len(wants) == 0 || wants[len(wants)-1] != j.want {
-			wants = append(wants, j.want)
+		if len(wants) == 0 || wants[len(wants)-1] != j.wantedRange {
+			wants = append(wants, j.wantedRange)
 		}
 	}
 	if err := b.p.sendJSON(frameWants, wants); err != nil {
@@ -38,7 +38,7 @@ func (b *backer) writeContents() error {
 }
 
 // receiveContents receives the parts that were asked for, and writes them.
-func (b *backer) receiveContents(wants []want, out *contentWriter) error {
+func (b *backer) receiveContents(wants []wantedRange, out *contentWriter) error {
 	rest := b.missing
 	for _, w := range wants {
 		data, err := b.p.receiveOf(frameData)
@@ -49,7 +49,7 @@ func (b *backer) receiveContents(wants []want, out *contentWriter) error {
 			return fmt.Errorf("stream %s: %d bytes at %d where %d are due", w.Stream, len(data), w.Off, w.Size)
 		}
 		hash := hashOf(data)
-		for len(rest) > 0 && rest[0].want == w {
+		for len(rest) > 0 && rest[0].wantedRange == w {
 			if hash != rest[0].seg.Hash {
 				return fmt.Errorf("stream %s: at %d is not what was recorded", w.Stream, w.Off)
 			}

@@ -179,7 +179,7 @@ func TestAttributesOfRoot(t *testing.T) {
 	}
 	for _, name := range []Name{"security.capability", "trusted.note", "system.other", "user", ""} {
 		state.Files[Name(p)].Xattrs = Attributes{name: capability}
-		_, err := PutBack(testDeadline(t), testUser, Job{}, state, Touched{}, shelf)
+		_, err := PutBack(testDeadline(t), testUser, Job{}, state, TouchedFiles{}, shelf)
 		if err == nil || !strings.Contains(err.Error(), "not a user's") {
 			t.Errorf("PutBack of a State with %q: %v", name, err)
 		}

@@ -142,7 +142,7 @@ func measureRound(j *Journal, dir string, round func(fd, i int) error, all *[3][
 // beginWatching begins to watch the mounts of this thread.
 func beginWatching(j *Journal, files bool) (stop func() error, err error) {
 	tid := unix.Gettid()
-	w, err := newWatcher(Watched{PID: tid, PIDs: func() []int { return nil }}, j)
+	w, err := newWatcher(WatchedCapsule{PID: tid, PIDs: func() []int { return nil }}, j)
 	if err != nil {
 		return nil, err
 	}

@@ -37,8 +37,8 @@ type Entry struct {
 	ID    uint64 // Closed: of the file, see identity
 }
 
-// Touched has the changes of a job to files in some span of time.
-type Touched struct {
+// TouchedFiles has the changes of a job to files in some span of time.
+type TouchedFiles struct {
 	Entries []Entry // in the order of the changes
 	Lost    bool    // the list is not complete
 	Full    bool    // Lost, because there are more entries than are read
@@ -49,7 +49,7 @@ type Touched struct {
 const (
 	maxPath    = 4095
 	maxEntries = 1_000_000
-	maxTouched = 64 << 20 // bytes of memory that the entries of a Touched take
+	maxTouched = 64 << 20 // bytes of memory that the entries of a TouchedFiles take
 )
 
 // countBytes returns the part of maxTouched that an entry takes.

@@ -10,7 +10,7 @@ import (
 
 // feedWanted sends the parts of streams that a helper wants. They are in the order of the
 // streams, so each stream is read once, from its beginning.
-func (h *helper) feedWanted(wants []want, l Loader) error {
+func (h *userHelper) feedWanted(wants []wantedRange, l Loader) error {
 	f := feeder{l: l}
 	defer f.closeFeed()
 	buf := make([]byte, maxSegment)
@@ -43,7 +43,7 @@ func (f *feeder) closeFeed() {
 	}
 }
 
-func (f *feeder) readWanted(w want, b []byte) error {
+func (f *feeder) readWanted(w wantedRange, b []byte) error {
 	if f.r == nil || f.name != w.Stream || f.at > w.Off {
 		f.closeFeed()
 		r, err := f.l.Open(w.Stream)

@@ -40,7 +40,7 @@ func TestNamespace(t *testing.T) {
 	shelf := newShelf()
 	u := User{PID: cmd.Process.Pid, UID: testUID, GID: testUID, Groups: []uint32{testUID, 777}}
 	p := filepath.Join(dir, "f")
-	state, err := Record(testDeadline(t), u, Job{}, nil, Touched{Entries: []Entry{{Kind: Created, Path: p}}}, shelf)
+	state, err := Record(testDeadline(t), u, Job{}, nil, TouchedFiles{Entries: []Entry{{Kind: Created, Path: p}}}, shelf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestNamespace(t *testing.T) {
 		t.Errorf("Record has saved %q, want the file of the capsule", got)
 	}
 	os.Remove(filepath.Join(inner, "f"))
-	if _, err := PutBack(testDeadline(t), u, Job{}, state, Touched{}, shelf); err != nil {
+	if _, err := PutBack(testDeadline(t), u, Job{}, state, TouchedFiles{}, shelf); err != nil {
 		t.Fatal(err)
 	}
 	if got := readFile(t, filepath.Join(inner, "f")); got != "the capsule's" {
@@ -58,7 +58,7 @@ func TestNamespace(t *testing.T) {
 		t.Errorf("the node's file is %q", got)
 	}
 	// Not there any more.
-	if _, err := Record(testDeadline(t), User{PID: 1 << 22, UID: testUID}, Job{}, nil, Touched{}, shelf); err == nil {
+	if _, err := Record(testDeadline(t), User{PID: 1 << 22, UID: testUID}, Job{}, nil, TouchedFiles{}, shelf); err == nil {
 		t.Error("recorded in a capsule that is not there")
 	}
 }

@@ -82,8 +82,8 @@ func createFile(path string, isList bool, run string, uid, gid uint32) error {
 // Mark is a place in a journal's log.
 type Mark int64
 
-// seen has the changes that are known of a path.
-type seen struct {
+// pathChanges has the changes that are known of a path.
+type pathChanges struct {
 	wrote  bool   // not only appended to
 	mapped bool   // see Mapped
 	id     uint64 // of the file, if the kernel saw the file last
@@ -98,20 +98,20 @@ type Journal struct {
 
 	mu             sync.Mutex
 	run            string
-	pos            int64           // in the list
-	morePos        int64           // in the second file
-	freed          int64           // of the second file: the space up to here is freed
-	lost           uint64          // as the list counts
-	begin, end     int64           // of the log: places that a Mark means
-	shift          int64           // what is added to a position in the log's file to have such a place
-	pending        map[int64]bool  // places in the list before pos that may still be completed
-	known          map[string]seen // paths since the last Cut
-	loggedUnsure   map[int64]bool  // pending places that the log has as Unsure
-	tail           []byte          // of the log, up to end: not known to be durable
-	written        int             // how much of the tail is in the file
-	losing         bool            // the log says since the last Cut that an entry is missing
-	ranWithoutShim bool            // a program bypassed the shim, at some time
-	missed         bool            // a program could bypass the shim while no Watch ran
+	pos            int64                  // in the list
+	morePos        int64                  // in the second file
+	freed          int64                  // of the second file: the space up to here is freed
+	lost           uint64                 // as the list counts
+	begin, end     int64                  // of the log: places that a Mark means
+	shift          int64                  // what is added to a position in the log's file to have such a place
+	pending        map[int64]bool         // places in the list before pos that may still be completed
+	known          map[string]pathChanges // paths since the last Cut
+	loggedUnsure   map[int64]bool         // pending places that the log has as Unsure
+	tail           []byte                 // of the log, up to end: not known to be durable
+	written        int                    // how much of the tail is in the file
+	losing         bool                   // the log says since the last Cut that an entry is missing
+	ranWithoutShim bool                   // a program bypassed the shim, at some time
+	missed         bool                   // a program could bypass the shim while no Watch ran
 	watcher        *watcher
 	real           func(path string) string // nil: paths are as they are seen
 }
@@ -121,7 +121,7 @@ type Journal struct {
 // Journal continues where the last Journal stopped; with a new list, the new Journal continues
 // the old log.
 func OpenJournal(dir, log string) (*Journal, error) {
-	j := &Journal{logPath: log, pending: map[int64]bool{}, known: map[string]seen{}, loggedUnsure: map[int64]bool{}}
+	j := &Journal{logPath: log, pending: map[int64]bool{}, known: map[string]pathChanges{}, loggedUnsure: map[int64]bool{}}
 	if err := j.openLists(dir, log); err != nil {
 		j.closeFiles()
 		return nil, fmt.Errorf("journal %s: %w", dir, err)

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-func touchedSince(t *testing.T, j *Journal, m Mark) Touched {
+func touchedSince(t *testing.T, j *Journal, m Mark) TouchedFiles {
 	t.Helper()
 	got, err := j.Since(m)
 	if err != nil {

@@ -78,16 +78,16 @@ func readLog(log io.ReaderAt, from int64, f func(e Entry, ends int64)) (end int6
 }
 
 // Since returns the changes after m. The programs must be frozen or dead.
-func (j *Journal) Since(m Mark) (Touched, error) {
+func (j *Journal) Since(m Mark) (TouchedFiles, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.syncLists(true); err != nil {
-		return Touched{}, err
+		return TouchedFiles{}, err
 	}
 	if m < 0 || int64(m) > j.end {
-		return Touched{}, fmt.Errorf("journal: mark %d: the log ends at %d", m, j.end)
+		return TouchedFiles{}, fmt.Errorf("journal: mark %d: the log ends at %d", m, j.end)
 	}
-	t, size := Touched{Until: Mark(j.end), Lost: int64(m) < j.begin}, 0
+	t, size := TouchedFiles{Until: Mark(j.end), Lost: int64(m) < j.begin}, 0
 	_, err := readLog(j.log, j.positionOf(max(int64(m), j.begin)), func(e Entry, _ int64) {
 		switch e.Kind {
 		case anchorList, anchorMore, anchorWithoutShim, anchorBegin:

@@ -68,7 +68,7 @@ func TestPutBackWithoutSpace(t *testing.T) {
 			want := describeTree(t, dir)
 			after := change(path)
 			empty := fillFolder(t, dir)
-			_, err := PutBack(testDeadline(t), testUser, Job{}, state, Touched{Entries: after}, shelf)
+			_, err := PutBack(testDeadline(t), testUser, Job{}, state, TouchedFiles{Entries: after}, shelf)
 			if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "no space left") {
 				t.Errorf("PutBack without space: %v, want an error that names the file", err)
 			}
@@ -96,7 +96,7 @@ func TestPutBackReason(t *testing.T) {
 		os.Truncate(e.Path, 0)
 	}
 	fillFolder(t, dir)
-	_, err := PutBack(testDeadline(t), testUser, Job{}, state, Touched{Entries: entries}, shelf)
+	_, err := PutBack(testDeadline(t), testUser, Job{}, state, TouchedFiles{Entries: entries}, shelf)
 	if err == nil || !strings.Contains(err.Error(), entries[0].Path) || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("PutBack without space: %v, want the file and the reason", err)
 	}

@@ -27,8 +27,8 @@ const (
 	maxHeader = 16 << 20
 )
 
-// packed is an entry of a pack.
-type packed struct {
+// packEntry is an entry of a pack.
+type packEntry struct {
 	Path    Name       // relative to the folder, clean; "." is the folder itself
 	Type    Type       `json:",omitempty"`
 	Mode    uint32     `json:",omitempty"`
@@ -178,7 +178,7 @@ func (p *packer) packChild(dir int, prefix, name string) error {
 	id := [2]uint64{st.Dev, st.Ino}
 	if e.Type != Dir && st.Nlink > 1 {
 		if first, ok := p.links[id]; ok {
-			return p.writeHeader(packed{Path: Name(path), Link: first}, nil)
+			return p.writeHeader(packEntry{Path: Name(path), Link: first}, nil)
 		}
 		p.links[id] = Name(path)
 	}
@@ -206,7 +206,7 @@ func (p *packer) packChild(dir int, prefix, name string) error {
 }
 
 // packFile packs a regular file that fd names.
-func (p *packer) packFile(fd int, e packed) error {
+func (p *packer) packFile(fd int, e packEntry) error {
 	file, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return err
@@ -232,7 +232,7 @@ func (p *packer) packFile(fd int, e packed) error {
 	return p.writeHeader(e, file)
 }
 
-func (p *packer) writeHeader(e packed, file *os.File) error {
+func (p *packer) writeHeader(e packEntry, file *os.File) error {
 	b, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -265,8 +265,8 @@ func (p *packer) writeHeader(e packed, file *os.File) error {
 type onlyWriter struct{ io.Writer }
 
 // entryOf describes the file of the O_PATH descriptor fd.
-func entryOf(path string, st unix.Stat_t, fd int) (packed, error) {
-	e := packed{Path: Name(path), Type: typeOf(st), Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim.Nano()}
+func entryOf(path string, st unix.Stat_t, fd int) (packEntry, error) {
+	e := packEntry{Path: Name(path), Type: typeOf(st), Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim.Nano()}
 	e.Socket = st.Mode&unix.S_IFMT == unix.S_IFSOCK
 	if e.Type == Regular {
 		e.Size = st.Size

@@ -127,7 +127,7 @@ func TestPack(t *testing.T) {
 }
 
 // forgePack makes a pack of entries.
-func forgePack(entries []packed, data string) []byte {
+func forgePack(entries []packEntry, data string) []byte {
 	b := []byte(packMagic)
 	for _, e := range entries {
 		h, _ := json.Marshal(e)
@@ -166,7 +166,7 @@ func TestPackRefuses(t *testing.T) {
 	}
 
 	p := &packer{ctx: t.Context(), w: bufio.NewWriter(io.Discard), buf: make([]byte, 1)}
-	e := packed{Path: "pieces", Extents: make([][2]int64, maxHeader/5)}
+	e := packEntry{Path: "pieces", Extents: make([][2]int64, maxHeader/5)}
 	if err := p.writeHeader(e, nil); err == nil || !strings.Contains(err.Error(), "pieces with holes") {
 		t.Errorf("writeHeader of a file with many pieces: %v", err)
 	}
@@ -191,28 +191,28 @@ func TestUnpackHostile(t *testing.T) {
 	if err := os.WriteFile(victim, []byte("safe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	file := func(p string) packed {
-		return packed{Path: Name(p), Type: Regular, Mode: 0o644, Size: 4, Extents: [][2]int64{{0, 4}}}
+	file := func(p string) packEntry {
+		return packEntry{Path: Name(p), Type: Regular, Mode: 0o644, Size: 4, Extents: [][2]int64{{0, 4}}}
 	}
 	for name, c := range map[string]struct {
-		entries []packed
+		entries []packEntry
 		want    string
 	}{
-		"dots":          {[]packed{file("../victim")}, "not in the folder"},
-		"dots inside":   {[]packed{file("a/../../victim")}, "not in the folder"},
-		"absolute":      {[]packed{file(victim)}, "not in the folder"},
-		"through link":  {[]packed{{Path: "l", Type: Symlink, Target: Name(outside)}, file("l/victim")}, "too many levels"},
-		"over link":     {[]packed{{Path: "l", Type: Symlink, Target: Name(victim)}, file("l")}, "file exists"},
-		"link out":      {[]packed{{Path: "l", Link: "../victim"}}, "not in the folder"},
-		"link via link": {[]packed{{Path: "d", Type: Symlink, Target: Name(outside)}, {Path: "l", Link: "d/victim"}}, "too many levels"},
-		"not a folder":  {[]packed{file("f"), file("f/g")}, "not a directory"},
-		"device":        {[]packed{{Path: "d", Type: Other, Mode: 0o666}}, "type"},
-		"root a file":   {[]packed{file(".")}, "bad entry"},
-		"attribute":     {[]packed{{Path: "f", Type: Regular, Xattrs: map[Name][]byte{"security.capability": {1}}}}, "attribute"},
-		"huge extent":   {[]packed{{Path: "f", Type: Regular, Size: 4, Extents: [][2]int64{{0, 1 << 62}}}}, "bad extent"},
-		"negative":      {[]packed{{Path: "f", Type: Regular, Size: 4, Extents: [][2]int64{{2, -1}}}}, "bad extent"},
-		"overlapping":   {[]packed{{Path: "f", Type: Regular, Size: 9, Extents: [][2]int64{{0, 4}, {2, 4}}}}, "bad extent"},
-		"cut off":       {[]packed{{Path: "f", Type: Regular, Size: 1 << 30, Extents: [][2]int64{{0, 1 << 30}}}}, "unexpected EOF"},
+		"dots":          {[]packEntry{file("../victim")}, "not in the folder"},
+		"dots inside":   {[]packEntry{file("a/../../victim")}, "not in the folder"},
+		"absolute":      {[]packEntry{file(victim)}, "not in the folder"},
+		"through link":  {[]packEntry{{Path: "l", Type: Symlink, Target: Name(outside)}, file("l/victim")}, "too many levels"},
+		"over link":     {[]packEntry{{Path: "l", Type: Symlink, Target: Name(victim)}, file("l")}, "file exists"},
+		"link out":      {[]packEntry{{Path: "l", Link: "../victim"}}, "not in the folder"},
+		"link via link": {[]packEntry{{Path: "d", Type: Symlink, Target: Name(outside)}, {Path: "l", Link: "d/victim"}}, "too many levels"},
+		"not a folder":  {[]packEntry{file("f"), file("f/g")}, "not a directory"},
+		"device":        {[]packEntry{{Path: "d", Type: Other, Mode: 0o666}}, "type"},
+		"root a file":   {[]packEntry{file(".")}, "bad entry"},
+		"attribute":     {[]packEntry{{Path: "f", Type: Regular, Xattrs: map[Name][]byte{"security.capability": {1}}}}, "attribute"},
+		"huge extent":   {[]packEntry{{Path: "f", Type: Regular, Size: 4, Extents: [][2]int64{{0, 1 << 62}}}}, "bad extent"},
+		"negative":      {[]packEntry{{Path: "f", Type: Regular, Size: 4, Extents: [][2]int64{{2, -1}}}}, "bad extent"},
+		"overlapping":   {[]packEntry{{Path: "f", Type: Regular, Size: 9, Extents: [][2]int64{{0, 4}, {2, 4}}}}, "bad extent"},
+		"cut off":       {[]packEntry{{Path: "f", Type: Regular, Size: 1 << 30, Extents: [][2]int64{{0, 1 << 30}}}}, "unexpected EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Unpack(context.Background(), bytes.NewReader(forgePack(c.entries, "evil")), ownFolder(t))
@@ -226,8 +226,8 @@ func TestUnpackHostile(t *testing.T) {
 	}
 	// A set-id program of root's loses its set-id bit.
 	dir := ownFolder(t)
-	suid := packed{Path: "s", Type: Regular, Mode: 0o4755, Size: 4, Extents: [][2]int64{{0, 4}}}
-	if err := Unpack(context.Background(), bytes.NewReader(forgePack([]packed{suid}, "evil")), dir); err != nil {
+	suid := packEntry{Path: "s", Type: Regular, Mode: 0o4755, Size: 4, Extents: [][2]int64{{0, 4}}}
+	if err := Unpack(context.Background(), bytes.NewReader(forgePack([]packEntry{suid}, "evil")), dir); err != nil {
 		t.Fatal(err)
 	}
 	if st, err := os.Stat(filepath.Join(dir, "s")); err != nil || st.Mode()&os.ModeSetuid != 0 {
@@ -237,8 +237,8 @@ func TestUnpackHostile(t *testing.T) {
 
 // FuzzUnpack: any stream is unpacked into the folder, or refused.
 func FuzzUnpack(f *testing.F) {
-	f.Add(forgePack([]packed{{Path: ".", Type: Dir, Mode: 0o755}, {Path: "d", Type: Dir, Mode: 0o700}, {Path: "l", Type: Symlink, Target: ".."}}, ""))
-	f.Add(forgePack([]packed{{Path: "f", Type: Regular, Size: 4, Extents: [][2]int64{{0, 4}}}, {Path: "g", Link: "f"}}, "data"))
+	f.Add(forgePack([]packEntry{{Path: ".", Type: Dir, Mode: 0o755}, {Path: "d", Type: Dir, Mode: 0o700}, {Path: "l", Type: Symlink, Target: ".."}}, ""))
+	f.Add(forgePack([]packEntry{{Path: "f", Type: Regular, Size: 4, Extents: [][2]int64{{0, 4}}}, {Path: "g", Link: "f"}}, "data"))
 	f.Add([]byte(packMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 1<<16 {

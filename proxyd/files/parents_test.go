@@ -40,7 +40,7 @@ func TestParents(t *testing.T) {
 	user := testUser
 	user.Groups = []uint32{777}
 	shelf := newShelf()
-	state, err := Record(testDeadline(t), user, Job{}, nil, Touched{Entries: parentsOf(t, dir)}, shelf)
+	state, err := Record(testDeadline(t), user, Job{}, nil, TouchedFiles{Entries: parentsOf(t, dir)}, shelf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,11 +50,11 @@ func TestParents(t *testing.T) {
 		if err := os.RemoveAll(filepath.Join(dir, "a")); err != nil {
 			t.Fatal(err)
 		}
-		_, err := PutBack(testDeadline(t), user, Job{}, state, Touched{}, &failing{shelf, opens, 2 * opens})
+		_, err := PutBack(testDeadline(t), user, Job{}, state, TouchedFiles{}, &failing{shelf, opens, 2 * opens})
 		if err != nil && !errors.Is(err, errFails) {
 			t.Fatal(err)
 		}
-		report, err := PutBack(testDeadline(t), user, Job{}, state, Touched{}, shelf)
+		report, err := PutBack(testDeadline(t), user, Job{}, state, TouchedFiles{}, shelf)
 		if err != nil || len(report.Notes) > 0 {
 			t.Fatalf("%v, notes %v", err, report.Notes)
 		}

@@ -146,8 +146,8 @@ type order struct {
 	MostMissing int // Record: paths at which no file is
 }
 
-// want is a part of a stream that PutBack needs.
-type want struct {
+// wantedRange is a part of a stream that PutBack needs.
+type wantedRange struct {
 	Stream string
 	Off    int64
 	Size   int64

@@ -44,7 +44,7 @@ func isUnfinished(mode uint32, f *File) bool {
 
 // missingPart is a part of a stream, and a file that this part belongs to.
 type missingPart struct {
-	want
+	wantedRange
 	path string
 	seg  Segment
 }
@@ -264,7 +264,7 @@ func (b *backer) recreateFile(p string, f *File) error {
 }
 
 func (b *backer) requestSegment(p string, g Segment) {
-	b.missing = append(b.missing, missingPart{want{g.Stream, g.Off, g.Size}, p, g})
+	b.missing = append(b.missing, missingPart{wantedRange{g.Stream, g.Off, g.Size}, p, g})
 }
 
 // updateInPlace compares a file with the recorded file: a longer file is truncated, and only segments that differ are

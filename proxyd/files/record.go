@@ -62,31 +62,31 @@ func appendRecord(b []byte, e Entry) []byte {
 	return b
 }
 
-// parsed is the result of parsing a list at one place.
-type parsed struct {
+// parsedRecord is the result of parsing a list at one place.
+type parsedRecord struct {
 	entry Entry
 	state byte // 0: no record starts here
 	size  int  // to the next record; 0: there are too few bytes
 }
 
 // parseRecord parses the record at the start of b. Every byte may be anything: the job's user can write to the list.
-func parseRecord(b []byte) parsed {
+func parseRecord(b []byte) parsedRecord {
 	if len(b) < 8 {
-		return parsed{}
+		return parsedRecord{}
 	}
 	if b[0] != recordMark || b[1] < stateReserved || b[1] > stateFailed {
-		return parsed{size: 8}
+		return parsedRecord{size: 8}
 	}
 	if len(b) < recordHead {
-		return parsed{}
+		return parsedRecord{}
 	}
 	n1, n2 := int(binary.LittleEndian.Uint16(b[4:])), int(binary.LittleEndian.Uint16(b[6:]))
 	size := recordSize(n1, n2)
 	if n1 > maxPath || n2 > maxPath {
-		return parsed{size: 8}
+		return parsedRecord{size: 8}
 	}
 	if size > len(b) {
-		return parsed{}
+		return parsedRecord{}
 	}
 	number := binary.LittleEndian.Uint64(b[8:])
 	e := Entry{
@@ -100,7 +100,7 @@ func parseRecord(b []byte) parsed {
 	case Appended, anchorList, anchorMore, anchorBegin:
 		e.Size = int64(number)
 	}
-	return parsed{entry: e, state: b[1], size: size}
+	return parsedRecord{entry: e, state: b[1], size: size}
 }
 
 // listHead is the start of the shim's list.

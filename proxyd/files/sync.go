@@ -61,7 +61,7 @@ func (j *Journal) appendEntry(b []byte, e Entry) []byte {
 		if e.Kind == Closed {
 			id = e.ID
 		}
-		j.known[e.Path] = seen{wrote: was.wrote || e.Kind != Appended, mapped: was.mapped || e.Kind == Mapped, id: id}
+		j.known[e.Path] = pathChanges{wrote: was.wrote || e.Kind != Appended, mapped: was.mapped || e.Kind == Mapped, id: id}
 	}
 	return appendRecord(b, e)
 }
@@ -114,7 +114,7 @@ func (j *Journal) readList(b []byte, end int64, final bool) ([]byte, error) {
 }
 
 // appendUncertain takes a change that a program was about to make, once.
-func (j *Journal) appendUncertain(b []byte, at int64, p parsed) []byte {
+func (j *Journal) appendUncertain(b []byte, at int64, p parsedRecord) []byte {
 	if p.state != statePending || j.loggedUnsure[at] || len(j.loggedUnsure) >= maxEntries {
 		return b
 	}

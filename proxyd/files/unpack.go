@@ -37,7 +37,7 @@ type unpacker struct {
 	r    *bufio.Reader
 	root int
 	buf  []byte
-	dirs []packed // finished last: new files in them change their times
+	dirs []packEntry // finished last: new files in them change their times
 }
 
 func (u *unpacker) unpackAll(ctx context.Context) error {
@@ -68,7 +68,7 @@ func (u *unpacker) unpackAll(ctx context.Context) error {
 	return nil
 }
 
-func (u *unpacker) readHeader() (*packed, error) {
+func (u *unpacker) readHeader() (*packEntry, error) {
 	var n uint32
 	if err := binary.Read(u.r, binary.LittleEndian, &n); err != nil {
 		return nil, noEOF(err)
@@ -87,7 +87,7 @@ func (u *unpacker) readHeader() (*packed, error) {
 	if len(b) < int(n) {
 		return nil, io.ErrUnexpectedEOF
 	}
-	e := &packed{}
+	e := &packEntry{}
 	if err := json.Unmarshal(b, e); err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func isInside(p string) bool {
 		!strings.HasPrefix(p, "../") && strings.IndexByte(p, 0) < 0
 }
 
-func (e packed) checkEntry() error {
+func (e packEntry) checkEntry() error {
 	if !isInside(string(e.Path)) || e.Link != "" && !isInside(string(e.Link)) {
 		return fmt.Errorf("path %.200q, link %.200q: not in the folder", e.Path, e.Link)
 	}
@@ -132,7 +132,7 @@ func (u *unpacker) parentOf(p string) (dir int, base string, err error) {
 	return dir, path.Base(p), err
 }
 
-func (u *unpacker) unpackEntry(ctx context.Context, e packed) error {
+func (u *unpacker) unpackEntry(ctx context.Context, e packEntry) error {
 	if e.Path == "." {
 		u.dirs = append(u.dirs, e)
 		return nil
@@ -179,7 +179,7 @@ func (u *unpacker) unpackEntry(ctx context.Context, e packed) error {
 	return u.setAttributes(e)
 }
 
-func (u *unpacker) unpackFile(ctx context.Context, dir int, base string, e packed) error {
+func (u *unpacker) unpackFile(ctx context.Context, dir int, base string, e packEntry) error {
 	fd, err := unix.Openat(dir, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func (u *unpacker) unpackFile(ctx context.Context, dir int, base string, e packe
 }
 
 // setAttributes sets owner, mode, attributes and time of a new file, or of the folder itself.
-func (u *unpacker) setAttributes(e packed) error {
+func (u *unpacker) setAttributes(e packEntry) error {
 	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
 	fd, err := unix.Openat2(u.root, string(e.Path), how)
@@ -238,7 +238,7 @@ func (u *unpacker) setAttributes(e packed) error {
 	return unix.UtimesNanoAt(unix.AT_FDCWD, self, times, 0)
 }
 
-func setTime(dir int, base string, e packed) error {
+func setTime(dir int, base string, e packEntry) error {
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(e.Mtime)}
 	return unix.UtimesNanoAt(dir, base, times, unix.AT_SYMLINK_NOFOLLOW)
 }

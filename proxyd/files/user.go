@@ -52,9 +52,9 @@ type Job struct {
 	Logs    []string // absolute paths of the files that Slurm writes, as the capsule sees them: likewise
 }
 
-// helper is a process that does the work with the user's rights in the capsule's mount namespace.
+// userHelper is a process that does the work with the user's rights in the capsule's mount namespace.
 // The helper ends when its pipes close.
-type helper struct {
+type userHelper struct {
 	*pipe
 	cmd    *exec.Cmd
 	stderr tail
@@ -70,8 +70,8 @@ func (t *tail) Write(p []byte) (int, error) {
 }
 
 // startHelper starts a helper for work of a size. The end of ctx kills the helper.
-func startHelper(ctx context.Context, u User, work int) (*helper, error) {
-	h := &helper{}
+func startHelper(ctx context.Context, u User, work int) (*userHelper, error) {
+	h := &userHelper{}
 	// By the link and not by the path: the daemon may have been upgraded on disk.
 	h.cmd = exec.CommandContext(ctx, "/proc/self/exe", Arg)
 	h.cmd.Args[0] = "singularity-files"
@@ -106,7 +106,7 @@ func startHelper(ctx context.Context, u User, work int) (*helper, error) {
 
 // startInCgroup starts the helper in a cgroup of the job: the job's limits then hold for the helper. Where memory is
 // short there, the kernel kills the helper before any process of the job: the checkpoint fails, and the job runs on.
-func (h *helper) startInCgroup(path string) error {
+func (h *userHelper) startInCgroup(path string) error {
 	group, err := os.Open(path)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (h *helper) startInCgroup(path string) error {
 }
 
 // sendOrder sends the messages with which both operations begin.
-func (h *helper) sendOrder(o order, s *State, entries []Entry) error {
+func (h *userHelper) sendOrder(o order, s *State, entries []Entry) error {
 	if err := h.sendJSON(frameOrder, o); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (h *helper) sendOrder(o order, s *State, entries []Entry) error {
 }
 
 // nextMessage returns the helper's next message; a failure of the helper becomes the error.
-func (h *helper) nextMessage() (kind byte, b []byte, err error) {
+func (h *userHelper) nextMessage() (kind byte, b []byte, err error) {
 	kind, b, err = h.receiveFrame()
 	if err == nil && kind == frameFailure {
 		told := &localsock.ToldError{}
@@ -155,7 +155,7 @@ func (h *helper) nextMessage() (kind byte, b []byte, err error) {
 
 // failureBehind returns the failure that a helper has sent before its end, instead of the error that the pipe is
 // broken.
-func (h *helper) failureBehind(err error) error {
+func (h *userHelper) failureBehind(err error) error {
 	if !errors.Is(err, syscall.EPIPE) {
 		return err
 	}
@@ -167,7 +167,7 @@ func (h *helper) failureBehind(err error) error {
 }
 
 // endHelper ends the helper. If the helper's death has caused err, the result says so.
-func (h *helper) endHelper(ctx context.Context, err error) error {
+func (h *userHelper) endHelper(ctx context.Context, err error) error {
 	h.in.Close()
 	if err != nil {
 		h.cmd.Process.Kill()
@@ -202,7 +202,7 @@ func (u User) orderFor(job Job) order {
 //
 // Record runs in a process of its own with the user's rights in the capsule's mount namespace: a file that the user
 // could not read is not read. A file that cannot be recorded is in the State's Notes and is no error.
-func Record(ctx context.Context, u User, job Job, before *State, touched Touched, s Saver) (*State, error) {
+func Record(ctx context.Context, u User, job Job, before *State, touched TouchedFiles, s Saver) (*State, error) {
 	state, err := recordFiles(ctx, u, job, before, touched, s)
 	if err != nil {
 		return nil, fmt.Errorf("record files: %w", err)
@@ -210,7 +210,7 @@ func Record(ctx context.Context, u User, job Job, before *State, touched Touched
 	return state, nil
 }
 
-func recordFiles(ctx context.Context, u User, job Job, before *State, touched Touched, s Saver) (*State, error) {
+func recordFiles(ctx context.Context, u User, job Job, before *State, touched TouchedFiles, s Saver) (*State, error) {
 	o := u.orderFor(job)
 	keeper, ok := s.(Keeper)
 	serial := 1
@@ -242,7 +242,7 @@ func recordFiles(ctx context.Context, u User, job Job, before *State, touched To
 	return state, nil
 }
 
-func (h *helper) recordFiles(o order, before *State, touched Touched, s Saver) (*State, error) {
+func (h *userHelper) recordFiles(o order, before *State, touched TouchedFiles, s Saver) (*State, error) {
 	if err := h.sendOrder(o, before, touched.Entries); err != nil {
 		return nil, err
 	}
@@ -317,7 +317,7 @@ func (o order) checkResult(b []byte, before *State, size int64) (*State, error) 
 // have changed in the meantime are left alone and named in the Report, and so are files that the user may not change
 // (tolerable). Any other reason why a file is not as at the cut, a full disk or an error of a file server, is an error:
 // the programs must not go on with such a file.
-func PutBack(ctx context.Context, u User, job Job, at *State, after Touched, l Loader) (Report, error) {
+func PutBack(ctx context.Context, u User, job Job, at *State, after TouchedFiles, l Loader) (Report, error) {
 	r, err := putBack(ctx, u, job, at, after, l)
 	if err != nil {
 		err = fmt.Errorf("put files back: %w", err)
@@ -325,7 +325,7 @@ func PutBack(ctx context.Context, u User, job Job, at *State, after Touched, l L
 	return r, err
 }
 
-func putBack(ctx context.Context, u User, job Job, at *State, after Touched, l Loader) (Report, error) {
+func putBack(ctx context.Context, u User, job Job, at *State, after TouchedFiles, l Loader) (Report, error) {
 	var r Report
 	if err := at.checkState(); err != nil {
 		return r, err
@@ -340,7 +340,7 @@ func putBack(ctx context.Context, u User, job Job, at *State, after Touched, l L
 	return r, h.endHelper(ctx, err)
 }
 
-func (h *helper) putBack(o order, at *State, after Touched, l Loader, r *Report) error {
+func (h *userHelper) putBack(o order, at *State, after TouchedFiles, l Loader, r *Report) error {
 	if err := h.sendOrder(o, at, after.Entries); err != nil {
 		return err
 	}
@@ -348,7 +348,7 @@ func (h *helper) putBack(o order, at *State, after Touched, l Loader, r *Report)
 	if err != nil {
 		return err
 	}
-	var wants []want
+	var wants []wantedRange
 	if kind != frameWants {
 		return fmt.Errorf("message %q from the helper", kind)
 	}

@@ -21,7 +21,7 @@ import (
 
 func recordNow(t testing.TB, before *State, s Saver, job Job, entries ...Entry) *State {
 	t.Helper()
-	state, err := Record(testDeadline(t), testUser, job, before, Touched{Entries: entries}, s)
+	state, err := Record(testDeadline(t), testUser, job, before, TouchedFiles{Entries: entries}, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func recordNow(t testing.TB, before *State, s Saver, job Job, entries ...Entry) 
 
 func putBackNow(t testing.TB, at *State, l Loader, job Job, entries ...Entry) Report {
 	t.Helper()
-	r, err := PutBack(testDeadline(t), testUser, job, at, Touched{Entries: entries}, l)
+	r, err := PutBack(testDeadline(t), testUser, job, at, TouchedFiles{Entries: entries}, l)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestPutBackFails(t *testing.T) {
 	state := recordNow(t, nil, shelf, Job{}, Entry{Kind: Created, Path: p})
 	os.Remove(p)
 	for name, l := range map[string]Loader{"damaged": damaged{shelf}, "missing": newShelf()} {
-		if _, err := PutBack(testDeadline(t), testUser, Job{}, state, Touched{}, l); err == nil {
+		if _, err := PutBack(testDeadline(t), testUser, Job{}, state, TouchedFiles{}, l); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 		if got := readFile(t, p); strings.Contains(got, "x") {
@@ -204,14 +204,14 @@ func TestPutBackFails(t *testing.T) {
 	// A killed helper.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := PutBack(ctx, testUser, Job{}, state, Touched{}, shelf); !errors.Is(err, context.Canceled) {
+	if _, err := PutBack(ctx, testUser, Job{}, state, TouchedFiles{}, shelf); !errors.Is(err, context.Canceled) {
 		t.Errorf("PutBack with a cancelled ctx: %v", err)
 	}
 	putBackNow(t, state, shelf, Job{})
 	if got := readFile(t, p); got != "content" {
 		t.Errorf("after a PutBack that succeeds, the file has %q", got)
 	}
-	if _, err := Record(testDeadline(t), testUser, Job{}, nil, Touched{Entries: []Entry{{Kind: Created, Path: p}}}, full{}); err == nil || !strings.Contains(err.Error(), "no space") {
+	if _, err := Record(testDeadline(t), testUser, Job{}, nil, TouchedFiles{Entries: []Entry{{Kind: Created, Path: p}}}, full{}); err == nil || !strings.Contains(err.Error(), "no space") {
 		t.Errorf("Record with a Saver that is full: %v", err)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watched describes the capsule to watch.
-type Watched struct {
+// WatchedCapsule describes the capsule to watch.
+type WatchedCapsule struct {
 	PID int // of the capsule's init
 	// PIDs returns the processes of the capsule's programs, as the caller counts.
 	PIDs func() []int
@@ -49,7 +49,7 @@ const (
 // queue of reports has overflowed, the journal notes that the list is not complete. The names that these programs
 // remove, rename or make without writing are not seen; a file that was renamed after writing is found again in its
 // folder.
-func Watch(ctx context.Context, what Watched, j *Journal) error {
+func Watch(ctx context.Context, what WatchedCapsule, j *Journal) error {
 	w, err := newWatcher(what, j)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the capsule has ended already
@@ -87,7 +87,7 @@ var longAgo = time.Unix(1, 0)
 var errGone = errors.New("the capsule is gone")
 
 type watcher struct {
-	what   Watched
+	what   WatchedCapsule
 	j      *Journal
 	f      *os.File // to wait for events; closed once the kernel reports files
 	raw    syscall.RawConn
@@ -113,7 +113,7 @@ type judgement struct {
 	withoutShim bool
 }
 
-func newWatcher(what Watched, j *Journal) (*watcher, error) {
+func newWatcher(what WatchedCapsule, j *Journal) (*watcher, error) {
 	w := &watcher{
 		what: what, j: j, points: map[uint64]string{}, judged: map[int]judgement{}, ours: map[[2]uint64]bool{}, buf: make([]byte, 64<<10),
 	}

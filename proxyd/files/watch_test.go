@@ -48,8 +48,8 @@ func newRoom(t testing.TB, env ...string) *room {
 	return r
 }
 
-func (r *room) watchedMounts() Watched {
-	return Watched{PID: r.pid, PIDs: func() []int { return inNamespaceOf(r.pid) }}
+func (r *room) watchedMounts() WatchedCapsule {
+	return WatchedCapsule{PID: r.pid, PIDs: func() []int { return inNamespaceOf(r.pid) }}
 }
 
 // inNamespaceOf returns the processes in the PID namespace of init.
@@ -88,7 +88,7 @@ func buildStatic(t testing.TB) string {
 }
 
 // drainJournal returns the entries of the journal, after all reports of the kernel have been added.
-func drainJournal(t testing.TB, j *Journal, m Mark) Touched {
+func drainJournal(t testing.TB, j *Journal, m Mark) TouchedFiles {
 	t.Helper()
 	if err := j.Drain(testDeadline(t)); err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func TestDevices(t *testing.T) {
 			if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			f := checkDevices(t.Context(), &node{cfg: &config.Config{Devices: tc.devices}, known: Known{Program: program}})
+			f := checkDevices(t.Context(), &node{cfg: &config.Config{Devices: tc.devices}, known: LearntFacts{Program: program}})
 			if f.Level != tc.level || !strings.Contains(f.Found, tc.found) || !strings.Contains(f.Do, tc.do) || (f.Do == "") != (f.Level == OK) {
 				t.Errorf("devices finding = %+v", f)
 			}

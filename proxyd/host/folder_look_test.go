@@ -25,7 +25,7 @@ func TestSilentFolders(t *testing.T) {
 		Scontrol: "/nowhere/scontrol", MungeSocket: "/nowhere/munge", KillWaitMargin: 5 * time.Second}
 	cfg.Staging.Folder = served.Folder
 	slurm := &Slurm{Version: "26.05", KillWait: 30 * time.Second, SpoolDir: served.Folder}
-	n := &node{cfg: cfg, known: Known{Measure: true}, coder: munge.Programs{Socket: cfg.MungeSocket}, patience: 100 * time.Millisecond,
+	n := &node{cfg: cfg, known: LearntFacts{Measure: true}, coder: munge.Programs{Socket: cfg.MungeSocket}, patience: 100 * time.Millisecond,
 		slurm: func() (*Slurm, error) { return slurm, nil }}
 	for range 2 {
 		byName := make(map[string]Finding)
@@ -70,7 +70,7 @@ func TestLooksOfOneFolder(t *testing.T) {
 
 // TestKillWaitOfMeasuredNode: doctor writes no file where the time of a capture is known.
 func TestKillWaitOfMeasuredNode(t *testing.T) {
-	n := &node{cfg: &config.Config{Shared: "/nowhere"}, known: Known{Capture: time.Second},
+	n := &node{cfg: &config.Config{Shared: "/nowhere"}, known: LearntFacts{Capture: time.Second},
 		slurm: func() (*Slurm, error) { return &Slurm{KillWait: 30 * time.Second}, nil }} // a look would have no time
 	if f := checkKillWait(t.Context(), n); f.Level != OK || f.Found != "30s; capturing a job took 1s at most" {
 		t.Errorf("KillWait finding = %+v; want OK with the measured time", f)
@@ -82,7 +82,7 @@ func TestStoreOfItsOwn(t *testing.T) {
 	shared := t.TempDir()
 	store := filepath.Join(shared, "store")
 	slurm := &Slurm{KillWait: 30 * time.Second}
-	n := &node{cfg: &config.Config{Shared: shared}, known: Known{Measure: true}, patience: time.Minute, slurm: func() (*Slurm, error) { return slurm, nil }}
+	n := &node{cfg: &config.Config{Shared: shared}, known: LearntFacts{Measure: true}, patience: time.Minute, slurm: func() (*Slurm, error) { return slurm, nil }}
 	if f := checkStore(t.Context(), n); f.Level != Fail || !strings.Contains(f.Do, "mount the store's file system") {
 		t.Errorf("store finding without a store = %+v, want a failure", f)
 	}

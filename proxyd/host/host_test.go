@@ -308,12 +308,12 @@ func compilePlugin(t *testing.T, path, source string) {
 // TestMeasure: the rate of writing is measured only if a job was not captured yet, and the caller wants that.
 func TestMeasure(t *testing.T) {
 	for name, tc := range map[string]struct {
-		known Known
+		known LearntFacts
 		want  bool
 	}{
-		"wanted":                {Known{Measure: true}, true},
-		"not wanted":            {Known{}, false},
-		"a job has been caught": {Known{Measure: true, Capture: time.Second}, false},
+		"wanted":                {LearntFacts{Measure: true}, true},
+		"not wanted":            {LearntFacts{}, false},
+		"a job has been caught": {LearntFacts{Measure: true, Capture: time.Second}, false},
 	} {
 		n := &node{cfg: &config.Config{Staging: config.Staging{Folder: t.TempDir()}}, known: tc.known, patience: time.Minute,
 			slurm: func() (*Slurm, error) { return &Slurm{KillWait: 30 * time.Second}, nil }}
@@ -370,7 +370,7 @@ func TestProbe(t *testing.T) {
 	dir := t.TempDir()
 	cfg := &config.Config{Shared: filepath.Join(dir, "shared"), KeyFile: filepath.Join(dir, "key"), NodeName: "n1",
 		Scontrol: "/nowhere/scontrol", MungeSocket: "/nowhere/munge", KillWaitMargin: 5 * time.Second}
-	findings := Probe(t.Context(), cfg, Known{Libexec: "/nowhere"})
+	findings := Probe(t.Context(), cfg, LearntFacts{Libexec: "/nowhere"})
 	byName := make(map[string]Finding)
 	for _, f := range findings {
 		if f.Name == "" || f.Found == "" || f.Needs == "" || f.Level < OK || f.Level > Fail || (f.Do == "") != (f.Level == OK) {

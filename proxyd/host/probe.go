@@ -12,9 +12,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
-// Known has facts that the daemon has learnt and that a look at the node cannot tell. The zero
+// LearntFacts has facts that the daemon has learnt and that a look at the node cannot tell. The zero
 // value has no facts.
-type Known struct {
+type LearntFacts struct {
 	// Capture is the longest time that a job of this node took from Slurm's signal until
 	// its memory was captured.
 	Capture time.Duration
@@ -38,7 +38,7 @@ type Known struct {
 // node is the input of the checks.
 type node struct {
 	cfg   *config.Config
-	known Known
+	known LearntFacts
 	coder munge.Coder
 	slurm func() (*Slurm, error)
 	// patience is the time that a check waits for the file system of a folder.
@@ -76,7 +76,7 @@ var checks = []func(context.Context, *node) Finding{
 
 // Probe looks at this node, as root. Probe takes seconds at most: programs that do not answer are
 // killed, and file systems that do not answer are not waited for. The order of the findings is always the same.
-func Probe(ctx context.Context, cfg *config.Config, known Known) []Finding {
+func Probe(ctx context.Context, cfg *config.Config, known LearntFacts) []Finding {
 	n := &node{cfg: cfg, known: known, coder: munge.Programs{Socket: cfg.MungeSocket}, patience: folderPatience}
 	// Several checks need the configuration; slurmctld is asked once.
 	n.slurm = sync.OnceValues(func() (*Slurm, error) { return ReadSlurm(ctx, cfg.Scontrol, cfg.NodeName) })

@@ -118,7 +118,7 @@ func writeRate(dir string, n int64) (rate float64, err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
 	began := time.Now()
-	if _, err := io.CopyBuffer(onlyWriter{f}, io.LimitReader(noise{}, n), make([]byte, 1<<20)); err != nil {
+	if _, err := io.CopyBuffer(onlyWriter{f}, io.LimitReader(noiseReader{}, n), make([]byte, 1<<20)); err != nil {
 		return 0, err
 	}
 	if err := f.Sync(); err != nil {
@@ -130,10 +130,10 @@ func writeRate(dir string, n int64) (rate float64, err error) {
 // onlyWriter hides ReadFrom, which would not use the buffer.
 type onlyWriter struct{ io.Writer }
 
-// noise is a reader of bytes that are not all zero and cost little to make.
-type noise struct{}
+// noiseReader is a reader of bytes that are not all zero and cost little to make.
+type noiseReader struct{}
 
-func (noise) Read(p []byte) (int, error) {
+func (noiseReader) Read(p []byte) (int, error) {
 	for i := 0; i < len(p); i += 512 {
 		p[i] = byte(i>>9) | 1
 	}

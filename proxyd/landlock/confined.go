@@ -13,8 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/threaddata"
 )
 
-// Confined are the confined processes of a PID namespace at one moment.
-type Confined struct {
+// ConfinedProcesses are the confined processes of a PID namespace at one moment.
+type ConfinedProcesses struct {
 	namespace uint32
 	numbers   map[int]bool // in that namespace
 	hidden    bool         // the kernel does not show domains
@@ -28,8 +28,8 @@ const (
 
 // FindConfined looks at all threads in the PID namespace of the process init. No process of that namespace that stands
 // still during the look is missed.
-func FindConfined(init int) Confined {
-	c := Confined{namespace: threaddata.NamespaceOf(init), numbers: map[int]bool{}}
+func FindConfined(init int) ConfinedProcesses {
+	c := ConfinedProcesses{namespace: threaddata.NamespaceOf(init), numbers: map[int]bool{}}
 	reader, err := loadReader()
 	if err == nil && reader == nil {
 		return c // the kernel has no Landlock
@@ -46,11 +46,11 @@ func FindConfined(init int) Confined {
 }
 
 // IsEmpty tells whether Describe has nothing to say of any process.
-func (c Confined) IsEmpty() bool { return len(c.numbers) == 0 && !c.hidden }
+func (c ConfinedProcesses) IsEmpty() bool { return len(c.numbers) == 0 && !c.hidden }
 
 // Describe says in a user's words that a process is confined, or may be. It returns "" for another process, and for a
 // process that is in another PID namespace or has ended.
-func (c Confined) Describe(pid int) string {
+func (c ConfinedProcesses) Describe(pid int) string {
 	if c.IsEmpty() || threaddata.NamespaceOf(pid) != c.namespace {
 		return ""
 	}

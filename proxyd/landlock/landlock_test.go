@@ -85,7 +85,7 @@ func TestConfined(t *testing.T) {
 // TestNestedNumber: a process of another PID namespace that has the number of a confined process there is not taken for
 // that process.
 func TestNestedNumber(t *testing.T) {
-	c := Confined{namespace: threaddata.NamespaceOf(os.Getpid()) + 1, numbers: map[int]bool{os.Getpid(): true}}
+	c := ConfinedProcesses{namespace: threaddata.NamespaceOf(os.Getpid()) + 1, numbers: map[int]bool{os.Getpid(): true}}
 	if got := c.Describe(os.Getpid()); got != "" {
 		t.Errorf("process of another PID namespace: %q", got)
 	}
@@ -93,7 +93,7 @@ func TestNestedNumber(t *testing.T) {
 
 // TestHidden: where the kernel does not show domains, a process with no_new_privs counts as perhaps confined.
 func TestHidden(t *testing.T) {
-	c := Confined{namespace: threaddata.NamespaceOf(os.Getpid()), hidden: true}
+	c := ConfinedProcesses{namespace: threaddata.NamespaceOf(os.Getpid()), hidden: true}
 	careful := startProgram(t, func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })
 	if got := c.Describe(careful); got != mayBeConfined || c.IsEmpty() {
 		t.Errorf("process with no_new_privs: %q", got)

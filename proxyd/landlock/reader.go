@@ -106,7 +106,7 @@ func makeReader() (*threaddata.Reader, error) {
 
 // readerOf makes a reader of bytes of the threads' blobs.
 func readerOf(ofProcess bool, at, size uint32) (*threaddata.Reader, error) {
-	return threaddata.NewReader(threaddata.Wanted{Name: "sing_landlock", OfProcess: ofProcess, ChooseFields: func(spec *btf.Spec) ([]threaddata.Field, error) {
+	return threaddata.NewReader(threaddata.ReaderSpec{Name: "sing_landlock", OfProcess: ofProcess, ChooseFields: func(spec *btf.Spec) ([]threaddata.Field, error) {
 		// real_cred: the kernel lends a thread other credentials as cred for the length of an operation.
 		credentials, err := threaddata.MemberOf(spec, "task_struct", "real_cred")
 		if err != nil {

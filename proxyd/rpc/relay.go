@@ -51,20 +51,20 @@ func DialRelay(address, from string, coder munge.Coder) (*RelayAsker, error) {
 // Close ends the connection and the calls that are under way.
 func (r *RelayAsker) Close() error { return r.c.Close() }
 
-// Admitted is a relay's answer about a capsule that it has admitted.
-type Admitted struct {
+// AdmittedCapsule is a relay's answer about a capsule that it has admitted.
+type AdmittedCapsule struct {
 	Address   string       // to which connections are carried
 	Reachable []*Reachable // of the ports that clients shall reach
 }
 
 // Admit has the relay take connections of a capsule.
-func (r *RelayAsker) Admit(ctx context.Context, req *AdmitRequest) (Admitted, error) {
+func (r *RelayAsker) Admit(ctx context.Context, req *AdmitRequest) (AdmittedCapsule, error) {
 	reply, err := callUnary(ctx, r.c, shortDeadline, r.rpc.Admit, req)
 	if err != nil {
-		return Admitted{}, r.nameRelay(err)
+		return AdmittedCapsule{}, r.nameRelay(err)
 	}
 	at := func(port uint32) string { return net.JoinHostPort(r.host, strconv.FormatUint(uint64(port), 10)) }
-	a := Admitted{Address: at(reply.GetPort())}
+	a := AdmittedCapsule{Address: at(reply.GetPort())}
 	for _, l := range reply.GetListening() {
 		p := &Reachable{Port: l.GetPort(), Problem: l.GetProblem()}
 		if l.GetPublic() != 0 {

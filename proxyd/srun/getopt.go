@@ -65,8 +65,8 @@ func (t Table) Learn(help []byte) {
 	}
 }
 
-// given is an option on a command line.
-type given struct {
+// givenOption is an option on a command line.
+type givenOption struct {
 	option   *Option
 	value    string
 	hasValue bool
@@ -74,7 +74,7 @@ type given struct {
 }
 
 // asWords returns the option in words that getopt_long reads as the same option.
-func (g given) asWords() []string {
+func (g givenOption) asWords() []string {
 	switch {
 	case g.raw != nil:
 		return g.raw
@@ -85,14 +85,14 @@ func (g given) asWords() []string {
 }
 
 // withValue returns the option with another value.
-func (g given) withValue(value string) given {
-	return given{option: g.option, value: value, hasValue: true}
+func (g givenOption) withValue(value string) givenOption {
+	return givenOption{option: g.option, value: value, hasValue: true}
 }
 
 // parseWords reads options as getopt_long with "+" does: up to the first word that is no option.
 // rest begins with that word, or with "--". Where srun itself would complain, parseWords stops;
 // an unknown option is passed over, for it may be a plugin's.
-func (t Table) parseWords(words []string) (opts []given, rest []string) {
+func (t Table) parseWords(words []string) (opts []givenOption, rest []string) {
 	for len(words) > 0 {
 		w := words[0]
 		switch {
@@ -143,30 +143,30 @@ func canonicalName(o *Option) string {
 }
 
 // parseLong returns how many words the option takes, 0 if srun would complain.
-func (t Table) parseLong(words []string) (given, int) {
+func (t Table) parseLong(words []string) (givenOption, int) {
 	name, value, joined := strings.Cut(words[0][2:], "=")
 	o, ok := t.findOption(name)
 	switch {
 	case !ok:
-		return given{}, 0
+		return givenOption{}, 0
 	case o == nil:
-		return given{option: &Option{Name: name}, value: value, hasValue: joined, raw: words[:1]}, 1
+		return givenOption{option: &Option{Name: name}, value: value, hasValue: joined, raw: words[:1]}, 1
 	case joined:
 		if o.Arg == None {
-			return given{}, 0
+			return givenOption{}, 0
 		}
-		return given{o, value, true, words[:1]}, 1
+		return givenOption{o, value, true, words[:1]}, 1
 	case o.Arg != Required:
-		return given{option: o, raw: words[:1]}, 1
+		return givenOption{option: o, raw: words[:1]}, 1
 	case len(words) < 2:
-		return given{}, 0
+		return givenOption{}, 0
 	}
-	return given{o, words[1], true, words[:2]}, 2
+	return givenOption{o, words[1], true, words[:2]}, 2
 }
 
 // parseShort reads a word of short options, and the next if that is an argument.
-func (t Table) parseShort(words []string) ([]given, int) {
-	var cluster []given
+func (t Table) parseShort(words []string) ([]givenOption, int) {
+	var cluster []givenOption
 	letters := words[0][1:]
 	for i := range len(letters) {
 		o := t.short[letters[i]]
@@ -176,16 +176,16 @@ func (t Table) parseShort(words []string) ([]given, int) {
 		rest := letters[i+1:]
 		switch {
 		case o.Arg == None:
-			cluster = append(cluster, given{option: o})
+			cluster = append(cluster, givenOption{option: o})
 			continue
 		case rest != "":
-			cluster = append(cluster, given{option: o, value: rest, hasValue: true})
+			cluster = append(cluster, givenOption{option: o, value: rest, hasValue: true})
 		case o.Arg == Optional:
-			cluster = append(cluster, given{option: o})
+			cluster = append(cluster, givenOption{option: o})
 		case len(words) < 2:
 			return nil, 0
 		default:
-			return keepOriginalWords(append(cluster, given{option: o, value: words[1], hasValue: true}), words[:2]), 2
+			return keepOriginalWords(append(cluster, givenOption{option: o, value: words[1], hasValue: true}), words[:2]), 2
 		}
 		break
 	}
@@ -193,7 +193,7 @@ func (t Table) parseShort(words []string) ([]given, int) {
 }
 
 // keepOriginalWords keeps words as they were written where a single option is all that is in them.
-func keepOriginalWords(cluster []given, words []string) []given {
+func keepOriginalWords(cluster []givenOption, words []string) []givenOption {
 	if len(cluster) == 1 {
 		cluster[0].raw = words
 	}

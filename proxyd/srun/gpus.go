@@ -23,8 +23,8 @@ var (
 )
 
 // withoutGPUs leaves out the options, and the items of lists, that ask for GPUs.
-func withoutGPUs(opts []given) []given {
-	var out []given
+func withoutGPUs(opts []givenOption) []givenOption {
+	var out []givenOption
 	for _, g := range opts {
 		name := canonicalName(g.option)
 		if slices.Contains(gpuLists, name) {

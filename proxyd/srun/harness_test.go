@@ -139,7 +139,7 @@ type server struct {
 	cgroups []string
 
 	mu      sync.Mutex
-	plan    func(Rewriting) Rewriting // changes the next srun's Rewriting
+	plan    func(RewriteParameters) RewriteParameters // changes the next srun's RewriteParameters
 	refuse  string
 	sruns   map[string]*Runner
 	next    int
@@ -356,7 +356,7 @@ func (s *server) start(ctx context.Context, key string, cred *unix.Ucred, caller
 		s.next++
 		key = fmt.Sprintf("s%d", s.next)
 	}
-	how := Rewriting{Key: key}
+	how := RewriteParameters{Key: key}
 	if s.plan != nil {
 		how = s.plan(how)
 	}

@@ -71,7 +71,7 @@ func WardenIdle(ctx context.Context, pid int) error {
 	return processIdle(ctx, "sing-warden", pid, inspectSleepingProcess)
 }
 
-func processIdle(ctx context.Context, name string, pid int, look func(pid int) (look, error)) error {
+func processIdle(ctx context.Context, name string, pid int, look func(pid int) (processSample, error)) error {
 	began, err := procfs.StartTime(pid)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -92,11 +92,11 @@ const (
 )
 
 // waitUntilIdle looks until two looks in a row saw no work, and no thread had run in between.
-func waitUntilIdle(ctx context.Context, pid int, began uint64, lookAt func(pid int) (look, error)) error {
+func waitUntilIdle(ctx context.Context, pid int, began uint64, lookAt func(pid int) (processSample, error)) error {
 	interval := firstLook
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var before look
+	var before processSample
 	for {
 		now, err := lookAt(pid)
 		if !isStill(pid, began) {
@@ -122,14 +122,14 @@ func waitUntilIdle(ctx context.Context, pid int, began uint64, lookAt func(pid i
 	}
 }
 
-// look is the state of a process at a moment.
-type look struct {
+// processSample is the state of a process at a moment.
+type processSample struct {
 	busy     string // the work that the process has to do; "" if it has none
 	switches string // how often its threads have run
 	moving   bool
 }
 
-func (l look) String() string {
+func (l processSample) String() string {
 	if l.busy == "" && l.moving {
 		return "its threads run"
 	}
@@ -137,8 +137,8 @@ func (l look) String() string {
 }
 
 // inspectProcess looks at the threads first: if a thread runs after that, the switches of the next look show it.
-func inspectProcess(pid int) (look, error) {
-	l, err := lookAtThreads(pid, "S", (*look).lookAtCall)
+func inspectProcess(pid int) (processSample, error) {
+	l, err := lookAtThreads(pid, "S", (*processSample).lookAtCall)
 	if err == nil && l.busy == "" {
 		err = l.lookAtSockets(pid)
 	}
@@ -146,8 +146,8 @@ func inspectProcess(pid int) (look, error) {
 }
 
 // inspectSleepingProcess looks only whether the threads wait in poll, for input or for output.
-func inspectSleepingProcess(pid int) (look, error) {
-	return lookAtThreads(pid, "ST", func(l *look, _ int, dir string) error {
+func inspectSleepingProcess(pid int) (processSample, error) {
+	return lookAtThreads(pid, "ST", func(l *processSample, _ int, dir string) error {
 		call, err := os.ReadFile(filepath.Join(dir, "syscall"))
 		number, _, _ := strings.Cut(string(call), " ")
 		if nr, bad := strconv.Atoi(number); bad != nil || !isPoll(nr) && nr != unix.SYS_RESTART_SYSCALL {
@@ -158,13 +158,13 @@ func inspectSleepingProcess(pid int) (look, error) {
 }
 
 // lookAtThreads notes whether a thread is busy: because it is in none of the given states, or by lookAtCall.
-func lookAtThreads(pid int, states string, lookAtCall func(l *look, pid int, dir string) error) (look, error) {
+func lookAtThreads(pid int, states string, lookAtCall func(l *processSample, pid int, dir string) error) (processSample, error) {
 	dir := fmt.Sprintf("/proc/%d/task", pid)
 	tids, err := os.ReadDir(dir)
 	if err != nil {
-		return look{}, err
+		return processSample{}, err
 	}
-	var l look
+	var l processSample
 	var switches strings.Builder
 	for _, tid := range tids {
 		dir := filepath.Join(dir, tid.Name())
@@ -177,20 +177,20 @@ func lookAtThreads(pid int, states string, lookAtCall func(l *look, pid int, dir
 				l.noteBusy("a thread has ended")
 				continue
 			}
-			return look{}, err
+			return processSample{}, err
 		}
 	}
 	l.switches = switches.String()
 	return l, nil
 }
 
-func (l *look) noteBusy(busy string) {
+func (l *processSample) noteBusy(busy string) {
 	if l.busy == "" {
 		l.busy = busy
 	}
 }
 
-func (l *look) lookAtThread(dir, states string, switches *strings.Builder) error {
+func (l *processSample) lookAtThread(dir, states string, switches *strings.Builder) error {
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
 		return err
@@ -210,7 +210,7 @@ func (l *look) lookAtThread(dir, states string, switches *strings.Builder) error
 }
 
 // lookAtCall notes whether a thread sleeps because its output is not read.
-func (l *look) lookAtCall(pid int, dir string) error {
+func (l *processSample) lookAtCall(pid int, dir string) error {
 	call, err := os.ReadFile(filepath.Join(dir, "syscall"))
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ const inputVariable = "SLURM_STDINMODE"
 // readsInput tells whether srun reads its standard input for a component of a call. It does so for the word "all" or no
 // word, and for one task, named by its number; not for another word, which is "none" or a file's name. The last option
 // counts, else the variable.
-func readsInput(opts []given, env []string) bool {
+func readsInput(opts []givenOption, env []string) bool {
 	mode := ""
 	for _, kv := range env {
 		if name, value, _ := strings.Cut(kv, "="); name == inputVariable {

@@ -118,7 +118,7 @@ func TestLayout(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			tasks := strings.Fields(tc.tasks)
 			s.mu.Lock()
-			s.plan = func(r Rewriting) Rewriting {
+			s.plan = func(r RewriteParameters) RewriteParameters {
 				r.Key, r.Tasks, r.Overcommit, r.Release = "s9", tasks, tc.over, clusterRelease(t)
 				return r
 			}
@@ -148,7 +148,7 @@ func TestFreshSteps(t *testing.T) {
 	os.Chmod(filepath.Dir(hosts), 0o755)
 	os.Chmod(filepath.Dir(filepath.Dir(hosts)), 0o755)
 	s.mu.Lock()
-	s.plan = func(r Rewriting) Rewriting {
+	s.plan = func(r RewriteParameters) RewriteParameters {
 		r.Nodes = map[string]string{"old1": "n2", "old2": "n1"}
 		r.Job = environmentMap(j.env)
 		r.Was = maps.Clone(r.Job)
@@ -185,7 +185,7 @@ func TestParallelSteps(t *testing.T) {
 	s := newServer(t, "")
 	layouts := []string{"n2 n1", "n1 n1", "n2 n2"}
 	s.mu.Lock()
-	s.plan = func(r Rewriting) Rewriting {
+	s.plan = func(r RewriteParameters) RewriteParameters {
 		r.Tasks, r.Release = strings.Fields(layouts[(s.next-1)%3]), clusterRelease(t)
 		return r
 	}

@@ -48,8 +48,8 @@ var (
 )
 
 // inContainer tells whether a component of a call runs in a container.
-func inContainer(opts []given, env []string) bool {
-	return slices.ContainsFunc(opts, func(g given) bool { return slices.Contains(containerOptions, canonicalName(g.option)) }) ||
+func inContainer(opts []givenOption, env []string) bool {
+	return slices.ContainsFunc(opts, func(g givenOption) bool { return slices.Contains(containerOptions, canonicalName(g.option)) }) ||
 		slices.ContainsFunc(env, func(kv string) bool {
 			name, _, _ := strings.Cut(kv, "=")
 			return slices.Contains(containerVariables, name)
@@ -76,7 +76,7 @@ func ServesMPI(kind string) bool { return variableOf(kind) != "" }
 
 // mpiType returns which MPI a component of a call asks for, as srun finds it: the last option, else the variable.
 // explicit is false if kind is only the site's default.
-func (w *rewriter) mpiType(opts []given, env []string) (kind string, explicit bool) {
+func (w *rewriter) mpiType(opts []givenOption, env []string) (kind string, explicit bool) {
 	for _, g := range slices.Backward(opts) {
 		if canonicalName(g.option) == "mpi" {
 			return g.value, true
@@ -113,13 +113,13 @@ func (w *rewriter) chooseMPI(parts []component, env []string) error {
 }
 
 // withoutMPI replaces the MPI options of a component by --mpi=none, if it is served within the capsules.
-func (w *rewriter) withoutMPI(opts []given, env []string) []given {
+func (w *rewriter) withoutMPI(opts []givenOption, env []string) []givenOption {
 	kind, _ := w.mpiType(opts, env)
 	if w.served == "" || variableOf(kind) != w.served || asksForPMIx(kind) && inContainer(opts, env) {
 		return opts
 	}
-	opts = slices.DeleteFunc(opts, func(g given) bool { return canonicalName(g.option) == "mpi" })
-	return append([]given{w.newOption("mpi", "none")}, opts...)
+	opts = slices.DeleteFunc(opts, func(g givenOption) bool { return canonicalName(g.option) == "mpi" })
+	return append([]givenOption{w.newOption("mpi", "none")}, opts...)
 }
 
 // exportedNames are the variables that a step's tasks need, also if the user exports only others.

@@ -151,7 +151,7 @@ func FuzzRewrite(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line, node string, laid bool) {
 		words := strings.Split(line, " ")
-		r := Rewriting{Key: "s1"}
+		r := RewriteParameters{Key: "s1"}
 		if old, now, ok := strings.Cut(node, "="); ok {
 			r.Nodes = map[string]string{old: now}
 		}

@@ -25,8 +25,8 @@ type Layout struct {
 	FewerGPUs bool
 }
 
-// Rewriting has the data that turns a call from within a capsule into a call of this run of the job.
-type Rewriting struct {
+// RewriteParameters has the data that turns a call from within a capsule into a call of this run of the job.
+type RewriteParameters struct {
 	Layout
 	Key     string            // of the step; its tasks find the key in SINGULARITY_SLURM_STEP
 	Job     map[string]string // environment of the batch step in this run
@@ -73,10 +73,10 @@ var laidOutVariables = []string{
 
 // Rewrite returns the call as it must be made in this run. read reads a file that the call names, with the caller's
 // rights; a file that read cannot read stays unchanged.
-func (c *Call) Rewrite(r Rewriting, read func(path string) ([]byte, error)) (Command, error) {
+func (c *Call) Rewrite(r RewriteParameters, read func(path string) ([]byte, error)) (Command, error) {
 	t := NewTable(r.Release)
 	t.Learn(r.Help)
-	w := &rewriter{Rewriting: r, table: t, read: read}
+	w := &rewriter{RewriteParameters: r, table: t, read: read}
 	var parts []component
 	if len(c.Args) > 0 {
 		parts = splitComponents(t, c.Args[1:])
@@ -105,7 +105,7 @@ func (c *Call) Rewrite(r Rewriting, read func(path string) ([]byte, error)) (Com
 // component is the options and the program of a part of a call; nearly all calls have a single
 // part.
 type component struct {
-	opts []given
+	opts []givenOption
 	rest []string
 }
 
@@ -123,7 +123,7 @@ func splitComponents(t Table, words []string) []component {
 }
 
 type rewriter struct {
-	Rewriting
+	RewriteParameters
 	table Table
 	read  func(string) ([]byte, error)
 	out   Command
@@ -173,30 +173,30 @@ func (w *rewriter) emitWords(part component) {
 	w.out.Args = append(w.out.Args, part.rest...)
 }
 
-func asksForHelp(opts []given) bool {
-	return slices.ContainsFunc(opts, func(g given) bool {
+func asksForHelp(opts []givenOption) bool {
+	return slices.ContainsFunc(opts, func(g givenOption) bool {
 		return slices.Contains([]string{"help", "usage", "version", "autocomplete"}, g.option.Name)
 	})
 }
 
 // replaceLayout replaces all options about the layout by options for the known layout. The list of nodes is a file: an
 // argument cannot be longer than 128 KiB.
-func (w *rewriter) replaceLayout(opts []given) []given {
-	opts = slices.DeleteFunc(opts, func(g given) bool { return slices.Contains(laidOut, canonicalName(g.option)) })
+func (w *rewriter) replaceLayout(opts []givenOption) []givenOption {
+	opts = slices.DeleteFunc(opts, func(g givenOption) bool { return slices.Contains(laidOut, canonicalName(g.option)) })
 	list := w.addFile([]byte(strings.Join(w.Tasks, "\n") + "\n"))
-	ours := []given{
+	ours := []givenOption{
 		w.newOption("nodelist", list),
 		w.newOption("distribution", "arbitrary"), // a list of nodes cannot express how tasks are distributed within a node
 		w.newOption("ntasks", strconv.Itoa(len(w.Tasks))),
 	}
 	if w.Overcommit {
-		ours = append(ours, given{option: w.table.long["overcommit"]})
+		ours = append(ours, givenOption{option: w.table.long["overcommit"]})
 	}
 	return append(ours, opts...)
 }
 
-func (w *rewriter) newOption(name, value string) given {
-	return given{option: w.table.long[name], value: value, hasValue: true}
+func (w *rewriter) newOption(name, value string) givenOption {
+	return givenOption{option: w.table.long[name], value: value, hasValue: true}
 }
 
 // addFile adds a file and returns its path.

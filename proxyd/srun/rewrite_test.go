@@ -66,7 +66,7 @@ func TestRewriteArguments(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := &Call{Args: append([]string{"/usr/bin/srun"}, strings.Fields(tc.line)...)}
-			r := Rewriting{Key: "s1", Release: "26.05", Help: []byte("Options provided by plugins:\n      --image=NAME  x\n")}
+			r := RewriteParameters{Key: "s1", Release: "26.05", Help: []byte("Options provided by plugins:\n      --image=NAME  x\n")}
 			r.Nodes, r.Tasks, r.Overcommit, r.FewerGPUs = tc.nodes, strings.Fields(tc.tasks), tc.over, tc.fewer
 			cmd, err := c.Rewrite(r, read)
 			if err != nil {
@@ -118,7 +118,7 @@ func TestRewriteMPI(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := &Call{Args: append([]string{"srun"}, strings.Fields(tc.line)...), Env: strings.Fields(tc.env)}
-			cmd, err := c.Rewrite(Rewriting{Key: "s1", MPIDefault: tc.byDefault}, nil)
+			cmd, err := c.Rewrite(RewriteParameters{Key: "s1", MPIDefault: tc.byDefault}, nil)
 			if !errors.Is(err, tc.err) {
 				t.Fatal(err)
 			}
@@ -137,7 +137,7 @@ func TestRewriteMPI(t *testing.T) {
 
 func TestRewriteHet(t *testing.T) {
 	c := &Call{Args: []string{"srun", "a", ":", "b"}}
-	if _, err := c.Rewrite(Rewriting{Layout: Layout{Tasks: []string{"n1"}}}, nil); !errors.Is(err, ErrHet) {
+	if _, err := c.Rewrite(RewriteParameters{Layout: Layout{Tasks: []string{"n1"}}}, nil); !errors.Is(err, ErrHet) {
 		t.Error(err)
 	}
 }
@@ -172,7 +172,7 @@ func TestRewriteEnvironment(t *testing.T) {
 			want: "SLURM_TRES_PER_TASK=cpu=1 SLURM_CPUS_PER_TASK=2 SINGULARITY_SLURM_STEP=s1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := Rewriting{Key: "s1", Layout: Layout{Nodes: nodes, Tasks: strings.Fields(tc.tasks), FewerGPUs: tc.fewer}, Job: tc.now}
+			r := RewriteParameters{Key: "s1", Layout: Layout{Nodes: nodes, Tasks: strings.Fields(tc.tasks), FewerGPUs: tc.fewer}, Job: tc.now}
 			if tc.now != nil {
 				r.Was = was
 			} else {
@@ -190,7 +190,7 @@ func TestRewriteEnvironment(t *testing.T) {
 // TestRewriteNothing: a call without names to translate stays the same.
 func TestRewriteNothing(t *testing.T) {
 	c := &Call{Args: strings.Fields("srun -l -N2 --exp=ALL -wn1 sh -c x"), Env: []string{"A=b", "SLURM_JOB_NODELIST=n1"}}
-	cmd, err := c.Rewrite(Rewriting{}, nil)
+	cmd, err := c.Rewrite(RewriteParameters{}, nil)
 	if err != nil || strings.Join(cmd.Args, " ") != strings.Join(c.Args, " ") || strings.Join(cmd.Env, " ") != strings.Join(c.Env, " ") || len(cmd.Files) > 0 {
 		t.Errorf("Rewrite = %v with environment %v, %v, want the same call", cmd, cmd.Env, err)
 	}

@@ -221,7 +221,7 @@ func beginRunner(from *gob.Decoder) (*runner, record, error) {
 			_ = unix.Close(fd) // while this process held them, readers would not see them close
 		}
 	}
-	r.o = order{Dir: r.o.Dir, Ask: r.o.Ask, Rewriting: Rewriting{Key: r.o.Rewriting.Key}} // the rest may be large
+	r.o = order{Dir: r.o.Dir, Ask: r.o.Ask, Rewriting: RewriteParameters{Key: r.o.Rewriting.Key}} // the rest may be large
 	return r, rec, nil
 }
 

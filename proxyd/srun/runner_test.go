@@ -86,7 +86,7 @@ func TestQuiet(t *testing.T) {
 	}
 	// sing-srun was not told, so it asks again, with its key, and gets the lost answer.
 	s.mu.Lock()
-	s.plan = func(r Rewriting) Rewriting {
+	s.plan = func(r RewriteParameters) RewriteParameters {
 		if r.Key != run.Key() {
 			t.Errorf("key of the new srun = %q", r.Key)
 		}
@@ -227,7 +227,7 @@ func startAndWait(args []string) int {
 	status := os.NewFile(3, "status")
 	caller, err := newCaller(context.Background(), describeRequest("/", "0", "2", "srun", args[2], "PATH=/usr/bin:/bin"), os.Stdin, os.Stdout, os.Stderr, status)
 	if err == nil {
-		_, err = caller.Start(context.Background(), StartSpec{Dir: args[0], Program: args[1], Rewriting: Rewriting{Key: "s1"}, UID: user, GID: group})
+		_, err = caller.Start(context.Background(), StartSpec{Dir: args[0], Program: args[1], Rewriting: RewriteParameters{Key: "s1"}, UID: user, GID: group})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

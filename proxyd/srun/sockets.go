@@ -14,7 +14,7 @@ import (
 
 // lookAtSockets notes the bytes in the queues of a process's TCP sockets: bytes that the process has not read, and
 // bytes that have not arrived at the other end. If the other end is on this node, its queues are looked at too.
-func (l *look) lookAtSockets(pid int) error {
+func (l *processSample) lookAtSockets(pid int) error {
 	mine, err := socketsOf(pid)
 	if err != nil || len(mine) == 0 {
 		return err

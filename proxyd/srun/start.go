@@ -20,10 +20,10 @@ import (
 
 // StartSpec says how to run srun for a sing-srun that has asked for srun.
 type StartSpec struct {
-	Dir       string    // this srun's folder, absolute; made if missing, root's alone. Keep no other files there
-	Program   string    // the real srun; "" is /usr/bin/srun
-	Env       []string  // variables besides the call's own
-	Rewriting Rewriting // its Key is the step's
+	Dir       string            // this srun's folder, absolute; made if missing, root's alone. Keep no other files there
+	Program   string            // the real srun; "" is /usr/bin/srun
+	Env       []string          // variables besides the call's own
+	Rewriting RewriteParameters // its Key is the step's
 
 	// UID, GID and Groups are the peer's, as the kernel names them. No message of the peer changes them.
 	UID, GID uint32
@@ -56,7 +56,7 @@ type order struct {
 	Dir       string
 	Program   string
 	Env       []string
-	Rewriting Rewriting
+	Rewriting RewriteParameters
 	UID, GID  uint32
 	Groups    []uint32
 	Cgroups   []string

@@ -12,6 +12,6 @@ const unbufferedVariable = "SLURM_UNBUFFEREDIO"
 // (slurmd/slurmstepd/io.c, _init_task_stdio_fds), so that the task's C library writes each line at once. The other side
 // of that terminal is slurmstepd, outside of the capsule: the task could not be captured. Without the option a task
 // writes into a pipe, as in other steps. submitit starts every job with that option.
-func withoutTerminals(opts []given) []given {
-	return slices.DeleteFunc(opts, func(g given) bool { return canonicalName(g.option) == "unbuffered" })
+func withoutTerminals(opts []givenOption) []givenOption {
+	return slices.DeleteFunc(opts, func(g givenOption) bool { return canonicalName(g.option) == "unbuffered" })
 }

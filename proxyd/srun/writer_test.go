@@ -88,7 +88,7 @@ func TestWritesAsUser(t *testing.T) {
 		return c
 	}
 	r, err := begin("echo -1000 >&2; echo srun: error: an end >&2; exit 3").Start(ctx, StartSpec{
-		Dir: filepath.Join(t.TempDir(), "s1"), Program: standIn(t), Rewriting: Rewriting{Key: "s1"}, UID: user, GID: group,
+		Dir: filepath.Join(t.TempDir(), "s1"), Program: standIn(t), Rewriting: RewriteParameters{Key: "s1"}, UID: user, GID: group,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestWritesAsUser(t *testing.T) {
 	}
 	expect(told, "key s1\nexit 3\n")
 	failing := begin("true")
-	if _, err := failing.Start(ctx, StartSpec{Dir: filepath.Join(t.TempDir(), "s2"), Program: "/usr/bin/no-srun", Rewriting: Rewriting{Key: "s2"}, UID: user, GID: group}); err == nil {
+	if _, err := failing.Start(ctx, StartSpec{Dir: filepath.Join(t.TempDir(), "s2"), Program: "/usr/bin/no-srun", Rewriting: RewriteParameters{Key: "s2"}, UID: user, GID: group}); err == nil {
 		t.Fatal("an srun that does not exist was started")
 	}
 	if err := failing.Refuse("there is none"); err != nil {
@@ -137,7 +137,7 @@ func TestWriterHasLimits(t *testing.T) {
 	}
 	defer c.Close(ctx)
 	r, err := c.Start(ctx, StartSpec{
-		Dir: filepath.Join(t.TempDir(), "s1"), Program: standIn(t), Rewriting: Rewriting{Key: "s1"}, UID: user, GID: group,
+		Dir: filepath.Join(t.TempDir(), "s1"), Program: standIn(t), Rewriting: RewriteParameters{Key: "s1"}, UID: user, GID: group,
 		Inherited: &InheritedLimits{Limits: []Limit{{unix.RLIMIT_FSIZE, 4, 4}}},
 	})
 	if err != nil {

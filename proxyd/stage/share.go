@@ -227,15 +227,15 @@ func (h *Share) Abort() error {
 	return nil
 }
 
-// Kept is a committed share, for reading. A Kept holds no open files.
-type Kept struct {
+// CommittedShare is a committed share, for reading. A CommittedShare holds no open files.
+type CommittedShare struct {
 	Meta    []byte
 	Streams []Stream
 	dir     string
 }
 
 // Open returns a committed share. The error wraps ErrLost if the share is missing or damaged.
-func (s *Stage) Open(id store.ID) (*Kept, error) {
+func (s *Stage) Open(id store.ID) (*CommittedShare, error) {
 	name := filepath.Join(s.sharePath(id), indexName)
 	b, err := os.ReadFile(name)
 	if err != nil {
@@ -245,12 +245,12 @@ func (s *Stage) Open(id store.ID) (*Kept, error) {
 	if err := json.Unmarshal(b, &x); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrLost, name, err)
 	}
-	return &Kept{Meta: x.Meta, Streams: x.Streams, dir: s.sharePath(id)}, nil
+	return &CommittedShare{Meta: x.Meta, Streams: x.Streams, dir: s.sharePath(id)}, nil
 }
 
 // CopyTo writes stream n to w; the stream must be a file of this share. The error wraps ErrLost
 // if the share cannot be read.
-func (k *Kept) CopyTo(w io.Writer, n int) error {
+func (k *CommittedShare) CopyTo(w io.Writer, n int) error {
 	f, err := os.Open(filepath.Join(k.dir, strconv.Itoa(n)))
 	if err != nil {
 		return markLost(err)

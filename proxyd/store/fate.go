@@ -33,17 +33,17 @@ func isSettled(g generationNumber, live []generationNumber) bool {
 	return true
 }
 
-// fate is the decision about an object in the trash.
-type fate int
+// trashDecision is the decision about an object in the trash.
+type trashDecision int
 
 const (
-	wait fate = iota
+	wait trashDecision = iota
 	purge
 	restore
 )
 
 // chunkFate decides about a chunk; used means that a manifest needs it.
-func chunkFate(used, settled bool) fate {
+func chunkFate(used, settled bool) trashDecision {
 	switch {
 	case used:
 		return restore
@@ -55,7 +55,7 @@ func chunkFate(used, settled bool) fate {
 }
 
 // manifestFate decides about a deleted manifest: readers may have opened it before it was deleted.
-func manifestFate(settled bool) fate {
+func manifestFate(settled bool) trashDecision {
 	if settled {
 		return purge
 	}

@@ -255,7 +255,7 @@ func TestCollectorFreesWhatNobodyNeeds(t *testing.T) {
 }
 
 func TestFates(t *testing.T) {
-	if got := []fate{chunkFate(true, false), chunkFate(true, true), chunkFate(false, true), chunkFate(false, false), manifestFate(true), manifestFate(false)}; fmt.Sprint(got) != fmt.Sprint([]fate{restore, restore, purge, wait, purge, wait}) {
+	if got := []trashDecision{chunkFate(true, false), chunkFate(true, true), chunkFate(false, true), chunkFate(false, false), manifestFate(true), manifestFate(false)}; fmt.Sprint(got) != fmt.Sprint([]trashDecision{restore, restore, purge, wait, purge, wait}) {
 		t.Errorf("fates = %v, want restore, restore, purge, wait, purge, wait", got)
 	}
 	for _, c := range []struct {

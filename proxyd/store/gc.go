@@ -25,20 +25,20 @@ type Policy struct {
 
 // GCReport has the results of a collection, or those that it would have in a dry run.
 type GCReport struct {
-	Expired  []ID      // checkpoints deleted by Retention
-	Purged   int       // manifests of deleted checkpoints that were removed
-	Chunks   int64     // deleted, or in a dry run: unused
-	Bytes    int64     // the size of these chunks in the store
-	Swept    int64     // moved out of sight
-	Restored int64     // moved back because a dump had counted on them
-	Waiting  int64     // out of sight until dumps or restores in progress end
-	Open     int       // deleted checkpoints that wait for the same, with all their chunks
-	Spared   Spared    // unused, and younger than Policy.Grace
-	Damaged  []Summary // checkpoints that cannot be read, with the reason; while there are any, no chunk is deleted
+	Expired  []ID         // checkpoints deleted by Retention
+	Purged   int          // manifests of deleted checkpoints that were removed
+	Chunks   int64        // deleted, or in a dry run: unused
+	Bytes    int64        // the size of these chunks in the store
+	Swept    int64        // moved out of sight
+	Restored int64        // moved back because a dump had counted on them
+	Waiting  int64        // out of sight until dumps or restores in progress end
+	Open     int          // deleted checkpoints that wait for the same, with all their chunks
+	Spared   SparedChunks // unused, and younger than Policy.Grace
+	Damaged  []Summary    // checkpoints that cannot be read, with the reason; while there are any, no chunk is deleted
 }
 
-// Spared counts chunks that no checkpoint needs, and that are too young to be deleted.
-type Spared struct {
+// SparedChunks counts chunks that no checkpoint needs, and that are too young to be deleted.
+type SparedChunks struct {
 	Chunks, Bytes int64
 	Until         time.Time // a collection that begins then would delete all of them
 }

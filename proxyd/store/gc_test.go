@@ -434,7 +434,7 @@ func TestWhatWaits(t *testing.T) {
 		t.Helper()
 		return mustReturn(s.GC(t.Context(), store.Policy{Grace: grace}, nil, dry))
 	}
-	if r := collect(time.Hour, false); r.Spared != (store.Spared{}) || r.Open != 0 {
+	if r := collect(time.Hour, false); r.Spared != (store.SparedChunks{}) || r.Open != 0 {
 		t.Errorf("while all is needed: %+v", r)
 	}
 	reader := mustReturn(s.Open(t.Context(), checkpointID(1, 1)))
@@ -451,7 +451,7 @@ func TestWhatWaits(t *testing.T) {
 			t.Errorf("dry %v, while it is new: %+v", dry, r)
 		}
 	}
-	if r := collect(0, false); r.Chunks == 0 || r.Spared != (store.Spared{}) {
+	if r := collect(0, false); r.Chunks == 0 || r.Spared != (store.SparedChunks{}) {
 		t.Errorf("at last: %+v", r)
 	}
 }

@@ -49,7 +49,7 @@ func Prepare() error {
 
 func newBlockReader() (*blockReader, error) {
 	var o taskOffsets
-	reader, err := threaddata.NewReader(threaddata.Wanted{Name: "sing_restart", ChooseFields: func(spec *btf.Spec) (_ []threaddata.Field, err error) {
+	reader, err := threaddata.NewReader(threaddata.ReaderSpec{Name: "sing_restart", ChooseFields: func(spec *btf.Spec) (_ []threaddata.Field, err error) {
 		if o, err = readOffsets(spec); err != nil {
 			return nil, err
 		}

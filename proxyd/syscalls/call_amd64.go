@@ -51,8 +51,8 @@ type remedy struct {
 	relative bool
 }
 
-// known has the facts about a call that are not in its registers.
-type known struct {
+// callFacts has the facts about a call that are not in its registers.
+type callFacts struct {
 	block    *block // nil if the block could not be read
 	begin    int64  // of the wait, in nanoseconds of CLOCK_MONOTONIC, with hasBegin
 	hasBegin bool
@@ -61,7 +61,7 @@ type known struct {
 
 // chooseRemedy decides how a call goes on. ok is false if the call is left unchanged: it was not interrupted, or this
 // package cannot continue it.
-func chooseRemedy(c call, k known) (r remedy, ok bool) {
+func chooseRemedy(c call, k callFacts) (r remedy, ok bool) {
 	b, filtered := k.block, k.filtered
 	switch c.result {
 	case resultInterrupted:

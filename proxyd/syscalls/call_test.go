@@ -67,7 +67,7 @@ func TestRemedies(t *testing.T) {
 		{"close", refused(unix.SYS_CLOSE), nil, false, 0, false},
 	} {
 		seen := strings.HasSuffix(c.name, ", seen")
-		r, ok := chooseRemedy(c.call, known{block: c.block, filtered: c.filtered, begin: now, hasBegin: seen})
+		r, ok := chooseRemedy(c.call, callFacts{block: c.block, filtered: c.filtered, begin: now, hasBegin: seen})
 		number := int64(0)
 		if ok && r.again == nil {
 			number = -1

@@ -18,8 +18,8 @@ import (
 // are frozen: a thread that waits began to wait when it last gave up its core. The number of its waits tells later
 // whether the freezer interrupted that same wait: the thread has then waited exactly once more, in the freezer.
 
-// Observed records when threads began to wait. The zero value has no threads.
-type Observed struct{ threads map[threaddata.ID]observation }
+// WaitObservations records when threads began to wait. The zero value has no threads.
+type WaitObservations struct{ threads map[threaddata.ID]observation }
 
 type observation struct {
 	begin    int64 // in nanoseconds of CLOCK_MONOTONIC
@@ -28,17 +28,17 @@ type observation struct {
 
 // Observe looks at the threads in the PID namespace of a process. The caller calls Observe just before it freezes a
 // program of that namespace, for Rewind. The result is empty if the kernel does not record the times.
-func Observe(pid int) (Observed, error) {
+func Observe(pid int) (WaitObservations, error) {
 	reader, err := loadBlockReader()
 	if err != nil || !reader.observes {
-		return Observed{}, err
+		return WaitObservations{}, err
 	}
 	namespace := threaddata.NamespaceOf(pid)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	self, err := readStatus(unix.Gettid())
 	if err != nil {
-		return Observed{}, fmt.Errorf("observe threads: %w", err)
+		return WaitObservations{}, fmt.Errorf("observe threads: %w", err)
 	}
 	own := threaddata.ID{Namespace: threaddata.NamespaceOf(os.Getpid()), Number: uint32(self.innermost)}
 	for range observeTries {
@@ -47,7 +47,7 @@ func Observe(pid int) (Observed, error) {
 			return all, err
 		}
 	}
-	return Observed{}, nil
+	return WaitObservations{}, nil
 }
 
 // observeTries bounds how often Observe begins anew because the kernel has preempted the observing thread.
@@ -57,18 +57,18 @@ const observeTries = 20
 // relates the scheduler's clock, which differs from CLOCK_MONOTONIC, to CLOCK_MONOTONIC. undisturbed is false if the
 // thread left the core after it read CLOCK_MONOTONIC: its arrival is then a later one, all waits would seem to have begun
 // earlier than they did, and calls with a timeout would end too early.
-func (r *blockReader) observeOnce(namespace uint32, own threaddata.ID) (all Observed, undisturbed bool, err error) {
+func (r *blockReader) observeOnce(namespace uint32, own threaddata.ID) (all WaitObservations, undisturbed bool, err error) {
 	moment := unix.NsecToTimespec(int64(50 * time.Microsecond))
 	_ = unix.Nanosleep(&moment, nil) // an interrupted wait serves as well
 	before, err := countSwitches()
 	if err != nil {
-		return Observed{}, false, err
+		return WaitObservations{}, false, err
 	}
 	arrived, err := readClock(unix.CLOCK_MONOTONIC)
 	if err != nil {
-		return Observed{}, false, err
+		return WaitObservations{}, false, err
 	}
-	all = Observed{map[threaddata.ID]observation{}}
+	all = WaitObservations{map[threaddata.ID]observation{}}
 	ahead, known := int64(0), false
 	err = r.readThreads(func(id threaddata.ID, r threadRecord) {
 		if id == own {
@@ -79,11 +79,11 @@ func (r *blockReader) observeOnce(namespace uint32, own threaddata.ID) (all Obse
 		}
 	})
 	if err != nil || !known {
-		return Observed{}, true, err
+		return WaitObservations{}, true, err
 	}
 	after, err := countSwitches()
 	if err != nil {
-		return Observed{}, false, err
+		return WaitObservations{}, false, err
 	}
 	for id, o := range all.threads {
 		o.begin -= ahead
@@ -103,7 +103,7 @@ func countSwitches() (int64, error) {
 
 // beginOf returns when a thread that has been frozen since began its wait, in nanoseconds of CLOCK_MONOTONIC. ok is
 // false if Observe did not see the thread in the wait that the freezer interrupted.
-func (o Observed) beginOf(id threaddata.ID, now threadRecord) (begin int64, ok bool) {
+func (o WaitObservations) beginOf(id threaddata.ID, now threadRecord) (begin int64, ok bool) {
 	seen, ok := o.threads[id]
 	return seen.begin, ok && now.switches == seen.switches+1
 }

@@ -34,7 +34,7 @@ type rewoundThread struct {
 //
 // A process that is restored from a dump goes on with clocks that were read at clocksRead, by ReadMonotonic, and its
 // calls get the time that was left then: with the time that is left now they would end too early. 0 stands for now.
-func Rewind(threads []int, seen Observed, clocksRead time.Duration) (*Rewound, error) {
+func Rewind(threads []int, seen WaitObservations, clocksRead time.Duration) (*Rewound, error) {
 	var waiting []int
 	for _, tid := range threads {
 		if c, ok := readProcCall(tid); ok && mayBeInterrupted(c) {
@@ -46,8 +46,8 @@ func Rewind(threads []int, seen Observed, clocksRead time.Duration) (*Rewound, e
 		return all, nil
 	}
 	records, noRecords := readRecords()
-	found, err := runTracer(func() traced {
-		var found traced
+	found, err := runTracer(func() traceResult {
+		var found traceResult
 		for _, tid := range waiting {
 			found.addThread(rewindThread(tid, records, seen, clocksRead))
 		}
@@ -57,13 +57,13 @@ func Rewind(threads []int, seen Observed, clocksRead time.Duration) (*Rewound, e
 	return all, errors.Join(append(found.problems, noRecords, err)...)
 }
 
-// traced has the results of a function that traces threads.
-type traced struct {
+// traceResult has the results of a function that traces threads.
+type traceResult struct {
 	threads  []rewoundThread
 	problems []error
 }
 
-func (f *traced) addThread(t *rewoundThread, err error) {
+func (f *traceResult) addThread(t *rewoundThread, err error) {
 	if t != nil {
 		f.threads = append(f.threads, *t)
 	}
@@ -76,13 +76,13 @@ func (f *traced) addThread(t *rewoundThread, err error) {
 func (r *Rewound) Count() int { return len(r.threads) }
 
 // rewindThread rewinds a thread. It returns nil if the thread is in no call that can be made again.
-func rewindThread(tid int, records map[threaddata.ID]threadRecord, seen Observed, clocksRead time.Duration) (*rewoundThread, error) {
+func rewindThread(tid int, records map[threaddata.ID]threadRecord, seen WaitObservations, clocksRead time.Duration) (*rewoundThread, error) {
 	s, err := readStatus(tid)
 	if err != nil || s.awaitsHandler() {
 		return nil, nil //nolint:nilerr,nilnil // a thread that is gone has no call to rewind
 	}
 	id := threaddata.ID{Namespace: threaddata.NamespaceOf(tid), Number: uint32(s.innermost)}
-	k := known{filtered: s.filtered}
+	k := callFacts{filtered: s.filtered}
 	if record, ok := records[id]; ok {
 		k.block = &record.block
 		k.begin, k.hasBegin = seen.beginOf(id, record)
@@ -120,8 +120,8 @@ func rewindThread(tid int, records map[threaddata.ID]threadRecord, seen Observed
 // returns EINTR if a signal that its thread has a handler for is pending.
 func (r *Rewound) SetTimeLeft() error {
 	threads := slices.Clone(r.threads)
-	found, err := runTracer(func() traced {
-		var found traced
+	found, err := runTracer(func() traceResult {
+		var found traceResult
 		for _, t := range threads {
 			found.addThread(&t, t.reviseCall())
 		}

@@ -85,7 +85,7 @@ func (s *sleeper) rewindCall(t *testing.T, clocksRead time.Duration) *Rewound {
 		return ok && slices.Contains([]int64{unix.SYS_CLOCK_NANOSLEEP, unix.SYS_NANOSLEEP, unix.SYS_POLL}, c.number)
 	})
 	s.setFrozen(t, "1")
-	r, err := Rewind([]int{s.Process.Pid}, Observed{}, clocksRead)
+	r, err := Rewind([]int{s.Process.Pid}, WaitObservations{}, clocksRead)
 	if err != nil || r.Count() != 1 {
 		t.Fatalf("%d calls rewound, %v", r.Count(), err)
 	}

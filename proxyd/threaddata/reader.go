@@ -59,8 +59,8 @@ type Field struct {
 	Size uint32
 }
 
-// Wanted describes a Reader.
-type Wanted struct {
+// ReaderSpec describes a Reader.
+type ReaderSpec struct {
 	Name string // of the BPF program
 	// OfProcess has the ID of each thread be that of its process.
 	OfProcess bool
@@ -83,7 +83,7 @@ const idSize = 8
 
 // NewReader makes a reader, which takes half a second. NewReader fails if this kernel has no such programs or no BTF, or
 // if the caller lacks rights.
-func NewReader(w Wanted) (*Reader, error) {
+func NewReader(w ReaderSpec) (*Reader, error) {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
 		return nil, err

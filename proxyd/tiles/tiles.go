@@ -69,7 +69,7 @@ var loadReader = sync.OnceValues(func() (*threaddata.Reader, error) {
 	if !hasTiles() {
 		return nil, nil //nolint:nilnil // no tiles to read
 	}
-	reader, err := threaddata.NewReader(threaddata.Wanted{Name: "sing_tiles", OfProcess: true, ChooseFields: chooseFields})
+	reader, err := threaddata.NewReader(threaddata.ReaderSpec{Name: "sing_tiles", OfProcess: true, ChooseFields: chooseFields})
 	if err != nil {
 		return nil, fmt.Errorf("read the use of AMX tiles by BPF: %w", err)
 	}

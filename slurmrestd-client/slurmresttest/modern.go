@@ -13,17 +13,17 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// modern is v0.0.40 and later, which Slurm's data_parser plugins write.
-type modern struct{ version string }
+// modernVersion is v0.0.40 and later, which Slurm's data_parser plugins write.
+type modernVersion struct{ version string }
 
-func (d modern) canRequeue() bool         { return d.version == slurmrest.V0045 }
-func (modern) canUpdateNode() bool        { return true }
-func (modern) canUpdateTask() bool        { return false }
-func (modern) noChange() int              { return http.StatusOK }
-func (modern) qosName() string            { return "qos" }
-func (modern) unknownKey(object) *refusal { return nil } // a warning at most
+func (d modernVersion) canRequeue() bool         { return d.version == slurmrest.V0045 }
+func (modernVersion) canUpdateNode() bool        { return true }
+func (modernVersion) canUpdateTask() bool        { return false }
+func (modernVersion) noChange() int              { return http.StatusOK }
+func (modernVersion) qosName() string            { return "qos" }
+func (modernVersion) unknownKey(object) *refusal { return nil } // a warning at most
 
-func (d modern) wrapResult(s *Server, result object) object {
+func (d modernVersion) wrapResult(s *Server, result object) object {
 	parts := append(strings.Split(s.opt.Release, "."), "0", "0", "0")
 	result["meta"] = object{
 		"plugin": object{"type": "openapi/slurmctld", "data_parser": "data_parser/" + d.version},
@@ -41,13 +41,13 @@ func (d modern) wrapResult(s *Server, result object) object {
 	return result
 }
 
-func (modern) listComplaints(no *refusal) []any {
+func (modernVersion) listComplaints(no *refusal) []any {
 	return []any{object{
 		"description": no.why, "error_number": no.number, "error": texts[no.number], "source": "fake",
 	}}
 }
 
-func (modern) statusOf(no *refusal) int {
+func (modernVersion) statusOf(no *refusal) int {
 	switch {
 	case no.status != 0:
 		return no.status
@@ -62,13 +62,13 @@ func (modern) statusOf(no *refusal) int {
 }
 
 // parseSince: v0.0.40 reads an instant with sbatch's parser.
-func (d modern) parseSince(text string) (int64, bool) {
+func (d modernVersion) parseSince(text string) (int64, bool) {
 	digits, uts := strings.CutPrefix(text, "uts")
 	unix, err := strconv.ParseInt(digits, 10, 64)
 	return unix, err == nil && uts == (d.version == slurmrest.V0040)
 }
 
-func (modern) badToken(db bool) *refusal {
+func (modernVersion) badToken(db bool) *refusal {
 	if db {
 		return newRefusal(7000, "Failed to open slurmdbd connection")
 	}
@@ -77,12 +77,12 @@ func (modern) badToken(db bool) *refusal {
 
 // unknownNode is the answer about an unknown node. Its HTTP status is 200, and its error has no
 // number of Slurm's.
-func (d modern) unknownNode() object {
+func (d modernVersion) unknownNode() object {
 	return object{"errors": d.listComplaints(newRefusal(0, "Failure to query node"))}
 }
 
 // signalAnswer: v0.0.40 does not say that there was no such job.
-func (d modern) signalAnswer(unknown slurmrest.Ref) object {
+func (d modernVersion) signalAnswer(unknown slurmrest.Ref) object {
 	if d.version == slurmrest.V0040 {
 		return object{}
 	}
@@ -96,14 +96,14 @@ func (d modern) signalAnswer(unknown slurmrest.Ref) object {
 	return object{"status": status}
 }
 
-func (d modern) updateAnswer(*slurmrest.Job) object {
+func (d modernVersion) updateAnswer(*slurmrest.Job) object {
 	if d.version == slurmrest.V0040 {
 		return object{"results": []any{}, "job_id": "", "step_id": "", "job_submit_user_msg": ""}
 	}
 	return object{"results": nil}
 }
 
-func (modern) jobEdits() []edit {
+func (modernVersion) jobEdits() []edit {
 	text := func(key string, at func(*slurmrest.Job) *string) edit { return edit{key, true, setText(at)} }
 	number := func(key string, at func(*slurmrest.Job) *slurmrest.Number) edit {
 		return edit{key, true, setNumber(at)}
@@ -139,7 +139,7 @@ func (modern) jobEdits() []edit {
 	}
 }
 
-func (d modern) submitEdits() []edit {
+func (d modernVersion) submitEdits() []edit {
 	return append(d.jobEdits(), old{}.submitEdits()[len(old{}.jobEdits()):]...)
 }
 
@@ -154,7 +154,7 @@ func countObject(n int64) object { return numberObject(slurmrest.Num(n)) }
 
 func timeObject(t time.Time) object { return countObject(unixSeconds(t)) }
 
-func (d modern) jobList(s *Server, jobs []*slurmrest.Job) object {
+func (d modernVersion) jobList(s *Server, jobs []*slurmrest.Job) object {
 	list := []any{}
 	for _, j := range jobs {
 		list = append(list, d.jobObject(j))
@@ -162,7 +162,7 @@ func (d modern) jobList(s *Server, jobs []*slurmrest.Job) object {
 	return object{"jobs": list, "last_backfill": timeObject(s.currentTime()), "last_update": timeObject(s.currentTime())}
 }
 
-func (d modern) jobObject(j *slurmrest.Job) object {
+func (d modernVersion) jobObject(j *slurmrest.Job) object {
 	o := commonFields(j)
 	maps.Copy(o, object{
 		"job_state": stateNames(j.State), "array_job_id": countObject(j.Array.JobID), "array_task_id": numberObject(j.Array.Task),
@@ -196,7 +196,7 @@ func exitOf(e slurmrest.ExitCode) object {
 }
 
 // resourceObject are nested from v0.0.41 on.
-func (d modern) resourceObject(j *slurmrest.Job) any {
+func (d modernVersion) resourceObject(j *slurmrest.Job) any {
 	switch {
 	case d.version == slurmrest.V0040 && j.Nodes == "":
 		return object{}
@@ -219,7 +219,7 @@ func (d modern) resourceObject(j *slurmrest.Job) any {
 	}
 }
 
-func (d modern) nodeObject(n slurmrest.Node) object {
+func (d modernVersion) nodeObject(n slurmrest.Node) object {
 	return object{
 		"name": n.Name, "hostname": n.Hostname, "address": n.Address,
 		"state":  append([]string{n.State.Base}, n.State.Flags...),
@@ -235,7 +235,7 @@ func (d modern) nodeObject(n slurmrest.Node) object {
 	}
 }
 
-func (d modern) partitionObject(p slurmrest.Partition) object {
+func (d modernVersion) partitionObject(p slurmrest.Partition) object {
 	o := object{
 		"name": p.Name, "partition": object{"state": []string{p.State}},
 		"nodes": object{"configured": p.Nodes, "total": p.TotalNodes, "allowed_allocation": ""},
@@ -252,13 +252,13 @@ func (d modern) partitionObject(p slurmrest.Partition) object {
 	return o
 }
 
-func (modern) reservationObject(r slurmrest.Reservation) object {
+func (modernVersion) reservationObject(r slurmrest.Reservation) object {
 	o := old{}.reservationObject(r)
 	o["start_time"], o["end_time"] = timeObject(r.Start), timeObject(r.End)
 	return o
 }
 
-func (modern) qosRecord(q slurmrest.QOS) object {
+func (modernVersion) qosRecord(q slurmrest.QOS) object {
 	return qosOf(q, func(n slurmrest.Number) any { return numberObject(n) })
 }
 
@@ -287,7 +287,7 @@ func qosOf(q slurmrest.QOS, write func(slurmrest.Number) any) object {
 	}
 }
 
-func (d modern) pingObject() object {
+func (d modernVersion) pingObject() object {
 	ping := object{"hostname": "ctl", "latency": 100}
 	if d.version != slurmrest.V0045 {
 		ping["pinged"], ping["mode"] = "UP", "primary"
@@ -301,7 +301,7 @@ func (d modern) pingObject() object {
 	return object{"pings": []any{ping}}
 }
 
-func (d modern) diagObject(s *Server) object {
+func (d modernVersion) diagObject(s *Server) object {
 	o := diagOf(s, func(t time.Time) any { return timeObject(t) })
 	if d.version == slurmrest.V0040 {
 		delete(o, "bf_cycle_max")

@@ -111,7 +111,7 @@ func (s *Server) dialectOf(r *http.Request) dialect {
 	if parts[2] == slurmrest.V0038 {
 		return old{}
 	}
-	return modern{version: parts[2]}
+	return modernVersion{version: parts[2]}
 }
 
 // answerRequest carries out the request, under the lock, and then lets a job react.

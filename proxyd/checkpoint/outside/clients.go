@@ -17,7 +17,7 @@ import (
 )
 
 // admitCapsule has the relay admit the capsule, and notes where clients reach its ports.
-func (f *Forwarder) admitCapsule(ctx context.Context, relay Relay, a Admission) (rpc.Admitted, error) {
+func (f *Forwarder) admitCapsule(ctx context.Context, relay Relay, a Admission) (rpc.AdmittedCapsule, error) {
 	req := &rpc.AdmitRequest{
 		Job: a.Job, Uid: f.spec.UID, Run: uint32(a.Run), Capsule: uint32(a.Capsule), Ticket: connections.HashTicket(f.note.Ticket), Connections: f.note.Names,
 	}

@@ -39,7 +39,7 @@ import (
 // Relay is the site's relay.
 type Relay interface {
 	// Admit has the relay take connections of a capsule.
-	Admit(ctx context.Context, req *rpc.AdmitRequest) (rpc.Admitted, error)
+	Admit(ctx context.Context, req *rpc.AdmitRequest) (rpc.AdmittedCapsule, error)
 	// Forget ends the connections of a job that is over.
 	Forget(ctx context.Context, job string) error
 }
@@ -361,7 +361,7 @@ func (f *Forwarder) restartProcess(ctx context.Context) error {
 
 // AwaitResumed waits until the relay has confirmed the connections of the checkpoint, or they are lost, and
 // returns the lost connections. AwaitResumed gives up after a while: the relay may be away.
-func (f *Forwarder) AwaitResumed(ctx context.Context) ([]forward.Lost, error) {
+func (f *Forwarder) AwaitResumed(ctx context.Context) ([]forward.LostConnection, error) {
 	ctx, cancel := context.WithTimeout(ctx, resumePatience)
 	defer cancel()
 	for {
@@ -374,7 +374,7 @@ func (f *Forwarder) AwaitResumed(ctx context.Context) ([]forward.Lost, error) {
 			waits = waits || c.Resumed
 		}
 		if !waits {
-			var lost []forward.Lost
+			var lost []forward.LostConnection
 			for _, l := range s.Lost {
 				if l.Resumed {
 					lost = append(lost, l)

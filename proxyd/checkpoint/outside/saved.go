@@ -19,7 +19,7 @@ import (
 
 // Connection is the state of a connection in a checkpoint.
 type Connection struct {
-	forward.Saved
+	forward.SavedConnection
 	Socket *overlay.Connection `json:"socket"`
 }
 
@@ -31,7 +31,7 @@ func (f *Forwarder) Save(ctx context.Context, w io.Writer) (n int, err error) {
 	f.answers.withholdAnswers()
 	list := &listWriter{w: w}
 	err = f.sendOrder(ctx, func(ctx context.Context, o forward.Orders) error {
-		return o.Hold(ctx, func(some []forward.Saved, sockets []*os.File) error {
+		return o.Hold(ctx, func(some []forward.SavedConnection, sockets []*os.File) error {
 			for i, s := range some {
 				socket, unread, unsent, err := overlay.TakeConnection(sockets[i])
 				if errors.Is(err, overlay.ErrNotConnected) {
@@ -102,7 +102,7 @@ func readList(r io.Reader, f func(Connection) error) error {
 // joinSocket adds the bytes in a connection's socket to the forwarder's state of the connection: the bytes that the
 // program has sent and the forwarder has not read, and the bytes that the forwarder has written and the socket has not
 // sent.
-func joinSocket(s forward.Saved, socket *overlay.Connection, unread, unsent []byte) Connection {
+func joinSocket(s forward.SavedConnection, socket *overlay.Connection, unread, unsent []byte) Connection {
 	if !s.Ended {
 		s.Stream.Out = append(s.Stream.Out, unread...)
 		s.Ended = socket.Ended
@@ -110,7 +110,7 @@ func joinSocket(s forward.Saved, socket *overlay.Connection, unread, unsent []by
 	}
 	s.Stream.In = slices.Concat(unsent, s.Stream.In)
 	s.Shut = s.Shut && !socket.Ending
-	return Connection{Saved: s, Socket: socket}
+	return Connection{SavedConnection: s, Socket: socket}
 }
 
 // Restore makes the connections of a checkpoint again, in a capsule with a locked network, and gives them to the
@@ -120,7 +120,7 @@ func (f *Forwarder) Restore(ctx context.Context, r io.Reader, log *slog.Logger) 
 	if err := f.Hold(ctx); err != nil {
 		return err
 	}
-	var made []forward.Saved
+	var made []forward.SavedConnection
 	var sockets []*os.File
 	defer func() { closeAll(sockets) }()
 	hand := func() error {
@@ -138,7 +138,7 @@ func (f *Forwarder) Restore(ctx context.Context, r io.Reader, log *slog.Logger) 
 			log.Error("a connection to outside cannot be made again", "to", c.To, "error", err)
 			return nil
 		}
-		made, sockets = append(made, c.Saved), append(sockets, s)
+		made, sockets = append(made, c.SavedConnection), append(sockets, s)
 		f.note.Names = append(f.note.Names, c.ID)
 		f.note.Sockets = append(f.note.Sockets, Ends{From: c.From, To: c.To})
 		if len(made) == forward.Batch {

@@ -20,7 +20,7 @@ func TestList(t *testing.T) {
 		var text bytes.Buffer
 		l := listWriter{w: &text}
 		for i := range n {
-			if err := l.addConnection(Connection{Saved: forward.Saved{ID: fmt.Sprint(i)}, Socket: &overlay.Connection{}}); err != nil {
+			if err := l.addConnection(Connection{SavedConnection: forward.SavedConnection{ID: fmt.Sprint(i)}, Socket: &overlay.Connection{}}); err != nil {
 				t.Fatal(err)
 			}
 		}

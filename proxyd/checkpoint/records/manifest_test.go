@@ -39,7 +39,7 @@ func TestMetaVersion(t *testing.T) {
 		{nil, nil, nil, nil, nil, 7, true, nil, 6},
 		{nil, nil, nil, nil, nil, 7, true, &FilesSummary{}, 7},
 	} {
-		image := &criu.Image{Queues: c.queues, Program: criu.Program{Outside: c.outside}, Processes: []criu.Process{{Noted: criu.Noted{Semaphores: c.semaphores}}}}
+		image := &criu.Image{Queues: c.queues, Program: criu.Program{Outside: c.outside}, Processes: []criu.Process{{ProcessFacts: criu.ProcessFacts{Semaphores: c.semaphores}}}}
 		m := &Meta{Capsules: []CapsuleMeta{{}, {Devices: c.devices, FilesSummary: c.files, NotBegun: c.notBegun, Programs: []ProgramMeta{{Name: "batch"}, {Image: image, Input: c.input, InputEnded: c.ended}}}}}
 		for range 2 { // the restore may be tried again, with other nodes
 			b, err := m.Encode()

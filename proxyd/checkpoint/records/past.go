@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Past is the file about a job that is over: its time line, with the user that may read it. The file lies in a folder
+// PastJob is the file about a job that is over: its time line, with the user that may read it. The file lies in a folder
 // of its own, because the folder of jobs is read often.
-type Past struct {
+type PastJob struct {
 	Job    uint32  `json:"job"`
 	UID    uint32  `json:"uid"`
 	Events []Event `json:"events"`
@@ -60,7 +60,7 @@ func (t *Timeline) KeepPast(rec *Record) error {
 		return err
 	}
 	events = events[max(len(events)-maxPastEvents, 0):]
-	err = WriteJSON(path, Past{
+	err = WriteJSON(path, PastJob{
 		Job: rec.Job, UID: rec.UID, Events: events, NextBeginsAnew: rec.BeginAnew, LastNumber: rec.LastNumber,
 	})
 	if err != nil {
@@ -88,7 +88,7 @@ func isPlain(events []Event) bool {
 }
 
 // ReadPast returns the file that KeepPast wrote about a job, or nil.
-func (t *Timeline) ReadPast(job uint32) (*Past, error) {
+func (t *Timeline) ReadPast(job uint32) (*PastJob, error) {
 	for _, path := range []string{t.pastPath(job), t.plainPath(job)} {
 		b, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -97,7 +97,7 @@ func (t *Timeline) ReadPast(job uint32) (*Past, error) {
 		if err != nil {
 			return nil, err
 		}
-		past := &Past{}
+		past := &PastJob{}
 		if err := json.Unmarshal(b, past); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}

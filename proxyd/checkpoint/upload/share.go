@@ -78,7 +78,7 @@ func (u *Uploads) importShare(ctx context.Context, w *store.Writer, id store.ID)
 // busy; most streams are small.
 const maxStreamsAtOnce = 4
 
-func (u *Uploads) importStreams(ctx context.Context, w *store.Writer, id store.ID, kept *stage.Kept) error {
+func (u *Uploads) importStreams(ctx context.Context, w *store.Writer, id store.ID, kept *stage.CommittedShare) error {
 	p := &shareProgress{report: func(done, total int64) { u.setShareProgress(id, done, total) }}
 	for _, s := range kept.Streams {
 		p.total += s.Size
@@ -109,7 +109,7 @@ func (u *Uploads) importStreams(ctx context.Context, w *store.Writer, id store.I
 
 // importBaseStreams takes over the streams that a share refers to in another checkpoint. If that
 // checkpoint or a stream of it is missing, the share is lost.
-func (u *Uploads) importBaseStreams(ctx context.Context, w *store.Writer, kept *stage.Kept) error {
+func (u *Uploads) importBaseStreams(ctx context.Context, w *store.Writer, kept *stage.CommittedShare) error {
 	var from *store.Base
 	for _, s := range kept.Streams {
 		if s.From == nil {

@@ -35,8 +35,8 @@ type Clients struct {
 	WaitAtMost time.Duration `json:"wait"`     // how long a client waits for a forwarder
 }
 
-// Listening is a port of a job that clients can reach at a port of the relay's host.
-type Listening struct {
+// ListeningPort is a port of a job that clients can reach at a port of the relay's host.
+type ListeningPort struct {
 	Port    uint16 `json:"port"`
 	Public  uint16 `json:"public,omitempty"`  // of the relay's host
 	Problem string `json:"problem,omitempty"` // why the relay does not listen for it
@@ -52,7 +52,7 @@ type clientPort struct {
 	unwatch  func() bool
 	clients  int             // Needs Holder.mu
 	waiting  *strangers.List // the sockets of the clients that no forwarder has taken
-	Listening
+	ListeningPort
 }
 
 // client is the part of a connection that a client has made.
@@ -92,7 +92,7 @@ func (h *Holder) openPorts(j *job, a Admission) {
 		if p := j.ports[port]; p != nil && p.listener != nil || len(j.ports) >= maxPorts && p == nil {
 			continue
 		}
-		p := &clientPort{job: j, waiting: strangers.New(h.cfg.Clients.PerPort), Listening: Listening{Port: port}}
+		p := &clientPort{job: j, waiting: strangers.New(h.cfg.Clients.PerPort), ListeningPort: ListeningPort{Port: port}}
 		if err := h.openPort(p); err != nil {
 			p.Problem = err.Error()
 		}
@@ -146,17 +146,17 @@ func (h *Holder) closePort(p *clientPort) {
 	}
 }
 
-// Listening returns the ports of a job that clients can reach, or could if there were no Problem.
-func (h *Holder) Listening(job string) []Listening {
+// ListeningPort returns the ports of a job that clients can reach, or could if there were no Problem.
+func (h *Holder) Listening(job string) []ListeningPort {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	j := h.jobs[job]
 	if j == nil {
 		return nil
 	}
-	var all []Listening
+	var all []ListeningPort
 	for _, port := range slices.Sorted(maps.Keys(j.ports)) {
-		all = append(all, j.ports[port].Listening)
+		all = append(all, j.ports[port].ListeningPort)
 	}
 	return all
 }
@@ -234,7 +234,7 @@ func (h *Holder) serveOffers(link net.Conn, hash string) error {
 	defer cancel()
 	j := h.beginOffers(hash, cancel)
 	if j == nil {
-		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: "the relay does not know the ticket (yet)", Retry: true})
+		return stream.WriteJSON(link, stream.KindOver, stream.ConnectionEnd{Reason: "the relay does not know the ticket (yet)", Retry: true})
 	}
 	defer context.AfterFunc(ctx, func() { link.Close() })()
 	if err := stream.WriteJSON(link, stream.KindWelcome, stream.Welcome{}); err != nil {

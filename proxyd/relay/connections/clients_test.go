@@ -21,7 +21,7 @@ import (
 const clientJob = "c/9/then"
 
 // listening has the relay listen for clients of a job at port 8888, with a range of free ports.
-func (r *relay) listening(run int, connections ...string) Listening {
+func (r *relay) listening(run int, connections ...string) ListeningPort {
 	r.t.Helper()
 	must(r.t, r.Admit(Admission{Job: clientJob, UID: 1002, Run: run, Ticket: HashTicket(runTicket(run)), Connections: connections, Listen: []uint16{8888}}))
 	all := r.Listening(clientJob)
@@ -42,10 +42,12 @@ func newClientRelay(t *testing.T) *relay {
 }
 
 // connectClient connects as a client.
-func (r *relay) connectClient(l Listening) *net.TCPConn { return r.connectClientFrom("127.0.0.1", l) }
+func (r *relay) connectClient(l ListeningPort) *net.TCPConn {
+	return r.connectClientFrom("127.0.0.1", l)
+}
 
 // connectClientFrom connects as a client of a host.
-func (r *relay) connectClientFrom(host string, l Listening) *net.TCPConn {
+func (r *relay) connectClientFrom(host string, l ListeningPort) *net.TCPConn {
 	r.t.Helper()
 	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}).Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(l.Public))))
 	must(r.t, err)
@@ -87,13 +89,13 @@ func (r *relay) isReset(c *net.TCPConn) {
 }
 
 // isRefused tells that the relay resets another client, perhaps before net.Dial returns.
-func (r *relay) isRefused(l Listening) {
+func (r *relay) isRefused(l ListeningPort) {
 	r.t.Helper()
 	r.isRefusedFrom("127.0.0.1", l)
 }
 
 // isRefusedFrom is isRefused for a client of a host.
-func (r *relay) isRefusedFrom(host string, l Listening) {
+func (r *relay) isRefusedFrom(host string, l ListeningPort) {
 	r.t.Helper()
 	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}).Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(l.Public))))
 	if err == nil {
@@ -153,7 +155,7 @@ func TestClients(t *testing.T) {
 }
 
 // checkEnds has the program not take a client, and then ends the job.
-func (r *relay) checkEnds(at Listening, o stream.Offer, waits, first *net.TCPConn) {
+func (r *relay) checkEnds(at ListeningPort, o stream.Offer, waits, first *net.TCPConn) {
 	t := r.t
 	t.Helper()
 	over := r.connectSilent()

@@ -248,7 +248,7 @@ func TestFailedAreBounded(t *testing.T) {
 	}
 	link := r.connectSilent()
 	must(t, stream.WriteJSON(link, stream.KindHello, stream.Hello{Ticket: ticketText, ID: last, To: r.other.Addr().String(), Opened: true}))
-	var o stream.Over
+	var o stream.ConnectionEnd
 	if must(t, r.expect(link, stream.KindOver).Parse(&o)); o.Retry || o.Reason == "" {
 		t.Errorf("the last that has failed: %+v", o)
 	}

@@ -82,7 +82,7 @@ func readHello(link net.Conn) (*stream.Hello, error) {
 func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
 	k, t, isNew, retry, err := h.findConnection(hello)
 	if err != nil {
-		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: err.Error(), Retry: retry, Cause: stream.CauseProhibited})
+		return stream.WriteJSON(link, stream.KindOver, stream.ConnectionEnd{Reason: err.Error(), Retry: retry, Cause: stream.CauseProhibited})
 	}
 	defer func() {
 		if k.stream.Failed() != nil {
@@ -91,7 +91,7 @@ func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
 	}()
 	if hello.Over != "" {
 		k.stream.Fail(fmt.Errorf("%w: %s", errProgramEnd, hello.Over))
-		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: hello.Over})
+		return stream.WriteJSON(link, stream.KindOver, stream.ConnectionEnd{Reason: hello.Over})
 	}
 	if isNew {
 		go h.carryConnection(k)
@@ -99,7 +99,7 @@ func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
 	ctx, cancel := context.WithCancel(h.ctx)
 	defer cancel()
 	if !h.replaceLink(k, t, cancel) { // of several links, only the newest waits
-		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: "a newer run of the job has begun", Retry: true})
+		return stream.WriteJSON(link, stream.KindOver, stream.ConnectionEnd{Reason: "a newer run of the job has begun", Retry: true})
 	}
 	select {
 	case <-k.dialed:
@@ -109,7 +109,7 @@ func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
 	k.linked.Lock() // the link before ends now
 	defer k.linked.Unlock()
 	if err := k.stream.Failed(); err != nil {
-		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: err.Error(), Cause: k.cause})
+		return stream.WriteJSON(link, stream.KindOver, stream.ConnectionEnd{Reason: err.Error(), Cause: k.cause})
 	}
 	var w stream.Welcome
 	k.stream.Do(func(e *stream.End) bool {
@@ -125,13 +125,13 @@ func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
 	})
 	if err != nil {
 		k.stream.Fail(err)
-		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: err.Error()})
+		return stream.WriteJSON(link, stream.KindOver, stream.ConnectionEnd{Reason: err.Error()})
 	}
 	if err := stream.WriteJSON(link, stream.KindWelcome, w); err != nil {
 		return err
 	}
 	return k.stream.Carry(ctx, link, func(f *stream.Frame) error {
-		var o stream.Over
+		var o stream.ConnectionEnd
 		if err := f.Parse(&o); err != nil {
 			return err
 		}

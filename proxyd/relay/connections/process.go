@@ -35,8 +35,8 @@ type order struct {
 }
 
 type answer struct {
-	Error     string      `json:"error,omitempty"`
-	Listening []Listening `json:"listening,omitempty"` // of admit
+	Error     string          `json:"error,omitempty"`
+	Listening []ListeningPort `json:"listening,omitempty"` // of admit
 }
 
 // Run serves links, and orders that come by in, until in ends.
@@ -114,8 +114,8 @@ func (p *Process) sendOrder(o order) (answer, error) {
 	return a, nil
 }
 
-// Admit is Holder.Admit, and then Holder.Listening.
-func (p *Process) Admit(a Admission) ([]Listening, error) {
+// Admit is Holder.Admit, and then Holder.ListeningPort.
+func (p *Process) Admit(a Admission) ([]ListeningPort, error) {
 	said, err := p.sendOrder(order{Admit: &a})
 	return said.Listening, err
 }

@@ -17,8 +17,8 @@ import (
 // ends are the addresses of a connection, as its program sees them.
 type ends struct{ from, to string }
 
-// granted is a connection that the relay has, and the forwarder has not: the program's connect() is about to succeed.
-type granted struct {
+// grantedConnection is a connection that the relay has, and the forwarder has not: the program's connect() is about to succeed.
+type grantedConnection struct {
 	id string
 	at time.Time
 }
@@ -65,7 +65,7 @@ func (f *Forwarder) requestConnection(ctx context.Context, e ends) stream.Cause 
 
 // requestOverLink asks the relay for a connection by a link. The connection stays in the relay. over is the relay's
 // refusal.
-func (f *Forwarder) requestOverLink(ctx context.Context, to Relay, hello stream.Hello) (over *stream.Over, err error) {
+func (f *Forwarder) requestOverLink(ctx context.Context, to Relay, hello stream.Hello) (over *stream.ConnectionEnd, err error) {
 	if to.Address == "" {
 		return nil, errors.New("the relay has not admitted the job yet")
 	}
@@ -81,7 +81,7 @@ func (f *Forwarder) requestOverLink(ctx context.Context, to Relay, hello stream.
 		f.setRefused(false)
 		return nil, nil //nolint:nilnil // no refusal
 	case stream.KindOver:
-		over = &stream.Over{}
+		over = &stream.ConnectionEnd{}
 		if err := answer.Parse(over); err != nil {
 			return nil, err
 		}
@@ -98,7 +98,7 @@ func (f *Forwarder) requestOverLink(ctx context.Context, to Relay, hello stream.
 // addGranted notes a connection that a program will have soon.
 func (f *Forwarder) addGranted(e ends, id string) {
 	f.mu.Lock()
-	f.granted[e] = &granted{id: id, at: time.Now()}
+	f.granted[e] = &grantedConnection{id: id, at: time.Now()}
 	f.mu.Unlock()
 	time.AfterFunc(grantPatience, func() { f.expireGranted(e, id) })
 }

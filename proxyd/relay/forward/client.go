@@ -57,7 +57,7 @@ func (o Orders) Begin(ctx context.Context, r Relay, listener *os.File) error {
 // Hold stops the forwarder until Continue. each, if not nil, is called with the forwarder's connections and their
 // sockets, some at a time, so that the caller need not have them all in memory; Hold closes the sockets. A second call
 // hands them out again.
-func (o Orders) Hold(ctx context.Context, each func(some []Saved, sockets []*os.File) error) error {
+func (o Orders) Hold(ctx context.Context, each func(some []SavedConnection, sockets []*os.File) error) error {
 	defer localsock.InterruptAtEnd(ctx, o.conn.SetDeadline)()
 	r, files, err := o.exchangeOrder(ctx, order{Do: doHold, Quiet: each == nil})
 	for err == nil {
@@ -74,11 +74,11 @@ func (o Orders) Hold(ctx context.Context, each func(some []Saved, sockets []*os.
 }
 
 // deliverSaved calls each with the connections and sockets of a reply to hold.
-func deliverSaved(files []*os.File, each func([]Saved, []*os.File) error) error {
+func deliverSaved(files []*os.File, each func([]SavedConnection, []*os.File) error) error {
 	if len(files) == 0 {
 		return errors.New("no text comes along")
 	}
-	var some []Saved
+	var some []SavedConnection
 	if err := readText(files[0], &some); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (o Orders) Continue(ctx context.Context) error {
 }
 
 // Add gives the forwarder connections of a checkpoint, with their sockets, which the caller closes.
-func (o Orders) Add(ctx context.Context, all []Saved, sockets []*os.File) error {
+func (o Orders) Add(ctx context.Context, all []SavedConnection, sockets []*os.File) error {
 	for len(all) > 0 {
 		n := min(len(all), Batch)
 		text, err := textFile(all[:n])

@@ -173,7 +173,7 @@ func (f *Forwarder) acceptOffers(to Relay, changed <-chan struct{}) (linked bool
 		return false, err
 	}
 	if answer.Kind != stream.KindWelcome {
-		var over stream.Over
+		var over stream.ConnectionEnd
 		if answer.Kind != stream.KindOver || answer.Parse(&over) != nil {
 			return false, fmt.Errorf("%w: kind %d instead of an answer", stream.ErrProtocol, answer.Kind)
 		}
@@ -260,7 +260,7 @@ func (f *Forwarder) connectClient(ports Ports, o stream.Offer) error {
 	}
 	f.rest.RLock()
 	defer f.rest.RUnlock()
-	c, err := f.newConnection(Saved{ID: o.ID, From: program.String(), To: socket.LocalAddr().String(), Opened: true}, socket)
+	c, err := f.newConnection(SavedConnection{ID: o.ID, From: program.String(), To: socket.LocalAddr().String(), Opened: true}, socket)
 	if err == nil && !f.addConnection(c, maxWithClients) {
 		err = errors.New("the capsule has too many connections")
 	}

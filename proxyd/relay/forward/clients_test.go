@@ -24,7 +24,7 @@ import (
 )
 
 // startClients starts a forwarder of a run that connects clients to a program, and returns the address for clients.
-func (s *site) startClients(run int, program netip.AddrPort, resumed ...Saved) (process, string) {
+func (s *site) startClients(run int, program netip.AddrPort, resumed ...SavedConnection) (process, string) {
 	s.t.Helper()
 	var ids []string
 	for _, c := range resumed {

@@ -18,7 +18,7 @@ import (
 )
 
 // Saved is the part of a connection that a checkpoint keeps, beside its socket.
-type Saved struct {
+type SavedConnection struct {
 	ID     string       `json:"id"`
 	From   string       `json:"from"` // the program's address and port
 	To     string       `json:"to"`   // the address and port that the program has asked for
@@ -51,7 +51,7 @@ type connection struct {
 }
 
 // newConnection returns a connection and takes over the socket to the program.
-func (f *Forwarder) newConnection(s Saved, socket *net.TCPConn) (*connection, error) {
+func (f *Forwarder) newConnection(s SavedConnection, socket *net.TCPConn) (*connection, error) {
 	raw, err := socket.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -345,7 +345,7 @@ func (c *connection) handleAnswer(answer *stream.Frame) (err error) {
 
 // handleOver handles the relay's message that the connection does not exist any more.
 func (c *connection) handleOver(f *stream.Frame) error {
-	var o stream.Over
+	var o stream.ConnectionEnd
 	if err := f.Parse(&o); err != nil {
 		return err
 	}
@@ -368,8 +368,8 @@ func (c *connection) isOver() bool {
 }
 
 // savedState returns the part that a checkpoint keeps. The caller holds Forwarder.rest.
-func (c *connection) savedState() Saved {
+func (c *connection) savedState() SavedConnection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Saved{ID: c.id, From: c.from, To: c.to, Opened: c.opened, Shut: c.shut, Ended: c.ended, Stream: c.stream.State()}
+	return SavedConnection{ID: c.id, From: c.from, To: c.to, Opened: c.opened, Shut: c.shut, Ended: c.ended, Stream: c.stream.State()}
 }

@@ -124,9 +124,9 @@ type process struct {
 }
 
 // freezeConnections stops the forwarder, and returns all connections with duplicates of their sockets.
-func (p process) freezeConnections(t *testing.T) (all []Saved, sockets []*os.File) {
+func (p process) freezeConnections(t *testing.T) (all []SavedConnection, sockets []*os.File) {
 	t.Helper()
-	failOn(t, p.Hold(t.Context(), func(some []Saved, files []*os.File) error {
+	failOn(t, p.Hold(t.Context(), func(some []SavedConnection, files []*os.File) error {
 		if len(some) > Batch {
 			t.Errorf("%d connections at a time", len(some))
 		}
@@ -143,7 +143,7 @@ func (p process) freezeConnections(t *testing.T) (all []Saved, sockets []*os.Fil
 }
 
 // startForwarder starts a forwarder of a run, which has connections of a checkpoint.
-func (s *site) startForwarder(run int, resumed ...Saved) process {
+func (s *site) startForwarder(run int, resumed ...SavedConnection) process {
 	s.t.Helper()
 	var ids []string
 	for _, c := range resumed {
@@ -182,7 +182,7 @@ func (s *site) connectProgram(p process, id, to string) *net.TCPConn {
 	f, err := inner.(*net.TCPConn).File()
 	failOn(s.t, err)
 	inner.Close()
-	failOn(s.t, p.Add(s.t.Context(), []Saved{{ID: id + "-0123456789abcdef", To: to}}, []*os.File{f}))
+	failOn(s.t, p.Add(s.t.Context(), []SavedConnection{{ID: id + "-0123456789abcdef", To: to}}, []*os.File{f}))
 	f.Close()
 	failOn(s.t, program.SetDeadline(time.Now().Add(patience)))
 	return program.(*net.TCPConn)
@@ -316,7 +316,7 @@ func checkAnswer(t *testing.T, c net.Conn, question, want string) {
 }
 
 // awaitLost waits until the forwarder has lost a connection, and returns the reason.
-func awaitLost(t *testing.T, p process) Lost {
+func awaitLost(t *testing.T, p process) LostConnection {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		st, err := p.Status(t.Context())
@@ -327,7 +327,7 @@ func awaitLost(t *testing.T, p process) Lost {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatal("no connection is lost")
-	return Lost{}
+	return LostConnection{}
 }
 
 func isReset(t *testing.T, c net.Conn) {
@@ -536,7 +536,7 @@ func TestHeldInBatches(t *testing.T) {
 		s.connectProgram(p, fmt.Sprint("n", n), "192.0.2.1:80")
 	}
 	calls := 0
-	failOn(t, p.Hold(t.Context(), func(some []Saved, sockets []*os.File) error {
+	failOn(t, p.Hold(t.Context(), func(some []SavedConnection, sockets []*os.File) error {
 		if calls++; len(some) != len(sockets) {
 			t.Errorf("%d connections, %d sockets", len(some), len(sockets))
 		}

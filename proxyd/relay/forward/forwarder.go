@@ -51,8 +51,8 @@ type Forwarder struct {
 	relay        Relay
 	relayChanged chan struct{} // closed when relay changes
 	connections  map[string]*connection
-	granted      map[ends]*granted
-	lost         []Lost
+	granted      map[ends]*grantedConnection
+	lost         []LostConnection
 	listeners    []syscall.RawConn
 	refused      bool // the relay did not know the ticket of the last link
 	clients      clients
@@ -65,15 +65,15 @@ func (f *Forwarder) setRefused(refused bool) {
 	f.refused = refused
 }
 
-// Lost is a connection that has failed, with the reason.
-type Lost struct {
+// LostConnection is a connection that has failed, with the reason.
+type LostConnection struct {
 	To      string `json:"to"`
 	Reason  string `json:"reason"`
 	Resumed bool   `json:"resumed,omitempty"` // came from a checkpoint, and could not go on
 }
 
 func newForwarder(ctx context.Context, log *slog.Logger) *Forwarder {
-	return &Forwarder{ctx: ctx, log: log, connections: map[string]*connection{}, granted: map[ends]*granted{}, relayChanged: make(chan struct{})}
+	return &Forwarder{ctx: ctx, log: log, connections: map[string]*connection{}, granted: map[ends]*grantedConnection{}, relayChanged: make(chan struct{})}
 }
 
 // currentRelay returns the relay, and a channel that is closed when the relay changes.
@@ -175,7 +175,7 @@ func (f *Forwarder) acceptSocket(socket *net.TCPConn) {
 		refuse("it is to the listener itself") // connections of programs to lo are not diverted
 		return
 	}
-	s := Saved{ID: rand.Text(), From: socket.RemoteAddr().String(), To: to}
+	s := SavedConnection{ID: rand.Text(), From: socket.RemoteAddr().String(), To: to}
 	if id := f.popGrantedID(ends{s.From, s.To}); id != "" {
 		s.ID, s.Opened = id, true
 	}
@@ -214,7 +214,7 @@ func (f *Forwarder) serveConnection(c *connection) {
 	f.log.Info("connection lost", "to", c.to, "reason", err)
 	if !errors.Is(err, errProgramReset) {
 		c.mu.Lock()
-		f.lost = append(f.lost, Lost{To: c.to, Reason: err.Error(), Resumed: c.resumed})
+		f.lost = append(f.lost, LostConnection{To: c.to, Reason: err.Error(), Resumed: c.resumed})
 		c.mu.Unlock()
 		f.lost = f.lost[max(0, len(f.lost)-maxLost):]
 	}
@@ -246,7 +246,7 @@ func tcpSocket(file *os.File) (*net.TCPConn, error) {
 }
 
 // resumeSaved begins to serve connections of a checkpoint. sockets has a socket for each of them.
-func (f *Forwarder) resumeSaved(all []Saved, sockets []*os.File) error {
+func (f *Forwarder) resumeSaved(all []SavedConnection, sockets []*os.File) error {
 	if len(all) != len(sockets) {
 		return errors.New("not as many sockets as connections")
 	}

@@ -76,10 +76,10 @@ type Connection struct {
 
 // Status lists the connections of a forwarder, and what it lacks.
 type Status struct {
-	Connections []Connection `json:"connections"`
-	Lost        []Lost       `json:"lost"`
-	Refused     bool         `json:"refused,omitempty"` // the relay has refused the ticket since the previous status
-	Wanted      int          `json:"wanted,omitempty"`  // the number of sockets for clients that the forwarder lacks
+	Connections []Connection     `json:"connections"`
+	Lost        []LostConnection `json:"lost"`
+	Refused     bool             `json:"refused,omitempty"` // the relay has refused the ticket since the previous status
+	Wanted      int              `json:"wanted,omitempty"`  // the number of sockets for clients that the forwarder lacks
 }
 
 // Run serves orders that come by a listening socket of packets, until ctx ends.
@@ -141,7 +141,7 @@ func (f *Forwarder) handleOrder(c *net.UnixConn, o order, files []*os.File) erro
 		if len(files) == 0 {
 			return sendReply(c, errors.New("no connections come along"))
 		}
-		var all []Saved
+		var all []SavedConnection
 		err := readText(files[0], &all)
 		if err == nil {
 			err = f.resumeSaved(all, files[1:])
@@ -217,7 +217,7 @@ func (f *Forwarder) sendFrozenConnections(c *net.UnixConn) error {
 	all := f.allConnections()
 	for {
 		n := min(len(all), Batch)
-		var saved []Saved
+		var saved []SavedConnection
 		var sockets []*os.File
 		for _, x := range all[:n] {
 			s, err := x.socket.File()

@@ -14,7 +14,7 @@ import (
 type Kind byte
 
 // The kinds of frames. A link begins with a Hello of the forwarder, which the relay answers by a Welcome
-// or by Over.
+// or by ConnectionEnd.
 const (
 	KindHello   Kind = iota + 1 // JSON: Hello
 	KindWelcome                 // JSON: Welcome
@@ -57,8 +57,8 @@ type Welcome struct {
 	Position Position `json:"position"`
 }
 
-// Over has the reason why the connection does not exist any more.
-type Over struct {
+// ConnectionEnd has the reason why the connection does not exist any more.
+type ConnectionEnd struct {
 	Reason string `json:"reason"`
 	Retry  bool   `json:"retry,omitempty"` // the relay does not admit the link now; another may be admitted
 	Cause  Cause  `json:"cause,omitempty"` // of a connection that was never made

@@ -110,7 +110,7 @@ func (s *Stream) State() State {
 }
 
 // Carry carries frames over a link, which both ends have resumed, until the link breaks, the stream fails, or ctx ends.
-// Carry closes the link. A frame Over of the other end is passed to over.
+// Carry closes the link. A frame ConnectionEnd of the other end is passed to over.
 func (s *Stream) Carry(ctx context.Context, link net.Conn, over func(*Frame) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -132,7 +132,7 @@ func (s *Stream) sendFrames(ctx context.Context, link net.Conn) error {
 	for {
 		if err := s.Wait(ctx, func(e *End) bool { return !e.Idle() }); err != nil {
 			if ctx.Err() == nil {
-				return WriteJSON(link, KindOver, Over{Reason: err.Error()})
+				return WriteJSON(link, KindOver, ConnectionEnd{Reason: err.Error()})
 			}
 			return err
 		}

@@ -60,7 +60,7 @@ type coder struct {
 	uid, gid uint32
 }
 
-type sealed struct {
+type sealedCredential struct {
 	UID, GID uint32
 	Time     time.Time
 	Salt     []byte
@@ -70,7 +70,7 @@ type sealed struct {
 func (c coder) Encode(_ context.Context, payload []byte) (string, error) {
 	salt := make([]byte, 8)
 	rand.Read(salt)
-	b, err := json.Marshal(sealed{c.uid, c.gid, c.realm.Now(), salt, payload})
+	b, err := json.Marshal(sealedCredential{c.uid, c.gid, c.realm.Now(), salt, payload})
 	if err != nil {
 		return "", err
 	}
@@ -93,7 +93,7 @@ func (c coder) Decode(_ context.Context, credential string) (*munge.Credential, 
 	if len(b) < sha256.Size || !hmac.Equal(b[:sha256.Size], c.realm.computeMAC(b[sha256.Size:])) {
 		return nil, fmt.Errorf("%w: invalid", munge.ErrRefused)
 	}
-	var s sealed
+	var s sealedCredential
 	if err := json.Unmarshal(b[sha256.Size:], &s); err != nil {
 		return nil, fmt.Errorf("%w: invalid", munge.ErrRefused)
 	}
