@@ -147,28 +147,28 @@ func (r *Ring) Forget(key uint64) {
 	r.mu.Unlock()
 }
 
-// Busy is the work that keeps a ring from being at rest.
-type Busy struct {
+// PendingWork is the work that keeps a ring from being at rest.
+type PendingWork struct {
 	Queued int   // messages that were not handled to the end
 	Calls  int   // calls without an answer, handled or not
 	Inside []int // lanes with a thread that is in a call, or has not taken its answer
 }
 
 // IsZero tells whether the ring is at rest. With the gate for calls shut, the ring then stays at rest.
-func (b Busy) IsZero() bool { return b.Queued == 0 && b.Calls == 0 && len(b.Inside) == 0 }
+func (b PendingWork) IsZero() bool { return b.Queued == 0 && b.Calls == 0 && len(b.Inside) == 0 }
 
-// Busy looks at the ring.
-func (r *Ring) Busy() (Busy, error) {
+// PendingWork looks at the ring.
+func (r *Ring) Busy() (PendingWork, error) {
 	if !r.enterMapping() {
-		return Busy{}, ErrClosed
+		return PendingWork{}, ErrClosed
 	}
 	defer r.releaseMapping()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.takeOrder(); err != nil {
-		return Busy{}, err
+		return PendingWork{}, err
 	}
-	b := Busy{Queued: len(r.backlog) - r.next + r.handed}
+	b := PendingWork{Queued: len(r.backlog) - r.next + r.handed}
 	for i := range r.lanes {
 		if r.lanes[i].open.Load() != 0 {
 			b.Calls++
@@ -183,7 +183,7 @@ func (r *Ring) Busy() (Busy, error) {
 
 // Rest waits until the ring is at rest; the caller has shut the gate for calls. When ctx is done, Rest returns the work
 // that kept the ring from rest.
-func (r *Ring) Rest(ctx context.Context) (Busy, error) {
+func (r *Ring) Rest(ctx context.Context) (PendingWork, error) {
 	pause := 20 * time.Microsecond
 	for {
 		b, err := r.Busy()

@@ -44,11 +44,11 @@ type Letter struct {
 	Thread  uint32
 
 	call *Call
-	far  *far
+	far  *remoteBuffer
 }
 
-// far is the program's memory for a long answer.
-type far struct {
+// remoteBuffer is the program's memory for a long answer.
+type remoteBuffer struct {
 	p             Process
 	address, room uint64
 }
@@ -75,7 +75,7 @@ func Open(m *Message, p Process, room []byte) (*Letter, []byte, error) {
 		return nil, room, hostileError("a long message of %d bytes, posted %v", len(l.Args), l.Posted)
 	}
 	address, length := binary.LittleEndian.Uint64(l.Args), binary.LittleEndian.Uint64(l.Args[8:])
-	l.far = &far{p, binary.LittleEndian.Uint64(l.Args[16:]), binary.LittleEndian.Uint64(l.Args[24:])}
+	l.far = &remoteBuffer{p, binary.LittleEndian.Uint64(l.Args[16:]), binary.LittleEndian.Uint64(l.Args[24:])}
 	l.Op = binary.LittleEndian.Uint32(l.Args[32:])
 	if length > LongestLetter || l.far.room > LongestAnswer || l.Op < opOurs {
 		return nil, room, hostileError("a long message of %d bytes, operation %#x, with an answer of %d", length, l.Op, l.far.room)

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// Why is the kind of reason for which an attempt failed.
-type Why int
+// FailureReason is the kind of reason for which an attempt failed.
+type FailureReason int
 
 // The reasons.
 const (
-	DeadlinePassed Why = iota + 1 // no cut in time; a later attempt may find a cut
-	RankDied                      // a rank died
-	RankEnded                     // a rank ended, or left a communicator, before it did its part
-	RankStuck                     // a rank cannot be captured
-	ReportBroken                  // a rank reported counts that are impossible: its shim cannot be trusted
+	DeadlinePassed FailureReason = iota + 1 // no cut in time; a later attempt may find a cut
+	RankDied                                // a rank died
+	RankEnded                               // a rank ended, or left a communicator, before it did its part
+	RankStuck                               // a rank cannot be captured
+	ReportBroken                            // a rank reported counts that are impossible: its shim cannot be trusted
 )
 
 var reasonNames = [...]string{
@@ -26,7 +26,7 @@ var reasonNames = [...]string{
 }
 
 // String is for logs and metrics.
-func (w Why) String() string {
+func (w FailureReason) String() string {
 	if w <= 0 || int(w) >= len(reasonNames) {
 		return fmt.Sprintf("reason %d", int(w))
 	}
@@ -36,7 +36,7 @@ func (w Why) String() string {
 // Failure says why there is no cut, and which ranks are the cause. A Failure is an error. Text
 // has the reason in words; Ranks and Comms are sorted and may be empty.
 type Failure struct {
-	Why   Why
+	Why   FailureReason
 	Text  string
 	Ranks []Rank
 	Comms []Comm

@@ -12,7 +12,7 @@ package collective
 // result goes; nil if this process does not get the result.
 func (r *run) reduceByTree(recv []byte, root int) error {
 	s := &step{}
-	t := &climb{run: r, step: s, sum: newSum(r.coll.op.Type, r.coll.op.Reduction, r.size), bytes: len(r.firstOp().Send)}
+	t := &upwardReduction{run: r, step: s, sum: newSum(r.coll.op.Type, r.coll.op.Reduction, r.size), bytes: len(r.firstOp().Send)}
 	t.localBelow = make([]int, r.size+1)
 	for rank, p := range r.home {
 		t.localBelow[rank+1] = t.localBelow[rank] + countIf(p == r.me, 1)
@@ -58,8 +58,8 @@ func (r *run) reduceByTree(recv []byte, root int) error {
 	return nil
 }
 
-// climb is the way up.
-type climb struct {
+// upwardReduction is the way up.
+type upwardReduction struct {
 	*run
 	step       *step
 	sum        *sum
@@ -69,7 +69,7 @@ type climb struct {
 
 // computeAt returns n's value in the process of n's first rank, nil in other processes. The caller
 // may overwrite the value.
-func (t *climb) computeAt(n node) ([]byte, error) {
+func (t *upwardReduction) computeAt(n node) ([]byte, error) {
 	here := t.localBelow[n.hi] - t.localBelow[n.lo]
 	switch here {
 	case 0:

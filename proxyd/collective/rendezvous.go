@@ -102,10 +102,10 @@ func arrangeRoster(size int, members []Member) (*layout, error) {
 // is safe for concurrent use.
 type Room struct {
 	mu    sync.Mutex
-	waits map[string]*waiting
+	waits map[string]*openRendezvous
 }
 
-type waiting struct {
+type openRendezvous struct {
 	size, there int
 	members     []*Member
 	full        chan struct{}
@@ -117,9 +117,9 @@ func (r *Room) Meet(ctx context.Context, id string, size int, me Member) (Roster
 	r.mu.Lock()
 	w := r.waits[id]
 	if w == nil {
-		w = &waiting{size: size, full: make(chan struct{})}
+		w = &openRendezvous{size: size, full: make(chan struct{})}
 		if r.waits == nil {
-			r.waits = make(map[string]*waiting)
+			r.waits = make(map[string]*openRendezvous)
 		}
 		r.waits[id] = w
 	}

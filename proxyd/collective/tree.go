@@ -99,17 +99,17 @@ func (s *sum) computeNode(n node, dst []byte) {
 }
 
 // The type whose tells whether a value may be written to.
-type whose uint8
+type bufferOwner uint8
 
 const (
-	theirs whose = iota // not to be written to: a program's
-	ours                // a leaf that may be overwritten
-	temp                // the newest of temps
+	theirs bufferOwner = iota // not to be written to: a program's
+	ours                      // a leaf that may be overwritten
+	temp                      // the newest of temps
 )
 
 // valueOf returns bytes at … end of n's value, in dst if n is computed and dst is not nil. Only the
 // last combination writes to dst, when no other operand is needed any more.
-func (s *sum) valueOf(n node, at, end int, dst []byte) ([]byte, whose) {
+func (s *sum) valueOf(n node, at, end int, dst []byte) ([]byte, bufferOwner) {
 	if l := s.leaves[n.lo]; l.hi == n.hi {
 		switch {
 		case l.factor != nil:

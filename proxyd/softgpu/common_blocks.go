@@ -317,10 +317,10 @@ func (d *device) canShow(s *space, a *arena) bool {
 }
 
 // Common implements backend.BlockSharer.
-func (d *device) Common() backend.Common {
+func (d *device) Common() backend.CommonMemory {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var out backend.Common
+	var out backend.CommonMemory
 	seen := map[*pages.Block]bool{}
 	for _, s := range d.otherSpaces(nil) {
 		s.mu.Lock()

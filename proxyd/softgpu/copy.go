@@ -302,10 +302,10 @@ func awaitExchange(s *space, of *operation, over <-chan error) error {
 			}
 		})
 		begun = !errors.Is(err, backend.ErrPutBack)
-		of.setProgress(begun, backend.Partial{})
+		of.setProgress(begun, backend.PartialKernel{})
 		return begun
 	})
-	of.setProgress(true, backend.Partial{})
+	of.setProgress(true, backend.PartialKernel{})
 	if !mapped {
 		return errClosed
 	}

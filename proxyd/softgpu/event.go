@@ -203,7 +203,7 @@ func (st *stream) WaitValue(a backend.Addr, size int, value uint64, cond backend
 
 // waitValue looks at a word until the condition holds: the program's writes to pinned memory are not reported.
 func (c *cudaContext) waitValue(op *operation, a backend.Addr, size int, value uint64, cond backend.Condition) error {
-	op.setProgress(false, backend.Partial{}) // a wait that begins again has the same result
+	op.setProgress(false, backend.PartialKernel{}) // a wait that begins again has the same result
 	const soonest, latest, away = 20 * time.Microsecond, time.Millisecond, 100 * time.Millisecond
 	s, pause := c.space, soonest
 	timer := time.NewTimer(0)

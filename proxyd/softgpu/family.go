@@ -62,7 +62,7 @@ type gridTree struct {
 }
 
 // makeTree makes the tree of a launch by the program of which a part was done before. Without a family there is no tree.
-func (f *family) makeTree(run *launch, done backend.Partial) (*gridTree, error) {
+func (f *family) makeTree(run *launch, done backend.PartialKernel) (*gridTree, error) {
 	switch {
 	case f == nil && done.Launches == "":
 		return nil, nil
@@ -112,7 +112,7 @@ func (t *gridTree) addWaiting(g *grid, n int) {
 }
 
 // describeIn writes the tree into the part of the launch that is done.
-func (t *gridTree) describeIn(done *backend.Partial) {
+func (t *gridTree) describeIn(done *backend.PartialKernel) {
 	first := t.stack[0]
 	done.Blocks, done.Launches = first.Done, ""
 	if len(t.stack) == 1 && first == t.root && len(first.Children)+len(first.Tails) == 0 {
@@ -123,7 +123,7 @@ func (t *gridTree) describeIn(done *backend.Partial) {
 }
 
 // runFamily runs the rest of a launch with the launches by its threads.
-func runFamily(s *space, op *operation, run launch, done *backend.Partial, out *kernelOutput) error {
+func runFamily(s *space, op *operation, run launch, done *backend.PartialKernel, out *kernelOutput) error {
 	t, err := run.family.makeTree(&run, *done)
 	if err != nil {
 		return err

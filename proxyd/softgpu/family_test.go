@@ -354,7 +354,7 @@ func TestFamilyIsSaved(t *testing.T) {
 	f := r.beginParts(r.launchOf("node", 2, 3, 1, depth))
 	parts, saved := 0, 0
 	for ; len(f.tree.stack) > 0; parts++ {
-		var done backend.Partial
+		var done backend.PartialKernel
 		f.tree.describeIn(&done)
 		if done.Launches != "" {
 			saved++
@@ -393,7 +393,7 @@ func (r *familyRig) beginParts(l backend.Launch) *familyParts {
 		family: &family{module: f.module, name: f.name, pending: 2048}, issued: &r.space.device.issued,
 	}}
 	var err error
-	p.tree, err = p.run.family.makeTree(&p.run, backend.Partial{})
+	p.tree, err = p.run.family.makeTree(&p.run, backend.PartialKernel{})
 	r.failOn(err)
 	p.run.record = p.tree.recordChild
 	return p
@@ -453,7 +453,7 @@ func TestDamagedFamily(t *testing.T) {
 	for range 3 {
 		f.runPart()
 	}
-	var done backend.Partial
+	var done backend.PartialKernel
 	f.tree.describeIn(&done)
 	if !strings.Contains(done.Launches, `"kernel":"node"`) {
 		t.Fatalf("saved as %q", done.Launches)
@@ -468,7 +468,7 @@ func TestDamagedFamily(t *testing.T) {
 		"{", "[null]", `[{"kernel":"node","children":[null]}]`, damaged(`"node"`, `"nose"`), damaged(`"X":2`, `"X":0`), damaged(`"X":3`, `"X":2000`),
 		damaged(`"level":1`, `"level":25`), damaged(`"level":1`, `"level":-1`), damaged(`"done":1`, `"done":3`),
 	} {
-		l.Done = backend.Partial{Launches: text}
+		l.Done = backend.PartialKernel{Launches: text}
 		if err := r.cu.Legacy().Launch(l); backend.ResultOf(err) != backend.InvalidValue {
 			t.Errorf("%s: %v, want INVALID_VALUE", text, err)
 		}

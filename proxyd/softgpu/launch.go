@@ -119,7 +119,7 @@ func (c *cudaContext) launchTask(l backend.Launch, of *conditions) (task, error)
 	if err := backend.CheckLaunch(&c.space.device.info, &l); err != nil {
 		return task{}, err
 	}
-	if l.Cooperative && l.Done != (backend.Partial{}) {
+	if l.Cooperative && l.Done != (backend.PartialKernel{}) {
 		return task{}, fmt.Errorf("launch the rest of a cooperative kernel: %w", backend.InvalidValue)
 	}
 	s := c.space
@@ -147,7 +147,7 @@ func (c *cudaContext) launchTask(l backend.Launch, of *conditions) (task, error)
 
 // runKernel runs the rest of a kernel. While the space is paused the kernel waits, after the blocks that run,
 // unless the kernel is cooperative or a node of a graph. run is a copy: a graph's nodes run many times.
-func (s *space) runKernel(op *operation, k kernel, run launch, done backend.Partial, fifo uint64) error {
+func (s *space) runKernel(op *operation, k kernel, run launch, done backend.PartialKernel, fifo uint64) error {
 	out := &kernelOutput{space: s, fifo: fifo, printed: &done.Printed}
 	run.output = out.addText
 	if op.stream != nil && !run.cooperative {

@@ -29,7 +29,7 @@ type splicer struct {
 	mu      sync.Mutex
 	results *splice.Results
 	hasher  *hasher
-	counts  backend.Spliced
+	counts  backend.SpliceCounts
 	why     map[string]uint64 // launches that ran for their space, by the reason
 	since   uint64            // launches since a result was taken
 	hooks   *spliceHooks      // of tests; nil: none
@@ -76,10 +76,10 @@ func newSplicer(memory uint64) (*splicer, error) {
 }
 
 // Spliced implements backend.Splicer.
-func (d *device) Spliced() backend.Spliced {
+func (d *device) Spliced() backend.SpliceCounts {
 	x := d.splicer
 	if x == nil {
-		return backend.Spliced{}
+		return backend.SpliceCounts{}
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -122,7 +122,7 @@ type spliceLaunch struct {
 }
 
 // launchOrReuse carries out a launch, or takes the result of the same launch of another space.
-func launchOrReuse(s *space, op *operation, f *function, spec launch, done backend.Partial, fifo uint64) error {
+func launchOrReuse(s *space, op *operation, f *function, spec launch, done backend.PartialKernel, fifo uint64) error {
 	d := s.at.Load()
 	if d.splicer == nil {
 		return s.runKernel(op, f.kernel, spec, done, fifo)
@@ -159,7 +159,7 @@ func launchOrReuse(s *space, op *operation, f *function, spec launch, done backe
 }
 
 // beginSpliceLaunch returns nil for a launch that runs for its space.
-func (d *device) beginSpliceLaunch(s *space, op *operation, f *function, spec *launch, done backend.Partial) *spliceLaunch {
+func (d *device) beginSpliceLaunch(s *space, op *operation, f *function, spec *launch, done backend.PartialKernel) *spliceLaunch {
 	a := &spliceLaunch{splicer: d.splicer, space: s, operation: op}
 	others, alike := d.countOthers(s)
 	a.others = alike
@@ -173,7 +173,7 @@ func (d *device) beginSpliceLaunch(s *space, op *operation, f *function, spec *l
 		why = whyBlocks
 	case spec.family != nil:
 		why = whyLaunches
-	case done != (backend.Partial{}):
+	case done != (backend.PartialKernel{}):
 		why = whyPart
 	case len(s.spacesInSight()) > 1:
 		why = whyMemory

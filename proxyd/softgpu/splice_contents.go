@@ -127,7 +127,7 @@ func knowsContents(spaces []*space) bool {
 
 // runAndTrackWrites carries out a launch, and notes where it has written: in the memory of each space that its kernel could see at
 // any time. A kernel that a fault has ended, or that may launch kernels, may have written anywhere.
-func runAndTrackWrites(s *space, op *operation, k kernel, run launch, done backend.Partial, fifo uint64) error {
+func runAndTrackWrites(s *space, op *operation, k kernel, run launch, done backend.PartialKernel, fifo uint64) error {
 	if run.seen == nil && run.family == nil && knowsContents(op.uses) {
 		run.seen = &accesses{}
 	}

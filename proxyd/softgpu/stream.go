@@ -157,7 +157,7 @@ func (st *stream) Progress() backend.Progress {
 }
 
 // setProgress notes that a stream's operation has begun, or could begin again, after the work done so far.
-func (op *operation) setProgress(begun bool, done backend.Partial) {
+func (op *operation) setProgress(begun bool, done backend.PartialKernel) {
 	if op.stream == nil {
 		return
 	}
@@ -169,7 +169,7 @@ func (op *operation) setProgress(begun bool, done backend.Partial) {
 // pausePartial has an operation that has done a part of its work wait while the space is paused, or unmapped.
 // Meanwhile the operation does not keep its memory from being freed. pausePartial returns false if the space was
 // closed.
-func (op *operation) pausePartial(done backend.Partial) bool {
+func (op *operation) pausePartial(done backend.PartialKernel) bool {
 	op.setProgress(false, done)
 	for _, u := range op.uses {
 		u.reclaimer.endOperation(op)
@@ -180,7 +180,7 @@ func (op *operation) pausePartial(done backend.Partial) bool {
 	for _, u := range op.uses {
 		u.beginOperation(op)
 	}
-	op.setProgress(true, backend.Partial{})
+	op.setProgress(true, backend.PartialKernel{})
 	return true
 }
 
@@ -204,7 +204,7 @@ func (st *stream) runOperation(op *operation) {
 		}
 		return
 	}
-	op.setProgress(true, backend.Partial{})
+	op.setProgress(true, backend.PartialKernel{})
 	if op.entersItself {
 		s.gate.Leave()
 		s.active.End()

@@ -5,7 +5,7 @@ package softgpu
 
 import "github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 
-// NewMemory implements backend.Virtual. A space that is mapped has its new memory on the device.
+// NewMemory implements backend.MappableMemory. A space that is mapped has its new memory on the device.
 func (s *space) NewMemory(size uint64) (backend.MemoryID, error) {
 	id, err := s.Calls.NewMemory(size)
 	if err == nil {
@@ -14,7 +14,7 @@ func (s *space) NewMemory(size uint64) (backend.MemoryID, error) {
 	return id, err
 }
 
-// ReleaseMemory implements backend.Virtual.
+// ReleaseMemory implements backend.MappableMemory.
 func (s *space) ReleaseMemory(id backend.MemoryID) error {
 	s.mu.Lock()
 	last, err := s.ledger.ReleaseMemory(id)
@@ -37,7 +37,7 @@ func (s *space) dropReference(ar *holder) {
 	}, true)
 }
 
-// UnmapMemory implements backend.Virtual.
+// UnmapMemory implements backend.MappableMemory.
 func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
 	work := s.contextsWork() // first, see freeMemory
 	s.mu.Lock()
@@ -59,7 +59,7 @@ func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
 	return nil
 }
 
-// SetAccess implements backend.Virtual.
+// SetAccess implements backend.MappableMemory.
 func (s *space) SetAccess(a backend.Addr, size uint64, allow bool) error {
 	s.mu.Lock()
 	list, err := s.ledger.SetAccess(a, size, allow)

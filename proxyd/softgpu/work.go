@@ -69,7 +69,7 @@ type operation struct {
 	stream  *stream // nil for a node of a graph
 	// begun and partial are of the stream's mu: see backend.Progress.
 	begun   bool
-	partial backend.Partial
+	partial backend.PartialKernel
 }
 
 // usesAtBegin lists the spaces that the operation uses, on behalf of a space, as it begins.

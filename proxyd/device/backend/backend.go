@@ -85,9 +85,9 @@ type SpaceBlock struct {
 	ID    BlockID
 }
 
-// Common is how much of the memory of a device's spaces is common: there once, and seen by several spaces, each of
+// CommonMemory is how much of the memory of a device's spaces is common: there once, and seen by several spaces, each of
 // which gets bytes of its own when the space writes there.
-type Common struct {
+type CommonMemory struct {
 	Shared   uint64 // bytes that several spaces see, or may see again
 	Saved    uint64 // bytes that would be there beside these if each space had its own
 	Private  uint64 // bytes that spaces have for themselves
@@ -101,11 +101,11 @@ type BlockSharer interface {
 	// them in common too; no work may use the spaces of these blocks, and a block that cannot be in common stays as it
 	// is.
 	WriteBlocks(blocks, alike []SpaceBlock, p []byte) error
-	Common() Common
+	Common() CommonMemory
 }
 
-// Spliced counts the kernels that processes launched while they shared a device.
-type Spliced struct {
+// SpliceCounts counts the kernels that processes launched while they shared a device.
+type SpliceCounts struct {
 	Once     uint64 // launches that took the result of another space's launch
 	Own      uint64 // launches that ran for their space
 	Saved    uint64 // instructions that were not executed, because results were taken
@@ -117,7 +117,7 @@ type Spliced struct {
 }
 
 // Splicer is a Device that can run a kernel once for several spaces that launch it alike.
-type Splicer interface{ Spliced() Spliced }
+type Splicer interface{ Spliced() SpliceCounts }
 
 // InstructionCounter is a Device that counts the instructions which warps have issued, in all. For the same
 // program the number is the same, whichever spaces share the device.
@@ -188,7 +188,7 @@ func (c *SpaceConfig) CheckAddresses(d *Info) error {
 // calls gives the same addresses in every space with the same configuration, before and after a restore.
 type Space interface {
 	Memory
-	Virtual
+	MappableMemory
 	Pools
 
 	// NewContext makes a context. id must not be in use; 0 takes the next number.

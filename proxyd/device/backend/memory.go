@@ -55,9 +55,9 @@ type Memory interface {
 // MemoryID names physical memory within its space; 0 names no memory.
 type MemoryID uint64
 
-// Virtual is memory with addresses and bytes that are made apart: VMM. All sizes and addresses are multiples of
+// MappableMemory is memory with addresses and bytes that are made apart: VMM. All sizes and addresses are multiples of
 // Granule; any other is InvalidValue.
-type Virtual interface {
+type MappableMemory interface {
 	// Reserve takes addresses. align is a power of two or 0; a hint that is free is taken.
 	Reserve(size, align uint64, hint Addr) (Addr, error)
 	// Unreserve gives back a whole reservation without mappings.

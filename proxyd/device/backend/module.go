@@ -95,7 +95,7 @@ type Launch struct {
 	Params      []byte // the block of parameters; the backend keeps the block
 	Cooperative bool
 	Attributes  []LaunchAttribute // those for which KeepAttribute is true
-	Done        Partial           // the part that was done before; NotSupported by a backend that cannot pause kernels
+	Done        PartialKernel     // the part that was done before; NotSupported by a backend that cannot pause kernels
 }
 
 // CheckLaunch refuses the launches that the driver refuses at the call; a shim that has the function's attributes can

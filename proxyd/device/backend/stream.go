@@ -73,14 +73,14 @@ type Stream interface {
 type Progress struct {
 	Given, Done uint64 // pieces of work
 	// Begun: the first piece that is not done has begun and cannot be given to another stream in its place. A WaitValue
-	// can, and so can a kernel that was paused, of which Partial is the part that is done.
+	// can, and so can a kernel that was paused, of which PartialKernel is the part that is done.
 	Begun   bool
-	Partial Partial
+	Partial PartialKernel
 }
 
-// Partial is the part that is done of a kernel that was paused between two of its blocks. A Launch with a Partial does
+// PartialKernel is the part that is done of a kernel that was paused between two of its blocks. A Launch with a PartialKernel does
 // the rest.
-type Partial struct {
+type PartialKernel struct {
 	Blocks  uint64 // in ascending order
 	Printed uint64 // bytes of the printf FIFO that are used
 	// Launches has the launches by the kernel's threads that are not done, in a form of the backend's own; "": none.

@@ -11,20 +11,22 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
 )
 
-// Who is a rank of the barrier.
-type Who struct {
+// RankProcess is a rank of the barrier.
+type RankProcess struct {
 	Member  int    // which of Find's members
 	Process uint64 // the device server's name for the process
 	PID     int    // in the device server's PID namespace
 }
 
 // String names the process.
-func (w Who) String() string { return fmt.Sprintf("process %d on device server %d", w.PID, w.Member) }
+func (w RankProcess) String() string {
+	return fmt.Sprintf("process %d on device server %d", w.PID, w.Member)
+}
 
 // Failure says why there is no cut: the barrier's reason, and the processes of its ranks.
 type Failure struct {
 	*barrier.Failure
-	Who []Who // by Ranks
+	Who []RankProcess // by Ranks
 	// Notes are the obstacles that last kept each of these processes from becoming quiet, or "".
 	Notes []string
 }

@@ -37,7 +37,7 @@ const openTimeout = 5 * time.Second
 // Open, or until a member is lost; then Lost is closed, and that member refuses to save for the attempt.
 type Cut struct {
 	Attempt uint64
-	Who     []Who                  // the ranks of the barrier
+	Who     []RankProcess          // the ranks of the barrier
 	Counts  map[barrier.Key]uint64 // those that are not 0, as they were last reported
 
 	f    *finder

@@ -22,7 +22,7 @@ type processKey struct {
 type leaderState struct {
 	b      *barrier.Barrier // nil if there are no processes
 	ranks  map[processKey]barrier.Rank
-	who    []Who // by rank
+	who    []RankProcess // by rank
 	comms  map[barrier.Comm]*comm
 	late   map[barrier.Rank][]report // reports that wait until their communicator is known
 	out    []barrier.Effects
@@ -67,7 +67,7 @@ func newLeaderState(opened []Event) *leaderState {
 				continue
 			}
 			k.ranks[processKey{m, p.ID}] = barrier.Rank(len(k.who))
-			k.who = append(k.who, Who{Member: m, Process: p.ID, PID: p.PID})
+			k.who = append(k.who, RankProcess{Member: m, Process: p.ID, PID: p.PID})
 		}
 	}
 	if len(k.who) == 0 {

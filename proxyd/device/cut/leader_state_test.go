@@ -200,7 +200,7 @@ func TestBook(t *testing.T) {
 func TestBookOrders(t *testing.T) {
 	k := newLeaderState([]Event{{Kind: Opened, Processes: []Process{{ID: 8, PID: 80}, {ID: 3, PID: 30}}}, openedEvent(3)})
 	k.keeps = true
-	want := []Who{{0, 3, 30}, {0, 8, 80}, {1, 3, 103}}
+	want := []RankProcess{{0, 3, 30}, {0, 8, 80}, {1, 3, 103}}
 	if !slices.Equal(k.who, want) {
 		t.Fatalf("ranks = %v", k.who)
 	}

@@ -48,13 +48,13 @@ type Call struct {
 	// Queued belongs to the Backend: an observer of the work that the call queues, or nil.
 	Queued any
 	// First is the part of a kernel that is already done, if the kernel is launched again to do the rest.
-	First Partial
+	First PartialKernel
 	// Again is set for a call of a restored process that is repeated to queue the same work.
 	Again bool
 }
 
-// Partial says how much of a kernel is done.
-type Partial struct {
+// PartialKernel says how much of a kernel is done.
+type PartialKernel struct {
 	Blocks, Printed uint64
 	Launches        string // of threads, in the backend's form
 }

@@ -26,7 +26,7 @@ func TestArguments(t *testing.T) {
 			[]string{"CUDA_VISIBLE_DEVICES=GPU-2a,GPU-5b"},
 		},
 	} {
-		m := making{Spec: tc.spec}
+		m := serverStart{Spec: tc.spec}
 		if got := strings.Join(m.processArguments(), " "); !strings.HasSuffix(got, tc.arguments) {
 			t.Errorf("arguments %s, want %s", got, tc.arguments)
 		}

@@ -23,7 +23,7 @@ const (
 )
 
 // processArguments returns the arguments of the server's process.
-func (m *making) processArguments() []string {
+func (m *serverStart) processArguments() []string {
 	if m.Helper != "" {
 		return []string{"proxyd", m.Helper, "--gate", strconv.Itoa(gateFD), "--control", strconv.Itoa(controlFD)}
 	}
@@ -75,14 +75,14 @@ func (m *making) processArguments() []string {
 
 // processEnvironment returns the environment of the server's process: it has only the variable that selects
 // the devices which the driver shows.
-func (m *making) processEnvironment() []string {
+func (m *serverStart) processEnvironment() []string {
 	if m.GPUs == nil {
 		return []string{}
 	}
 	return []string{"CUDA_VISIBLE_DEVICES=" + strings.Join(m.GPUs, ",")}
 }
 
-func (m *making) makeProcess(context.Context) error {
+func (m *serverStart) makeProcess(context.Context) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err

@@ -30,13 +30,13 @@ import (
 
 // tenantSteps make a tenant, and the process with the first one.
 var tenantSteps = []step{
-	{"folder", (*making).makeFolder},
-	{"record", (*making).recordShared},
-	{"shared", (*making).openShared},
-	{"identity", (*making).recordTenant},
-	{"sockets", (*making).makeSockets},
-	{"admitted", (*making).admitTenant},
-	{"ready", (*making).awaitReady},
+	{"folder", (*serverStart).makeFolder},
+	{"record", (*serverStart).recordShared},
+	{"shared", (*serverStart).openShared},
+	{"identity", (*serverStart).recordTenant},
+	{"sockets", (*serverStart).makeSockets},
+	{"admitted", (*serverStart).admitTenant},
+	{"ready", (*serverStart).awaitReady},
 }
 
 // dismissTime is the time that a process may take to dismiss a tenant; then the process is killed.
@@ -82,7 +82,7 @@ func lockShared(dir string) (unlock func()) {
 func (s *Server) Shared() string { return s.rec.Shared }
 
 // recordShared names the process's folder, which may not exist yet.
-func (m *making) recordShared(context.Context) (err error) {
+func (m *serverStart) recordShared(context.Context) (err error) {
 	if m.rec.Boot, err = procfs.BootID(); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (m *making) recordShared(context.Context) (err error) {
 }
 
 // openShared finds the process, or starts it.
-func (m *making) openShared(ctx context.Context) error {
+func (m *serverStart) openShared(ctx context.Context) error {
 	host, err := Find(ctx, m.Shared)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (m *making) openShared(ctx context.Context) error {
 	}
 	spec := m.Spec
 	spec.Dir, spec.Shared, spec.Order, spec.Regroup, spec.Self, spec.Exact = m.Shared, "", nil, false, 0, false
-	host, err = (&making{Spec: spec, host: true}).makeSteps(ctx, steps)
+	host, err = (&serverStart{Spec: spec, host: true}).makeSteps(ctx, steps)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (m *making) openShared(ctx context.Context) error {
 }
 
 // recordTenant writes the identity of the process to the tenant's record.
-func (m *making) recordTenant(context.Context) (err error) {
+func (m *serverStart) recordTenant(context.Context) (err error) {
 	if m.s, err = openRecorded(m.Dir, m.rec); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (m *making) recordTenant(context.Context) (err error) {
 func tenantName(dir string) string { return filepath.Base(dir) }
 
 // admitTenant hands the tenant's sockets to the process.
-func (m *making) admitTenant(ctx context.Context) error {
+func (m *serverStart) admitTenant(ctx context.Context) error {
 	host, err := Find(ctx, m.Shared)
 	if err == nil && host == nil {
 		err = ErrDied

@@ -68,8 +68,8 @@ type Spec struct {
 // that folder first.
 var ErrExists = errors.New("the folder is there already")
 
-// making is the state of a device server during Start.
-type making struct {
+// serverStart is the state of a device server during Start.
+type serverStart struct {
 	Spec
 	await   bool // set for a restore: wait for Adopt
 	host    bool // a process for tenants
@@ -85,21 +85,21 @@ type making struct {
 // step is a step of making a device server.
 type step struct {
 	name string
-	do   func(*making, context.Context) error
+	do   func(*serverStart, context.Context) error
 }
 
 // steps make a device server, from top to bottom. Whichever step the daemon dies after, Find and End find all
 // that the steps have made, and no process passes its gate before its record is written.
 var steps = []step{
-	{"folder", (*making).makeFolder},
-	{"record", (*making).recordGroup}, // the cgroup is recorded before it exists, so that End can remove it
-	{"cgroup", (*making).makeGroup},
-	{"sockets", (*making).makeSockets},
-	{"log", (*making).makeLog},
-	{"process", (*making).makeProcess}, // the process waits at its gate, and exits if the daemon dies
-	{"identity", (*making).recordProcess},
-	{"gate", (*making).openGate}, // the process becomes the user's
-	{"ready", (*making).awaitReady},
+	{"folder", (*serverStart).makeFolder},
+	{"record", (*serverStart).recordGroup}, // the cgroup is recorded before it exists, so that End can remove it
+	{"cgroup", (*serverStart).makeGroup},
+	{"sockets", (*serverStart).makeSockets},
+	{"log", (*serverStart).makeLog},
+	{"process", (*serverStart).makeProcess}, // the process waits at its gate, and exits if the daemon dies
+	{"identity", (*serverStart).recordProcess},
+	{"gate", (*serverStart).openGate}, // the process becomes the user's
+	{"ready", (*serverStart).awaitReady},
 }
 
 // passed is called after each step. Tests end the process there.
@@ -109,10 +109,10 @@ var passed = func(string) {}
 // process that called Start ends: Find returns the server again. If Start fails, it removes all that it has made. Start
 // needs root. A systemd unit that calls Start needs KillMode=process, or systemd would kill the server with the unit.
 func Start(ctx context.Context, spec Spec) (*Server, error) {
-	return (&making{Spec: spec}).makeAll(ctx)
+	return (&serverStart{Spec: spec}).makeAll(ctx)
 }
 
-func (m *making) makeAll(ctx context.Context) (*Server, error) {
+func (m *serverStart) makeAll(ctx context.Context) (*Server, error) {
 	if m.Shared != "" {
 		defer lockShared(m.Shared)()
 		return m.makeSteps(ctx, tenantSteps)
@@ -121,7 +121,7 @@ func (m *making) makeAll(ctx context.Context) (*Server, error) {
 }
 
 // makeSteps carries out steps. If a step fails, undoMaking removes all that they have made.
-func (m *making) makeSteps(ctx context.Context, steps []step) (*Server, error) {
+func (m *serverStart) makeSteps(ctx context.Context, steps []step) (*Server, error) {
 	defer m.closeMaking()
 	for _, step := range steps {
 		if err := step.do(m, ctx); err != nil {
@@ -139,7 +139,7 @@ func (m *making) makeSteps(ctx context.Context, steps []step) (*Server, error) {
 // Restore starts a device server that builds the saved state. The job is stopped then: processes come back by
 // Adopt, and Resume lets them go on. The rest of Start's contract holds for Restore, too.
 func Restore(ctx context.Context, spec Spec, src server.Source) (*Server, error) {
-	s, err := (&making{Spec: spec, await: true}).makeAll(ctx)
+	s, err := (&serverStart{Spec: spec, await: true}).makeAll(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func Restore(ctx context.Context, spec Spec, src server.Source) (*Server, error)
 const cleanTime = 30 * time.Second
 
 // undoMaking removes all that the steps have made.
-func (m *making) undoMaking(ctx context.Context) error {
+func (m *serverStart) undoMaking(ctx context.Context) error {
 	m.closeMaking() // a process that still waits at its gate exits when the gate is closed
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
@@ -166,7 +166,7 @@ func (m *making) undoMaking(ctx context.Context) error {
 }
 
 // closeMaking closes the descriptors that only Start needs. It may be called more than once.
-func (m *making) closeMaking() {
+func (m *serverStart) closeMaking() {
 	for _, f := range []*os.File{m.control, m.devices, m.log, m.group, m.gate} {
 		if f != nil {
 			f.Close()
@@ -174,7 +174,7 @@ func (m *making) closeMaking() {
 	}
 }
 
-func (m *making) makeFolder(context.Context) error {
+func (m *serverStart) makeFolder(context.Context) error {
 	err := os.Mkdir(m.Dir, 0o700)
 	if errors.Is(err, fs.ErrExist) {
 		return ErrExists
@@ -182,7 +182,7 @@ func (m *making) makeFolder(context.Context) error {
 	return err
 }
 
-func (m *making) recordGroup(context.Context) error {
+func (m *serverStart) recordGroup(context.Context) error {
 	var err error
 	if m.rec.Boot, err = procfs.BootID(); err != nil {
 		return err
@@ -191,7 +191,7 @@ func (m *making) recordGroup(context.Context) error {
 	return m.rec.writeRecord(m.Dir)
 }
 
-func (m *making) makeGroup(context.Context) (err error) {
+func (m *serverStart) makeGroup(context.Context) (err error) {
 	if m.Cgroup != "" {
 		m.group, err = group(m.Cgroup).makeGroup()
 	}
@@ -201,7 +201,7 @@ func (m *making) makeGroup(context.Context) (err error) {
 // makeSockets binds the control socket and listens on it, and binds the socket for processes. The server
 // itself calls listen on the second socket: a shim asks the kernel which process called listen, and lets that
 // process read the shim's memory.
-func (m *making) makeSockets(context.Context) error {
+func (m *serverStart) makeSockets(context.Context) error {
 	var err error
 	if m.control, err = bindSocket(m.Dir, controlName); err != nil {
 		return err
@@ -254,14 +254,14 @@ func throughFolder(dir, name string, f func(path string) error) error {
 	return localsock.TryWithDescriptor(d, func(fd int) error { return f(fmt.Sprintf("/proc/self/fd/%d/%s", fd, name)) })
 }
 
-func (m *making) makeLog(context.Context) (err error) {
+func (m *serverStart) makeLog(context.Context) (err error) {
 	m.log, err = os.OpenFile(filepath.Join(m.Dir, logName), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	return err
 }
 
 // recordProcess writes the process's identity to the record. The process is reaped only after that: until
 // then no other process can get the same PID.
-func (m *making) recordProcess(context.Context) (err error) {
+func (m *serverStart) recordProcess(context.Context) (err error) {
 	defer func() { go reapChild(m.rec.PID) }()
 	if m.rec.Start, err = procfs.StartTime(m.rec.PID); err != nil {
 		return fmt.Errorf("it has ended: %w%s", err, lastWords(m.Dir))
@@ -272,7 +272,7 @@ func (m *making) recordProcess(context.Context) (err error) {
 	return m.rec.writeRecord(m.Dir)
 }
 
-func (m *making) openGate(context.Context) error {
+func (m *serverStart) openGate(context.Context) error {
 	b, err := json.Marshal(identity{UID: m.UID, GID: m.GID, Groups: m.Groups, OOM: m.OOM})
 	if err == nil {
 		_, err = m.gate.Write(b)
@@ -286,7 +286,7 @@ func (m *making) openGate(context.Context) error {
 // awaitReady asks the server for its status, which the server returns when it serves or has been restored.
 // The daemon's ends of the sockets are closed before: otherwise a connection to a dead server would wait for
 // ever.
-func (m *making) awaitReady(ctx context.Context) error {
+func (m *serverStart) awaitReady(ctx context.Context) error {
 	m.closeMaking()
 	var err error
 	switch {

@@ -81,7 +81,7 @@ type gatherings struct {
 const remembered = 4096
 
 // enterRank adds a rank to the gathering of a nonce.
-func (r *gatherings) enterRank(nonce []byte, h here) (*gathering, error) {
+func (r *gatherings) enterRank(nonce []byte, h rankAnnouncement) (*gathering, error) {
 	size, rank := h.size, h.rank
 	if size < 1 || size > maxRanks || rank < 0 || rank >= size {
 		return nil, fmt.Errorf("%w: rank %d of %d", ErrDisagree, rank, size)
@@ -163,7 +163,7 @@ func (r *gatherings) removeRank(nonce []byte, g *gathering, rank int) {
 }
 
 // awaitRoster announces a rank of this process, waits, and returns the roster.
-func (r *gatherings) awaitRoster(ctx context.Context, id *ID, h here) (collective.Roster, error) {
+func (r *gatherings) awaitRoster(ctx context.Context, id *ID, h rankAnnouncement) (collective.Roster, error) {
 	g, err := r.enterRank(id.nonceBytes(), h)
 	if err != nil {
 		return collective.Roster{}, err
@@ -180,12 +180,12 @@ func (r *gatherings) awaitRoster(ctx context.Context, id *ID, h here) (collectiv
 	if g.err != nil {
 		return collective.Roster{}, g.err
 	}
-	return makeRoster(id.secretBytes(), ending{g.nonce[:], g.addresses, g.servers}), nil
+	return makeRoster(id.secretBytes(), gatheringResult{g.nonce[:], g.addresses, g.servers}), nil
 }
 
 // makeRoster makes the roster from the address of each rank: ranks with the same address are in the same
 // process.
-func makeRoster(secret []byte, e ending) collective.Roster {
+func makeRoster(secret []byte, e gatheringResult) collective.Roster {
 	r := collective.Roster{Key: collective.AuthCode(secret, []byte("communicator"), e.nonce)}
 	member := make(map[string]int)
 	for rank, a := range e.addresses {
@@ -221,7 +221,7 @@ func (l *Local) Meet(ctx context.Context, id ID, size, rank int) (collective.Ros
 	if id.makerToken() != l.token {
 		return collective.Roster{}, fmt.Errorf("%w: it was made by another device server, and this one talks to none", ErrID)
 	}
-	return l.gatherings.awaitRoster(ctx, &id, here{size, rank, l.number, ""})
+	return l.gatherings.awaitRoster(ctx, &id, rankAnnouncement{size, rank, l.number, ""})
 }
 
 // Address implements Rendezvous: no other process reaches a Local.

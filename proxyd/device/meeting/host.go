@@ -87,7 +87,7 @@ func (h *Host) Meet(ctx context.Context, id ID, size, rank int) (collective.Rost
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(h.ctx, func() { cancel(collective.ErrClosed) })()
-	me := here{size, rank, h.number, h.cfg.Node}
+	me := rankAnnouncement{size, rank, h.number, h.cfg.Node}
 	if id.makerToken() == h.token {
 		return h.gatherings.awaitRoster(ctx, &id, me)
 	}
@@ -108,17 +108,17 @@ func (h *Host) Meet(ctx context.Context, id ID, size, rank int) (collective.Rost
 // visitHost announces a rank at another Host and waits for the ending. visitHost tries again for a while: the other Host may
 // be reachable later than the identity has arrived, and a Host that has too many connections in their handshake closes
 // the oldest of them. A Host that has accepted a connection and cannot be reached any more has ended.
-func (h *Host) visitHost(ctx context.Context, at string, nonce, secret []byte, me here) (ending, error) {
+func (h *Host) visitHost(ctx context.Context, at string, nonce, secret []byte, me rankAnnouncement) (gatheringResult, error) {
 	limited, cancel := context.WithTimeout(ctx, h.cfg.Dial)
 	defer cancel()
 	var lost error
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		conn, err := (&net.Dialer{}).DialContext(limited, "tcp", at)
 		if err != nil && lost != nil {
-			return ending{}, lost
+			return gatheringResult{}, lost
 		}
 		if err == nil {
-			var e ending
+			var e gatheringResult
 			e, err = h.announceOn(ctx, conn, nonce, secret, me)
 			if err == nil || errors.Is(err, ErrFailed) || errors.Is(err, ErrProtocol) {
 				return e, err
@@ -127,14 +127,14 @@ func (h *Host) visitHost(ctx context.Context, at string, nonce, secret []byte, m
 		}
 		select {
 		case <-limited.Done():
-			return ending{}, err
+			return gatheringResult{}, err
 		case <-time.After(pause):
 		}
 	}
 }
 
 // announceOn announces a rank on a connection to another Host and waits for the ending. The connection is closed then.
-func (h *Host) announceOn(ctx context.Context, conn net.Conn, nonce, secret []byte, me here) (ending, error) {
+func (h *Host) announceOn(ctx context.Context, conn net.Conn, nonce, secret []byte, me rankAnnouncement) (gatheringResult, error) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // fails on a closed connection only
@@ -143,7 +143,7 @@ func (h *Host) announceOn(ctx context.Context, conn net.Conn, nonce, secret []by
 		err = t.announceRank(me)
 	}
 	if err != nil {
-		return ending{}, err
+		return gatheringResult{}, err
 	}
 	conn.SetDeadline(time.Time{}) //nolint:errcheck // likewise
 	return t.readReply(me.size)

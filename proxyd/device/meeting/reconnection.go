@@ -143,7 +143,7 @@ func (h *Host) Again(ctx context.Context, r Reconnection) (collective.Roster, er
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(h.ctx, func() { cancel(collective.ErrClosed) })()
-	me := here{len(parties), rank, h.number, h.cfg.Node}
+	me := rankAnnouncement{len(parties), rank, h.number, h.cfg.Node}
 	switch r.Is {
 	case Left:
 		me.address = saysLeft
@@ -152,7 +152,7 @@ func (h *Host) Again(ctx context.Context, r Reconnection) (collective.Roster, er
 	}
 	life := addresses[0].life
 	nonce, secret := collective.AuthCode(r.Key, []byte("again"), life[:])[:16], collective.AuthCode(r.Key, []byte("again, secret"), life[:])
-	var e ending
+	var e gatheringResult
 	if rank == 0 {
 		e, err = h.hostReconnection(ctx, parties, nonce, secret, me)
 	} else {
@@ -186,7 +186,7 @@ func (h *Host) addressesOf(parties []int) ([]serverAddress, error) {
 
 // hostReconnection waits for the other servers, on the server with the lowest number. It gives up a little earlier
 // than the visitors do, so that they still get its error, which names the servers that are missing.
-func (h *Host) hostReconnection(ctx context.Context, parties []int, nonce, secret []byte, me here) (ending, error) {
+func (h *Host) hostReconnection(ctx context.Context, parties []int, nonce, secret []byte, me rankAnnouncement) (gatheringResult, error) {
 	w := &reconnection{secret: secret}
 	h.mu.Lock()
 	if h.here == nil {
@@ -203,7 +203,7 @@ func (h *Host) hostReconnection(ctx context.Context, parties []int, nonce, secre
 	}()
 	g, err := w.gatherings.enterRank(nonce, me)
 	if err != nil {
-		return ending{}, err
+		return gatheringResult{}, err
 	}
 	if end, limited := ctx.Deadline(); limited {
 		var cancel context.CancelFunc
@@ -215,7 +215,7 @@ func (h *Host) hostReconnection(ctx context.Context, parties []int, nonce, secre
 	case <-ctx.Done():
 		w.gatherings.giveUp(nonce, g, parties, context.Cause(ctx))
 	}
-	return ending{g.nonce[:], g.addresses, g.servers}, g.err
+	return gatheringResult{g.nonce[:], g.addresses, g.servers}, g.err
 }
 
 // giveUp ends a gathering with an error that names the servers that did not come.
@@ -233,7 +233,7 @@ func (r *gatherings) giveUp(nonce []byte, g *gathering, parties []int, why error
 
 // visitReconnection joins the gathering at the host. It tries again if the host does not know the communicator
 // yet: the host may only be slower.
-func (h *Host) visitReconnection(ctx context.Context, at string, nonce, secret []byte, me here) (ending, error) {
+func (h *Host) visitReconnection(ctx context.Context, at string, nonce, secret []byte, me rankAnnouncement) (gatheringResult, error) {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		e, err := h.visitHost(ctx, at, nonce, secret, me)
 		if err == nil || errors.Is(err, ErrFailed) {
@@ -241,14 +241,14 @@ func (h *Host) visitReconnection(ctx context.Context, at string, nonce, secret [
 		}
 		select {
 		case <-ctx.Done():
-			return ending{}, errors.Join(context.Cause(ctx), err)
+			return gatheringResult{}, errors.Join(context.Cause(ctx), err)
 		case <-time.After(pause):
 		}
 	}
 }
 
 // reconnectedRoster makes the roster. It fails if a server is at another address than Move told.
-func reconnectedRoster(secret []byte, e ending, parties []int, addresses []serverAddress, homes []int) (collective.Roster, error) {
+func reconnectedRoster(secret []byte, e gatheringResult, parties []int, addresses []serverAddress, homes []int) (collective.Roster, error) {
 	r := collective.Roster{Key: collective.AuthCode(secret, []byte("communicator"), e.nonce)}
 	for i, n := range parties {
 		m := collective.Member{Address: addresses[i].node, Server: n}

@@ -26,26 +26,26 @@ const (
 	maxReply   = 16 << 20 // bytes; a roster of the largest size has no more
 )
 
-// talk is a connection after its ends have exchanged their challenges.
-type talk struct {
+// authenticatedConn is a connection after its ends have exchanged their challenges.
+type authenticatedConn struct {
 	conn       net.Conn
 	secret     []byte
 	challenges []byte // the rank's, then the host's
 }
 
-func (t *talk) authCodeFor(who string, said []byte) []byte {
+func (t *authenticatedConn) authCodeFor(who string, said []byte) []byte {
 	return collective.AuthCode(t.secret, []byte(who), t.challenges, said)
 }
 
-// here is the announcement of a rank.
-type here struct {
+// rankAnnouncement is the announcement of a rank.
+type rankAnnouncement struct {
 	size, rank int
 	server     int // the number of its server
 	address    string
 }
 
 // callHost begins the handshake on the rank's side.
-func callHost(conn net.Conn, nonce, secret []byte) (*talk, error) {
+func callHost(conn net.Conn, nonce, secret []byte) (*authenticatedConn, error) {
 	hello := append([]byte(helloMagic), nonce...)
 	hello = append(hello, make([]byte, 32)...)
 	rand.Read(hello[len(hello)-32:]) //nolint:errcheck // crypto/rand's Read never fails
@@ -56,14 +56,14 @@ func callHost(conn net.Conn, nonce, secret []byte) (*talk, error) {
 	if _, err := io.ReadFull(conn, answer[:]); err != nil {
 		return nil, err
 	}
-	t := &talk{conn, secret, append(hello, answer[:32]...)}
+	t := &authenticatedConn{conn, secret, append(hello, answer[:32]...)}
 	if !hmac.Equal(answer[32:], t.authCodeFor("host", nil)) {
 		return nil, fmt.Errorf("%w: it does not know the secret", ErrProtocol)
 	}
 	return t, nil
 }
 
-func (t *talk) announceRank(h here) error {
+func (t *authenticatedConn) announceRank(h rankAnnouncement) error {
 	b := binary.LittleEndian.AppendUint32(nil, uint32(h.size))
 	b = binary.LittleEndian.AppendUint32(b, uint32(h.rank))
 	b = binary.LittleEndian.AppendUint32(b, uint32(h.server))
@@ -74,7 +74,7 @@ func (t *talk) announceRank(h here) error {
 
 // greetRank begins the handshake on the host's side. It returns the nonce of the identity, and the rank's
 // announcement.
-func greetRank(conn net.Conn, secret func(nonce []byte) []byte) (nonce []byte, t *talk, h here, err error) {
+func greetRank(conn net.Conn, secret func(nonce []byte) []byte) (nonce []byte, t *authenticatedConn, h rankAnnouncement, err error) {
 	hello := make([]byte, helloSize, helloSize+32)
 	if _, err := io.ReadFull(conn, hello); err != nil {
 		return nil, nil, h, err
@@ -85,7 +85,7 @@ func greetRank(conn net.Conn, secret func(nonce []byte) []byte) (nonce []byte, t
 	nonce = hello[len(helloMagic):][:16]
 	var challenge [32]byte
 	rand.Read(challenge[:]) //nolint:errcheck // crypto/rand's Read never fails
-	t = &talk{conn, secret(nonce), append(hello, challenge[:]...)}
+	t = &authenticatedConn{conn, secret(nonce), append(hello, challenge[:]...)}
 	if _, err := conn.Write(append(challenge[:], t.authCodeFor("host", nil)...)); err != nil {
 		return nil, nil, h, err
 	}
@@ -101,12 +101,12 @@ func greetRank(conn net.Conn, secret func(nonce []byte) []byte) (nonce []byte, t
 	if !hmac.Equal(rest[len(address):], t.authCodeFor("rank", append(b, address...))) {
 		return nil, nil, h, fmt.Errorf("%w: it does not know the secret", ErrProtocol)
 	}
-	h = here{int(binary.LittleEndian.Uint32(b)), int(binary.LittleEndian.Uint32(b[4:])), int(int32(binary.LittleEndian.Uint32(b[8:]))), string(address)}
+	h = rankAnnouncement{int(binary.LittleEndian.Uint32(b)), int(binary.LittleEndian.Uint32(b[4:])), int(int32(binary.LittleEndian.Uint32(b[8:]))), string(address)}
 	return nonce, t, h, nil
 }
 
 // replyEnding tells a rank how the gathering ended.
-func (t *talk) replyEnding(g *gathering) error {
+func (t *authenticatedConn) replyEnding(g *gathering) error {
 	b := make([]byte, 4, 128)
 	if g.err != nil {
 		b = append(append(b, 0), g.err.Error()...)
@@ -123,57 +123,57 @@ func (t *talk) replyEnding(g *gathering) error {
 	return err
 }
 
-// ending is the result of a gathering.
-type ending struct {
+// gatheringResult is the result of a gathering.
+type gatheringResult struct {
 	nonce     []byte
 	addresses []string // by rank
 	servers   []int    // by rank
 }
 
 // readReply waits for the reply.
-func (t *talk) readReply(size int) (ending, error) {
+func (t *authenticatedConn) readReply(size int) (gatheringResult, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(t.conn, head[:]); err != nil {
-		return ending{}, err
+		return gatheringResult{}, err
 	}
 	n := binary.LittleEndian.Uint32(head[:])
 	if n < 1+sha256.Size || n > maxReply {
-		return ending{}, ErrProtocol
+		return gatheringResult{}, ErrProtocol
 	}
 	b := make([]byte, n)
 	if _, err := io.ReadFull(t.conn, b); err != nil {
-		return ending{}, err
+		return gatheringResult{}, err
 	}
 	said := b[:len(b)-sha256.Size]
 	if !hmac.Equal(b[len(said):], t.authCodeFor("end", said)) {
-		return ending{}, ErrProtocol
+		return gatheringResult{}, ErrProtocol
 	}
 	return parseEnd(said, size)
 }
 
 // parseEnd parses a reply.
-func parseEnd(b []byte, size int) (e ending, err error) {
+func parseEnd(b []byte, size int) (e gatheringResult, err error) {
 	switch {
 	case len(b) < 1 || b[0] > 1 || b[0] == 1 && len(b) < 33:
-		return ending{}, ErrProtocol
+		return gatheringResult{}, ErrProtocol
 	case b[0] == 0:
-		return ending{}, fmt.Errorf("%w: %q", ErrFailed, b[1:])
+		return gatheringResult{}, fmt.Errorf("%w: %q", ErrFailed, b[1:])
 	}
 	e.nonce, b = b[1:33], b[33:]
 	for range size {
 		if len(b) < 6 {
-			return ending{}, ErrProtocol
+			return gatheringResult{}, ErrProtocol
 		}
 		n := int(binary.LittleEndian.Uint16(b[4:]))
 		if len(b) < 6+n {
-			return ending{}, ErrProtocol
+			return gatheringResult{}, ErrProtocol
 		}
 		e.servers = append(e.servers, int(int32(binary.LittleEndian.Uint32(b))))
 		e.addresses = append(e.addresses, string(b[6:6+n]))
 		b = b[6+n:]
 	}
 	if len(b) > 0 {
-		return ending{}, ErrProtocol
+		return gatheringResult{}, ErrProtocol
 	}
 	return e, nil
 }

@@ -64,7 +64,7 @@ func (s *Server) admitProcess(conn *net.UnixConn, pid int, end *os.File) error {
 			n.Exec.Close()
 		}
 	}()
-	w := &watched{pid: pid, end: end, exec: n.Exec}
+	w := &watchedProcess{pid: pid, end: end, exec: n.Exec}
 	ring, err := wire.Create(wire.Options{})
 	if err != nil {
 		end.Close()

@@ -44,12 +44,12 @@ type carrier struct {
 	mu    sync.Mutex
 	over  bool
 	busy  int // files under way
-	files map[string]*carried
+	files map[string]*carriedFile
 	err   error // the first
 }
 
-// carried is a file of an order. The carrier's mu guards it.
-type carried struct {
+// carriedFile is a file of an order. The carrier's mu guards it.
+type carriedFile struct {
 	pipe     *os.File      // our end, while the file is under way
 	to       io.Closer     // the sink's file, until closed
 	copied   chan struct{} // closed when n and err are known
@@ -60,7 +60,7 @@ type carried struct {
 }
 
 func newCarrier(conn *net.UnixConn, sink Sink, src Source) *carrier {
-	return &carrier{conn: conn, sink: sink, src: src, files: map[string]*carried{}}
+	return &carrier{conn: conn, sink: sink, src: src, files: map[string]*carriedFile{}}
 }
 
 // beginAsked begins to carry out a request of the server. Its error ends the order.
@@ -80,7 +80,7 @@ func (c *carrier) beginAsked(r *reply) error {
 	if c.files[name] != nil || len(c.files) >= maxFiles || c.busy >= maxOpen {
 		return fmt.Errorf("it asks for %s as file %d, with %d under way: %w", name, len(c.files)+1, c.busy, ErrNonsense)
 	}
-	f := &carried{copied: make(chan struct{})}
+	f := &carriedFile{copied: make(chan struct{})}
 	c.files[name] = f
 	c.busy++
 	c.group.Go(func() {
@@ -94,7 +94,7 @@ func (c *carrier) beginAsked(r *reply) error {
 }
 
 // makePipe makes the pipe of a file and sends the server its end: the end that is written to for a sink.
-func (c *carrier) makePipe(name string, f *carried) (*os.File, error) {
+func (c *carrier) makePipe(name string, f *carriedFile) (*os.File, error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("make a pipe: %w", err)
@@ -143,7 +143,7 @@ func (c *carrier) failFile(name string, err error) {
 }
 
 // receiveFile takes a file from the server, to its end. The file is closed when the server tells its length.
-func (c *carrier) receiveFile(name string, f *carried) {
+func (c *carrier) receiveFile(name string, f *carriedFile) {
 	defer close(f.copied)
 	to, err := c.sink.Create(name)
 	if err != nil {
@@ -182,7 +182,7 @@ func (c *carrier) askedClose(name string, length int64) error {
 	return nil
 }
 
-func (c *carrier) closeFile(name string, f *carried, length int64) {
+func (c *carrier) closeFile(name string, f *carriedFile, length int64) {
 	<-f.copied // copied is closed at the latest when the order ends
 	err := f.err
 	if err == nil && f.n != length {
@@ -213,7 +213,7 @@ func (c *carrier) closeFile(name string, f *carried, length int64) {
 }
 
 // sendFile gives the server a file, to its end.
-func (c *carrier) sendFile(name string, f *carried) {
+func (c *carrier) sendFile(name string, f *carriedFile) {
 	defer close(f.copied)
 	from, err := c.src.Open(name)
 	if err != nil {

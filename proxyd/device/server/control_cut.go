@@ -11,26 +11,26 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 )
 
-// exchanged is the answer to an exchange. Two errors have names, which must not be lost.
-type exchanged struct {
+// exchangeAnswer is the answer to an exchange. Two errors have names, which must not be lost.
+type exchangeAnswer struct {
 	Events    *cut.Events `json:"events,omitempty"`
 	Forgotten string      `json:"forgotten,omitempty"` // the text of an error that is cut.ErrForgotten
 	Busy      string      `json:"busy,omitempty"`      // of an error that is cut.ErrBusy
 }
 
 // exchangeEvents carries out an order to exchange.
-func (s *Server) exchangeEvents(ctx context.Context, o *cut.Orders) (*exchanged, error) {
+func (s *Server) exchangeEvents(ctx context.Context, o *cut.Orders) (*exchangeAnswer, error) {
 	if o == nil {
 		return nil, errors.New("an exchange without orders")
 	}
 	e, err := s.Exchange(ctx, o)
 	switch {
 	case errors.Is(err, cut.ErrForgotten):
-		return &exchanged{Forgotten: err.Error()}, nil
+		return &exchangeAnswer{Forgotten: err.Error()}, nil
 	case errors.Is(err, cut.ErrBusy):
-		return &exchanged{Busy: err.Error()}, nil
+		return &exchangeAnswer{Busy: err.Error()}, nil
 	}
-	return &exchanged{Events: e}, err
+	return &exchangeAnswer{Events: e}, err
 }
 
 // Exchange implements cut.Member; see Server.Exchange.
@@ -39,7 +39,7 @@ func (c *Controller) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, 
 	if err != nil {
 		return nil, err
 	}
-	var e exchanged
+	var e exchangeAnswer
 	if err := t.parseInto(&e); err != nil {
 		return nil, err
 	}

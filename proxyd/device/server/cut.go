@@ -39,7 +39,7 @@ type cutAttempt struct {
 	heard   uint64 // how many events the leader has
 	events  []cut.Event
 	news    chan struct{} // closed, and replaced, when there is another event
-	gates   map[uint64]*gated
+	gates   map[uint64]*gatedProcess
 	created map[barrier.Comm]chan struct{} // closed when arriving processes may go on
 	holds   bool                           // the cut of the attempt holds
 	sealed  chan struct{}                  // closed when the calls' gates are shut to stay
@@ -148,7 +148,7 @@ func (s *Server) openAttempt(o *cut.Orders) error {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
 	a := &cutAttempt{
-		s: s, number: o.Attempt, until: time.Now().Add(o.Lease), news: make(chan struct{}), gates: map[uint64]*gated{},
+		s: s, number: o.Attempt, until: time.Now().Add(o.Lease), news: make(chan struct{}), gates: map[uint64]*gatedProcess{},
 		created: map[barrier.Comm]chan struct{}{}, sealed: make(chan struct{}),
 	}
 	a.ctx, a.cancel = context.WithCancel(s.ctx)
@@ -160,7 +160,7 @@ func (s *Server) openAttempt(o *cut.Orders) error {
 			continue // only its departures are left
 		}
 		e.Processes = append(e.Processes, cut.Process{ID: p.ID, PID: p.PID()})
-		a.gates[p.ID] = &gated{p: p, news: make(chan struct{}, 1)}
+		a.gates[p.ID] = &gatedProcess{p: p, news: make(chan struct{}, 1)}
 		e.Places = append(e.Places, a.openPlaces(p.ncclCalls)...)
 	}
 	gone := map[uint64]bool{}

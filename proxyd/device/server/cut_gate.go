@@ -11,9 +11,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 )
 
-// gated is a process in an attempt: the barrier's gate over the ring's gate. The ring's permissions are handed out
+// gatedProcess is a process in an attempt: the barrier's gate over the ring's gate. The ring's permissions are handed out
 // singly, and the next only when the use of the permission before was reported.
-type gated struct {
+type gatedProcess struct {
 	p        *process
 	gate     barrier.Gate
 	shut     bool
@@ -51,7 +51,7 @@ func (a *cutAttempt) shutGates() {
 }
 
 // openGate undoes shutGates for a process.
-func (g *gated) openGate() {
+func (g *gatedProcess) openGate() {
 	if g.shut {
 		g.p.Ring.OnCounted(nil)
 		_ = g.p.Ring.Open(wire.Counted) // fails for a process that is gone, which does not matter
@@ -67,7 +67,7 @@ func wakeReader(c chan struct{}) {
 }
 
 // watchCounts reports the counts of a process's operations.
-func (a *cutAttempt) watchCounts(g *gated) {
+func (a *cutAttempt) watchCounts(g *gatedProcess) {
 	for {
 		var again <-chan time.Time
 		a.s.cuts.mu.Lock()
@@ -91,7 +91,7 @@ func (a *cutAttempt) watchCounts(g *gated) {
 }
 
 // readTally reads the counts: all counts by key, and the counts that the leader has not heard.
-func (g *gated) readTally() (t wire.Tally, changed []barrier.Count, err error) {
+func (g *gatedProcess) readTally() (t wire.Tally, changed []barrier.Count, err error) {
 	if t, err = g.p.Ring.Tally(); err != nil {
 		return t, nil, err
 	}
@@ -106,7 +106,7 @@ func (g *gated) readTally() (t wire.Tally, changed []barrier.Count, err error) {
 
 // reportNewCounts reports the operations issued since the last look, and hands out a permission where the gate gives
 // one.
-func (a *cutAttempt) reportNewCounts(g *gated) {
+func (a *cutAttempt) reportNewCounts(g *gatedProcess) {
 	if a.ctx.Err() != nil || !g.shut {
 		return
 	}
@@ -125,7 +125,7 @@ func (a *cutAttempt) reportNewCounts(g *gated) {
 }
 
 // reportIssued tells that a permission was used, or that counts have changed.
-func (a *cutAttempt) reportIssued(g *gated, changed []barrier.Count, used bool) {
+func (a *cutAttempt) reportIssued(g *gatedProcess, changed []barrier.Count, used bool) {
 	if !used && len(changed) == 0 {
 		return
 	}
@@ -136,7 +136,7 @@ func (a *cutAttempt) reportIssued(g *gated, changed []barrier.Count, used bool) 
 }
 
 // withdrawPermissions takes back every permission.
-func (a *cutAttempt) withdrawPermissions(g *gated) {
+func (a *cutAttempt) withdrawPermissions(g *gatedProcess) {
 	unused, err := g.p.Ring.Withdraw()
 	if err != nil {
 		return

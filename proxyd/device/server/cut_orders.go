@@ -29,13 +29,13 @@ func (s *Server) applyCutOrder(number uint64, o *cut.Order) error {
 		a.withLiveProcess(id, a.withdrawPermissions)
 	}
 	for _, r := range o.Raise {
-		a.withLiveProcess(r.Process, func(g *gated) {
+		a.withLiveProcess(r.Process, func(g *gatedProcess) {
 			g.gate.Raise(r.Targets)
 			a.reportNewCounts(g)
 		})
 	}
 	for _, id := range o.Nudge {
-		a.withLiveProcess(id, func(g *gated) {
+		a.withLiveProcess(id, func(g *gatedProcess) {
 			g.gate.Nudge()
 			a.reportNewCounts(g)
 		})
@@ -52,7 +52,7 @@ func (s *Server) applyCutOrder(number uint64, o *cut.Order) error {
 		}
 	}
 	for _, l := range o.Limit {
-		a.withLiveProcess(l.Process, func(g *gated) { g.p.LimitParts(l.Targets) })
+		a.withLiveProcess(l.Process, func(g *gatedProcess) { g.p.LimitParts(l.Targets) })
 	}
 	if o.ShutCalls {
 		a.work.Go(func() { a.stillProcesses(o.Keep) })
@@ -64,7 +64,7 @@ func (s *Server) applyCutOrder(number uint64, o *cut.Order) error {
 }
 
 // withLiveProcess calls do for a process that has not ended.
-func (a *cutAttempt) withLiveProcess(id uint64, do func(g *gated)) {
+func (a *cutAttempt) withLiveProcess(id uint64, do func(g *gatedProcess)) {
 	if g := a.gates[id]; g != nil && !g.over {
 		do(g)
 	}
@@ -75,7 +75,7 @@ const obstacleAfter = time.Second
 
 // drainProcess waits until no counted message of a process is in flight. For the work that the messages have queued see
 // settleProcess.
-func (a *cutAttempt) drainProcess(g *gated) {
+func (a *cutAttempt) drainProcess(g *gatedProcess) {
 	pause, said := 50*time.Microsecond, time.Now()
 	for {
 		t, err := g.p.Ring.Tally()
@@ -101,12 +101,12 @@ func (a *cutAttempt) drainProcess(g *gated) {
 }
 
 // reportObstacle tells the leader the reason why a process does not become quiet.
-func (a *cutAttempt) reportObstacle(g *gated, why string) {
+func (a *cutAttempt) reportObstacle(g *gatedProcess, why string) {
 	a.reportProcessEvent(g, cut.Event{Kind: cut.Obstacle, Reason: why})
 }
 
 // reportProcessEvent tells the leader an event of a process, unless the process has ended.
-func (a *cutAttempt) reportProcessEvent(g *gated, e cut.Event) {
+func (a *cutAttempt) reportProcessEvent(g *gatedProcess, e cut.Event) {
 	a.s.cuts.mu.Lock()
 	defer a.s.cuts.mu.Unlock()
 	if !g.over && a.ctx.Err() == nil {

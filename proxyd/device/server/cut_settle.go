@@ -18,10 +18,10 @@ import (
 // the leader tells each process how many of them it may keep back, the least number over all ranks (cut.Order.Limit),
 // and when every process is quiet with that, the cut holds (cut.Order.Stay).
 
-// settling is a process that keeps its collectives back until the leader has found how far all go.
-type settling struct {
+// settlingProcess is a process that keeps its collectives back until the leader has found how far all go.
+type settlingProcess struct {
 	a            *cutAttempt
-	g            *gated
+	g            *gatedProcess
 	p            *process
 	paused       bool // its spaces are paused, and their unfinished work can be saved
 	tries        int  // failed attempts to hold the spaces, one after the other
@@ -44,7 +44,7 @@ func (a *cutAttempt) settleProcess(p *process) {
 	if g == nil {
 		return
 	}
-	st := &settling{a: a, g: g, p: p, since: time.Now()}
+	st := &settlingProcess{a: a, g: g, p: p, since: time.Now()}
 	news := make(chan struct{}, 1)
 	p.KeepParts(func() { wakeReader(news) })
 	for look := firstLook; a.ctx.Err() == nil && !p.IsGone(); look = min(2*look, shortPause) {
@@ -63,7 +63,7 @@ func (a *cutAttempt) settleProcess(p *process) {
 }
 
 // stepTowardsQuiet takes the steps that are possible now to make the process quiet.
-func (st *settling) stepTowardsQuiet() {
+func (st *settlingProcess) stepTowardsQuiet() {
 	left := st.p.PartsLeft()
 	switch {
 	case left.Needs:
@@ -78,7 +78,7 @@ func (st *settling) stepTowardsQuiet() {
 }
 
 // thawWork undoes holdWork.
-func (st *settling) thawWork() {
+func (st *settlingProcess) thawWork() {
 	st.paused, st.tries = false, 0
 	st.p.ThawParts()
 	st.p.ResumeWork()
@@ -86,7 +86,7 @@ func (st *settling) thawWork() {
 
 // holdWork pauses the process's spaces if their unfinished work can be saved. If that fails again and again, then work
 // has to be done that seems to wait for a collective.
-func (st *settling) holdWork() {
+func (st *settlingProcess) holdWork() {
 	p := st.p
 	if !p.FreezeParts() {
 		return
@@ -114,7 +114,7 @@ func (st *settling) holdWork() {
 }
 
 // reportUnquiet tells the leader now and then that the process is not quiet.
-func (st *settling) reportUnquiet() {
+func (st *settlingProcess) reportUnquiet() {
 	if time.Since(st.since) > obstacleAfter {
 		st.since = time.Now()
 		st.a.reportObstacle(st.g, "its devices have work that does not end and cannot be held")
@@ -136,7 +136,7 @@ func (a *cutAttempt) reportParts(all []*process) {
 }
 
 // reportWithheldCounts tells the leader the counts that a process keeps back, unless the last report was the same.
-func (a *cutAttempt) reportWithheldCounts(g *gated, counts []barrier.Count, quiet bool, last **cut.Event) {
+func (a *cutAttempt) reportWithheldCounts(g *gatedProcess, counts []barrier.Count, quiet bool, last **cut.Event) {
 	slices.SortFunc(counts, func(x, y barrier.Count) int {
 		return cmp.Or(cmp.Compare(x.Comm, y.Comm), cmp.Compare(x.Member, y.Member), cmp.Compare(x.Kind, y.Kind),
 			cmp.Compare(x.Peer, y.Peer))

@@ -169,7 +169,7 @@ func (p *process) listHostMappings() ([]HostMapping, error) {
 	for _, s := range p.Shares.Sorted() {
 		all = append(all, HostMapping{PinnedMemory, uint64(s.At), uint64(len(s.Mem))})
 	}
-	w, ok := p.Peer.(*watched)
+	w, ok := p.Peer.(*watchedProcess)
 	if !ok {
 		return all, nil
 	}

@@ -39,7 +39,7 @@ type (
 
 // process is a process of the job: its ring, and the areas of calls that carry out the messages of the ring.
 type process struct {
-	uncovered
+	fallbackCalls
 	*driver.Process
 	*deviceCalls
 	*contextCalls
@@ -72,9 +72,9 @@ type process struct {
 
 var _ dispatch.Backend = (*process)(nil)
 
-// uncovered answers the calls that no area implements: NOT_SUPPORTED. uncovered is embedded deeper than any area, so
+// fallbackCalls answers the calls that no area implements: NOT_SUPPORTED. uncovered is embedded deeper than any area, so
 // that each area's methods come before its own.
-type uncovered struct{ uncoveredCalls }
+type fallbackCalls struct{ uncoveredCalls }
 
 type uncoveredCalls struct{ unsupportedCalls }
 

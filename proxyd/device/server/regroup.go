@@ -28,8 +28,8 @@ const (
 	leastRarenessGain = 2
 )
 
-// regrouping is an order that the job's devices are to have when the job goes on.
-type regrouping struct {
+// regroupOrder is an order that the job's devices are to have when the job goes on.
+type regroupOrder struct {
 	order []int
 	alike []uint64 // as stateKeeper.alike, in that order
 }
@@ -78,7 +78,7 @@ func planRegrouping(s *Server, st *serverState) {
 		return
 	}
 	if next := improvedOrder(s); next != nil {
-		s.state.regroup = &regrouping{next, alikeBytes(savedBlocks(st), next, len(s.machine.timeSlices))}
+		s.state.regroup = &regroupOrder{next, alikeBytes(savedBlocks(st), next, len(s.machine.timeSlices))}
 	}
 }
 
@@ -103,7 +103,7 @@ func regroupStopped(s *Server) {
 	defer cancel()
 	was, next := placesOf(s), s.state.regroup
 	if next == nil {
-		next = &regrouping{was, s.state.alike}
+		next = &regroupOrder{was, s.state.alike}
 	}
 	if err := placeDevices(ctx, s, next.order); err != nil {
 		s.cfg.Log.Warn("devices that are alike do not share a device", "error", err)

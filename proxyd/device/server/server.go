@@ -62,7 +62,7 @@ type Server struct {
 	collectives *nccl.Collectives
 	sharing     *driver.Sharing
 	state       stateKeeper
-	seen        seen
+	seen        reportedFaults
 	cuts        cutKeeper
 
 	mu        sync.Mutex

@@ -101,12 +101,12 @@ type stateKeeper struct {
 	awaits   bool          // a restore, with admission held
 	shift    time.Duration // the lead of the saved server's clock
 	key      *[32]byte
-	saves    uint64      // number of saves so far, before a restore too
-	earlier  []*earlier  // the last saves, oldest first
-	alike    []uint64    // of each device of the machine, as in SharingStatus
-	common   [][]int     // of each two devices of the job: blocks that they had alike at the last save; nil: no save
-	regroup  *regrouping // when the job goes on after the last save; nil: as before
-	placed   bool        // Place has given an order
+	saves    uint64         // number of saves so far, before a restore too
+	earlier  []*earlierSave // the last saves, oldest first
+	alike    []uint64       // of each device of the machine, as in SharingStatus
+	common   [][]int        // of each two devices of the job: blocks that they had alike at the last save; nil: no save
+	regroup  *regroupOrder  // when the job goes on after the last save; nil: as before
+	placed   bool           // Place has given an order
 	awaiting map[uint64]*process
 }
 

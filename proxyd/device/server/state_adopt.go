@@ -42,7 +42,7 @@ func (s *Server) adoptProcess(p *process, pid int, with []*os.File) (err error) 
 	if err != nil {
 		return err
 	}
-	w := &watched{pid: pid, end: end}
+	w := &watchedProcess{pid: pid, end: end}
 	defer func() {
 		if err != nil {
 			w.Close()
@@ -163,7 +163,7 @@ func pipeOf(pid, fd int) (*os.File, error) {
 }
 
 // pipeDescriptor is the process's descriptor of its end of the pipe, or -1. While attaching, the process has several.
-func (w *watched) pipeDescriptor() int {
+func (w *watchedProcess) pipeDescriptor() int {
 	n, err := inodeOf(w.exec)
 	if err != nil {
 		return -1
@@ -184,7 +184,7 @@ func (w *watched) pipeDescriptor() int {
 }
 
 // publishPipe writes a pipe's identity into the ring: the pipe's end tells the process that the server is gone.
-func (w *watched) publishPipe(r *wire.Ring) error {
+func (w *watchedProcess) publishPipe(r *wire.Ring) error {
 	n, err := inodeOf(w.exec)
 	if err == nil {
 		r.SetPipe(n)
@@ -193,7 +193,7 @@ func (w *watched) publishPipe(r *wire.Ring) error {
 }
 
 // hasEnded tells whether the process has ended, noticed or not.
-func (w *watched) hasEnded() bool {
+func (w *watchedProcess) hasEnded() bool {
 	fd, ok := driver.FileNumber(w.end)
 	if !ok {
 		return true
@@ -203,7 +203,7 @@ func (w *watched) hasEnded() bool {
 }
 
 // Settled tells whether the process has its ring: until then the process may be on its way to the ring.
-func (w *watched) Settled() bool {
+func (w *watchedProcess) Settled() bool {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", w.pid))
 	return err != nil || isMapped(string(maps), w.ring)
 }

@@ -23,8 +23,8 @@ const (
 	pauseBetweenTries = 5 * time.Millisecond
 )
 
-// unsaved is a part of a process that may be in a state that cannot be saved: Unsaved says why, or "".
-type unsaved interface{ Unsaved() string }
+// saveBlocker is a part of a process that may be in a state that cannot be saved: Unsaved says why, or "".
+type saveBlocker interface{ Unsaved() string }
 
 // findRefusals returns the first reason for which a save would fail after any number of tries.
 func (s *Server) findRefusals() error {
@@ -62,7 +62,7 @@ func (p *process) findUnsaved() string {
 			return fmt.Sprintf("context %#x: %v", x.Handle, err)
 		}
 	}
-	for _, part := range []unsaved{p.ncclCalls, &p.history} {
+	for _, part := range []saveBlocker{p.ncclCalls, &p.history} {
 		if why := part.Unsaved(); why != "" {
 			return why
 		}

@@ -107,7 +107,7 @@ type spaceState struct {
 	Flags    uint32           `json:"flags,omitempty"`
 	Reaches  []int32          `json:"reaches,omitempty"` // kernels may always follow pointers into these devices' memory
 	State    *backend.State   `json:"state"`
-	Memory   []placed         `json:"memory"`
+	Memory   []placedBlock    `json:"memory"`
 }
 
 // callState is a call of replay. Its bytes follow the bytes of the call before in the process's file.
@@ -129,7 +129,7 @@ func (p *process) describeProcess() (*processState, []replay.Call, error) {
 	if st.HostMappings, err = p.listHostMappings(); err != nil {
 		return nil, nil, err
 	}
-	if w, ok := p.Peer.(*watched); ok {
+	if w, ok := p.Peer.(*watchedProcess); ok {
 		st.Pipe = w.pipeDescriptor()
 	}
 	st.Lasts, st.Late = p.Counters()

@@ -21,9 +21,9 @@ import (
 // of the saves before it.
 const maxEarlier = 4
 
-// earlier is a save that this server has made, or was built from. An earlier does not change. A nil earlier has no
+// earlierSave is a save that this server has made, or was built from. An earlier does not change. A nil earlier has no
 // blocks.
-type earlier struct {
+type earlierSave struct {
 	id        string
 	positions map[backend.Hash]blockPosition
 	files     map[string]extent
@@ -39,8 +39,8 @@ type blockPosition struct {
 type extent struct{ blocks, needed int }
 
 // newEarlier makes an earlier of the blocks of a save. lengths are the lengths of the known files, in blocks.
-func newEarlier(id string, blocks []blockState, lengths map[string]int) (*earlier, error) {
-	e := &earlier{id: id, positions: make(map[backend.Hash]blockPosition, len(blocks)), files: map[string]extent{}}
+func newEarlier(id string, blocks []blockState, lengths map[string]int) (*earlierSave, error) {
+	e := &earlierSave{id: id, positions: make(map[backend.Hash]blockPosition, len(blocks)), files: map[string]extent{}}
 	for _, b := range blocks {
 		var h backend.Hash
 		raw, err := hex.DecodeString(b.Hash)
@@ -56,7 +56,7 @@ func newEarlier(id string, blocks []blockState, lengths map[string]int) (*earlie
 }
 
 // findBlock returns where a block is.
-func (e *earlier) findBlock(h backend.Hash) (blockPosition, bool) {
+func (e *earlierSave) findBlock(h backend.Hash) (blockPosition, bool) {
 	if e == nil {
 		return blockPosition{}, false
 	}
@@ -65,7 +65,7 @@ func (e *earlier) findBlock(h backend.Hash) (blockPosition, bool) {
 }
 
 // hasFile tells whether a file belongs to the save.
-func (e *earlier) hasFile(file string) bool {
+func (e *earlierSave) hasFile(file string) bool {
 	if e == nil {
 		return false
 	}
@@ -74,13 +74,13 @@ func (e *earlier) hasFile(file string) bool {
 }
 
 // isWorthKeeping tells whether a file is to be kept for its needed blocks.
-func (e *earlier) isWorthKeeping(file string) bool {
+func (e *earlierSave) isWorthKeeping(file string) bool {
 	x := e.files[file]
 	return 2*x.needed >= x.blocks
 }
 
 // fileLengths are the lengths of the save's files.
-func (e *earlier) fileLengths() map[string]int {
+func (e *earlierSave) fileLengths() map[string]int {
 	all := map[string]int{}
 	if e != nil {
 		for name, x := range e.files {
@@ -91,7 +91,7 @@ func (e *earlier) fileLengths() map[string]int {
 }
 
 // saveByID returns the save of an ID, nil if the ID is not known. Saves before it are forgotten. The caller holds mu.
-func (k *stateKeeper) saveByID(id string) *earlier {
+func (k *stateKeeper) saveByID(id string) *earlierSave {
 	for i, e := range k.earlier {
 		if id != "" && e.id == id {
 			k.earlier = k.earlier[i:]
@@ -102,7 +102,7 @@ func (k *stateKeeper) saveByID(id string) *earlier {
 }
 
 // rememberSave adds a save. The caller holds mu.
-func (k *stateKeeper) rememberSave(e *earlier) {
+func (k *stateKeeper) rememberSave(e *earlierSave) {
 	k.earlier = append(k.earlier, e)
 	k.earlier = k.earlier[max(0, len(k.earlier)-maxEarlier):]
 }

@@ -201,7 +201,7 @@ func TestUpon(t *testing.T) {
 }
 
 // countBlocks returns how many blocks are in a save's files.
-func countBlocks(e *earlier) (n int) {
+func countBlocks(e *earlierSave) (n int) {
 	for _, x := range e.files {
 		n += x.blocks
 	}

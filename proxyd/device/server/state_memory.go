@@ -24,9 +24,9 @@ type blockState struct {
 	Index int    `json:"index"`
 }
 
-// placed names the content of a block of a space, by its number in serverState.Blocks. Blocks that are not named are
+// placedBlock names the content of a block of a space, by its number in serverState.Blocks. Blocks that are not named are
 // zero.
-type placed struct {
+type placedBlock struct {
 	ID    backend.BlockID `json:"id"`
 	Block int             `json:"block"`
 }
@@ -36,10 +36,10 @@ type placed struct {
 type blockWriter struct {
 	ctx    context.Context
 	key    *[32]byte
-	upon   *earlier // nil: every block is new
+	upon   *earlierSave // nil: every block is new
 	report *Report
-	fresh  hands // for blocks that are new
-	moved  hands // for blocks of files of which too few blocks are needed: see earlier
+	fresh  idleFiles // for blocks that are new
+	moved  idleFiles // for blocks of files of which too few blocks are needed: see earlier
 
 	mu      sync.Mutex
 	number  map[backend.Hash]int // in blocks
@@ -48,8 +48,8 @@ type blockWriter struct {
 	err     error
 }
 
-// hands are the idle files, of several that are written side by side.
-type hands chan *blockFile
+// idleFiles are the idle files, of several that are written side by side.
+type idleFiles chan *blockFile
 
 // blockFile is a file of a save, made for its first block.
 type blockFile struct {
@@ -64,15 +64,15 @@ type blockFile struct {
 const maxHands = 8
 
 // newBlockWriter begins files with names that begin with name. finishFiles must follow.
-func newBlockWriter(ctx context.Context, sink Sink, name string, key *[32]byte, upon *earlier, r *Report) *blockWriter {
+func newBlockWriter(ctx context.Context, sink Sink, name string, key *[32]byte, upon *earlierSave, r *Report) *blockWriter {
 	w := &blockWriter{ctx: ctx, key: key, upon: upon, number: map[backend.Hash]int{}, lengths: upon.fileLengths(), report: r}
 	w.fresh, w.moved = newHands(sink, name), newHands(sink, name+"-moved")
 	return w
 }
 
-func newHands(sink Sink, name string) hands {
+func newHands(sink Sink, name string) idleFiles {
 	n := min(runtime.GOMAXPROCS(0), maxHands)
-	h := make(hands, n)
+	h := make(idleFiles, n)
 	for i := range n {
 		h <- &blockFile{name: fmt.Sprintf("%s-%d", name, i), sink: sink}
 	}
@@ -81,14 +81,14 @@ func newHands(sink Sink, name string) hands {
 
 // addSpace writes the new blocks of a space and returns the content of all blocks that are not zero. finishFiles
 // returns errors of files.
-func (w *blockWriter) addSpace(s backend.Space) ([]placed, error) {
-	var out []placed
+func (w *blockWriter) addSpace(s backend.Space) ([]placedBlock, error) {
+	var out []placedBlock
 	err := s.Blocks(w.key, func(id backend.BlockID, h backend.Hash) bool {
 		w.mu.Lock()
 		w.report.Bytes += backend.Granule
 		n, to := w.lookUpBlock(h)
 		if n >= 0 {
-			out = append(out, placed{id, n})
+			out = append(out, placedBlock{id, n})
 		}
 		w.mu.Unlock()
 		err := w.ctx.Err()
@@ -97,13 +97,13 @@ func (w *blockWriter) addSpace(s backend.Space) ([]placed, error) {
 		}
 		return !w.keepFirstError(err)
 	})
-	slices.SortFunc(out, func(a, b placed) int { return a.ID.Compare(b.ID) })
+	slices.SortFunc(out, func(a, b placedBlock) int { return a.ID.Compare(b.ID) })
 	return out, err
 }
 
 // lookUpBlock finds the number of a block, -1 if it is zero, and the files to write it to, nil if it is not written.
 // The caller holds mu.
-func (w *blockWriter) lookUpBlock(h backend.Hash) (n int, to hands) {
+func (w *blockWriter) lookUpBlock(h backend.Hash) (n int, to idleFiles) {
 	if h == (backend.Hash{}) {
 		w.report.Zero += backend.Granule
 		return -1, nil
@@ -142,7 +142,7 @@ func (w *blockWriter) keepFirstError(err error) bool {
 }
 
 // writeBlock writes the n-th block into a free file of to.
-func (w *blockWriter) writeBlock(to hands, s backend.Space, id backend.BlockID, n int) error {
+func (w *blockWriter) writeBlock(to idleFiles, s backend.Space, id backend.BlockID, n int) error {
 	f := <-to
 	defer func() { to <- f }()
 	if err := f.writeBlock(s, id); err != nil {
@@ -175,7 +175,7 @@ func (f *blockFile) writeBlock(s backend.Space, id backend.BlockID) (err error) 
 
 // finishFiles ends the files and returns all blocks, with their places.
 func (w *blockWriter) finishFiles() ([]blockState, error) {
-	for _, to := range []hands{w.fresh, w.moved} {
+	for _, to := range []idleFiles{w.fresh, w.moved} {
 		for range cap(to) {
 			f := <-to
 			if f.to == nil {

@@ -33,7 +33,7 @@ type rebuild struct {
 	loaded   map[loadedIn]*modules.ModuleState // of libraries
 	memory   map[dispatch.Node]*graphs.MemoryOfNode
 	without  map[backend.Addr]int // addresses without memory: see Alloc
-	tables   map[replay.Class]handles.Any
+	tables   map[replay.Class]handles.AnyTable
 	wrapped  []*driver.Context
 
 	// Of the call that is being carried out.
@@ -190,7 +190,7 @@ func (r *rebuild) replayCall(c replay.Call) error {
 		return err
 	}
 	r.refs, r.library = refs, r.p.LibraryOf(refs)
-	var forced []handles.Any
+	var forced []handles.AnyTable
 	for _, ref := range refs {
 		t := r.tables[ref.Class]
 		if t == nil || ref.Value < handles.FirstServer || ref.Verb != replay.Make && ref.Verb != "" || t.Has(ref.Value) {
@@ -344,9 +344,9 @@ func (x *rebuiltContext) Free(a backend.Addr) error {
 }
 
 // handleTables are all tables of a process, by the names that their classes have in the table of calls.
-func (p *process) handleTables() map[replay.Class]handles.Any {
-	all := map[replay.Class]handles.Any{}
-	for _, part := range []map[replay.Class]handles.Any{
+func (p *process) handleTables() map[replay.Class]handles.AnyTable {
+	all := map[replay.Class]handles.AnyTable{}
+	for _, part := range []map[replay.Class]handles.AnyTable{
 		p.Process.Tables(), p.memoryCalls.Tables(), p.moduleCalls.Tables(), p.graphs.Tables(), p.ncclCalls.Tables(),
 	} {
 		maps.Copy(all, part)

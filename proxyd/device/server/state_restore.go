@@ -141,13 +141,13 @@ func (s *Server) restoreDevices(st *serverState) error {
 	return nil
 }
 
-// absent is the peer of a process that has not come back.
-type absent struct{}
+// absentPeer is the peer of a process that has not come back.
+type absentPeer struct{}
 
-func (absent) Memory() wire.Process { return 0 }
-func (absent) Print(int, []byte)    {}
-func (absent) Watch() string        { return "" }
-func (absent) Close()               {}
+func (absentPeer) Memory() wire.Process { return 0 }
+func (absentPeer) Print(int, []byte)    {}
+func (absentPeer) Watch() string        { return "" }
+func (absentPeer) Close()               {}
 
 // buildProcess makes a process as before, without its ring and the bytes of its memory.
 func (s *Server) buildProcess(ctx context.Context, src Source, ps *processState, targets map[int][]target) error {
@@ -164,7 +164,7 @@ func (s *Server) buildProcess(ctx context.Context, src Source, ps *processState,
 		s.mu.Unlock()
 		return err
 	}
-	p := newProcess(s, ps.ID, nil, absent{}, ps.View)
+	p := newProcess(s, ps.ID, nil, absentPeer{}, ps.View)
 	s.processes[ps.ID] = p
 	s.mu.Unlock()
 	s.state.awaiting[ps.ID] = p

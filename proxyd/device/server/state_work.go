@@ -59,11 +59,11 @@ var (
 
 // watchWork begins to find out the work that a call queues, or notes the changes that the call makes for queued work:
 // before the call is carried out.
-func (p *process) watchWork(c *dispatch.Call, op uint32, in []byte) *driver.Queued {
+func (p *process) watchWork(c *dispatch.Call, op uint32, in []byte) *driver.QueuedWork {
 	plain := op &^ dispatch.PerThread
 	switch {
 	case holdable[plain]:
-		q := &driver.Queued{Call: &driver.QueuedCall{Op: op, Thread: c.Thread, Context: c.Context, In: in}}
+		q := &driver.QueuedWork{Call: &driver.QueuedCall{Op: op, Thread: c.Thread, Context: c.Context, In: in}}
 		switch {
 		case (plain == opRecord || plain == opRecordWithFlags) && len(in) >= 8:
 			q.Call.Event = dispatch.Event(binary.LittleEndian.Uint64(in))
@@ -158,12 +158,12 @@ func pauseFor(ctx context.Context, d time.Duration) bool {
 // workState is a call that has queued work which is not done. Its message follows the messages of calls in the
 // process's file.
 type workState struct {
-	Op      uint32          `json:"op"`
-	Symbol  string          `json:"symbol"` // for people
-	Thread  uint32          `json:"thread,omitempty"`
-	Context uint64          `json:"context,omitempty"`
-	In      int             `json:"in"`
-	Done    backend.Partial `json:"done"`
+	Op      uint32                `json:"op"`
+	Symbol  string                `json:"symbol"` // for people
+	Thread  uint32                `json:"thread,omitempty"`
+	Context uint64                `json:"context,omitempty"`
+	In      int                   `json:"in"`
+	Done    backend.PartialKernel `json:"done"`
 	// Event was destroyed after the call, in this context.
 	Event        uint64 `json:"event,omitempty"`
 	EventContext uint64 `json:"event_context,omitempty"`
@@ -235,7 +235,7 @@ func (p *process) queueEarlierWork(now func(*driver.QueuedCall) bool) {
 			}
 			p.heldWorkEvents[h.Event] = true
 		}
-		c := dispatch.Call{Process: p.ID, Thread: h.Thread, Context: h.Context, First: dispatch.Partial(h.Done), Again: true}
+		c := dispatch.Call{Process: p.ID, Thread: h.Thread, Context: h.Context, First: dispatch.PartialKernel(h.Done), Again: true}
 		info, _ := dispatch.Look(h.Op)
 		_, r, err := p.carryOutCall(&c, h.Op, h.In, nil)
 		p.handlePostedResult(&c, info, r, err)

@@ -88,15 +88,15 @@ const (
 	maxSeen   = 1024 // bytes of one entry
 )
 
-// seen are the missed features and faults of a server's processes, also of processes that are gone.
-type seen struct {
+// reportedFaults are the missed features and faults of a server's processes, also of processes that are gone.
+type reportedFaults struct {
 	mu     sync.Mutex
 	missed []string
 	faults []string
 	failed string
 }
 
-func (s *seen) noteMissed(what string) {
+func (s *reportedFaults) noteMissed(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.missed) < maxMissed && !slices.Contains(s.missed, what) {
@@ -104,7 +104,7 @@ func (s *seen) noteMissed(what string) {
 	}
 }
 
-func (s *seen) noteFault(process uint64, err error) {
+func (s *reportedFaults) noteFault(process uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.faults) < maxFaults {
@@ -112,21 +112,21 @@ func (s *seen) noteFault(process uint64, err error) {
 	}
 }
 
-func (s *seen) noteFailure(err error) {
+func (s *reportedFaults) noteFailure(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed = plainText(err.Error())
 }
 
 // allSeen returns the missed features and the faults of programs.
-func (s *seen) allSeen() (missed, faults []string) {
+func (s *reportedFaults) allSeen() (missed, faults []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.missed), slices.Clone(s.faults)
 }
 
 // recallSeen takes over the features and faults that an earlier server has seen.
-func (s *seen) recallSeen(missed, faults []string) {
+func (s *reportedFaults) recallSeen(missed, faults []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.missed, s.faults = boundTexts(missed, maxMissed), boundTexts(faults, maxFaults)

@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// watched is a process that has attached.
-type watched struct {
+// watchedProcess is a process that has attached.
+type watchedProcess struct {
 	pid  int
 	end  *os.File // a pidfd: readable when the process has ended
 	exec *os.File // the read end of its pipe
@@ -24,11 +24,11 @@ type watched struct {
 }
 
 // Memory implements peer, as all below.
-func (w *watched) Memory() wire.Process { return wire.Process(w.pid) }
+func (w *watchedProcess) Memory() wire.Process { return wire.Process(w.pid) }
 
 // Print writes into the file that is the process's output now. The descriptor is fetched each time, so that no file of
 // the program is kept open.
-func (w *watched) Print(fd int, text []byte) {
+func (w *watchedProcess) Print(fd int, text []byte) {
 	pidfd, ok := driver.FileNumber(w.end)
 	if !ok {
 		return
@@ -57,14 +57,14 @@ func (w *watched) Print(fd int, text []byte) {
 }
 
 // Close ends the watching, too.
-func (w *watched) Close() {
+func (w *watchedProcess) Close() {
 	w.end.Close()
 	w.exec.Close()
 }
 
 // Watch returns when the process is gone, with the reason, or "" after Close. The end of file of its pipe may also mean that
 // the program has closed all that it does not know: the process is gone if its ring is no longer mapped.
-func (w *watched) Watch() string {
+func (w *watchedProcess) Watch() string {
 	ended, exec := make(chan string, 1), make(chan bool, 1)
 	go func() {
 		if waitReadable(w.end) {
@@ -118,7 +118,7 @@ func waitReadable(f *os.File) bool {
 }
 
 // Descriptor returns a descriptor of the process's.
-func (w *watched) Descriptor(fd int) (*os.File, error) {
+func (w *watchedProcess) Descriptor(fd int) (*os.File, error) {
 	pidfd, ok := driver.FileNumber(w.end)
 	if !ok {
 		return nil, os.ErrClosed

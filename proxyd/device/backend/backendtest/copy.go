@@ -134,14 +134,14 @@ func testFills(r *rig) {
 	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a, Element: 1}))
 }
 
-// nowhere is memory of a program that cannot be reached. It counts the attempts.
-type nowhere struct {
+// unreachableMemory is memory of a program that cannot be reached. It counts the attempts.
+type unreachableMemory struct {
 	err   error
 	tries *atomic.Int32
 }
 
-func (n nowhere) Read(uint64, []byte) error  { n.tries.Add(1); return n.err }
-func (n nowhere) Write(uint64, []byte) error { n.tries.Add(1); return n.err }
+func (n unreachableMemory) Read(uint64, []byte) error  { n.tries.Add(1); return n.err }
+func (n unreachableMemory) Write(uint64, []byte) error { n.tries.Add(1); return n.err }
 
 // testCopiesUnreachable: a copy of program memory that is not there ends, and is a fault only if the memory's owner
 // says so.
@@ -149,7 +149,7 @@ func testCopiesUnreachable(r *rig) {
 	a := r.allocBytes(4096)
 	var tries atomic.Int32
 	there := backend.CopySide{Addr: uint64(a)}
-	host := backend.CopySide{Host: nowhere{errors.New("not there"), &tries}, Pitch: 16}
+	host := backend.CopySide{Host: unreachableMemory{errors.New("not there"), &tries}, Pitch: 16}
 	for i, c := range []backend.Copy{
 		{Dst: there, Src: host, Width: 8, Height: 3},
 		{Dst: host, Src: there, Width: 8, Height: 3},
@@ -161,7 +161,7 @@ func testCopiesUnreachable(r *rig) {
 	}
 	r.copyIn(a, []byte{1})
 	r.wantBytes("after it", a, []byte{1})
-	host.Host = nowhere{backend.IllegalAddress, &tries}
+	host.Host = unreachableMemory{backend.IllegalAddress, &tries}
 	r.mustSucceed(r.stream.Copy(backend.Copy{Dst: there, Src: host, Width: 8}))
 	r.wantError("a fault", r.stream.Synchronize(r.ctx), backend.IllegalAddress)
 }

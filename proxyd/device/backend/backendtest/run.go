@@ -16,13 +16,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Except lists the cases that a backend is excused from: names, with the reasons.
-type Except map[string]string
+// ExcusedCases lists the cases that a backend is excused from: names, with the reasons.
+type ExcusedCases map[string]string
 
 // Run runs all cases. open makes a backend with devices of at least 256 MiB, for a single case each; the suite closes it.
 // With one device the cases that need a second are skipped, and say so.
-func Run(t *testing.T, open func(t *testing.T) backend.Backend, except ...Except) {
-	excused := Except{}
+func Run(t *testing.T, open func(t *testing.T) backend.Backend, except ...ExcusedCases) {
+	excused := ExcusedCases{}
 	for _, e := range except {
 		maps.Copy(excused, e)
 	}
@@ -31,7 +31,7 @@ func Run(t *testing.T, open func(t *testing.T) backend.Backend, except ...Except
 
 // RunFirst runs the first of the cases that -test.run and -test.skip leave. A process in which a kernel has failed
 // cannot use the driver's device any more, so each of the cases that begin with "a fault" needs a process of its own.
-func RunFirst(t *testing.T, open func(t *testing.T) backend.Backend, except Except) {
+func RunFirst(t *testing.T, open func(t *testing.T) backend.Backend, except ExcusedCases) {
 	ran := false
 	runCases(t, func(t *testing.T) backend.Backend {
 		ran = true
@@ -39,7 +39,7 @@ func RunFirst(t *testing.T, open func(t *testing.T) backend.Backend, except Exce
 	}, except, func() bool { return ran })
 }
 
-func runCases(t *testing.T, open func(t *testing.T) backend.Backend, excused Except, enough func() bool) {
+func runCases(t *testing.T, open func(t *testing.T) backend.Backend, excused ExcusedCases, enough func() bool) {
 	for _, c := range cases {
 		if enough() {
 			return

@@ -87,7 +87,7 @@ func testMapping(r *rig) {
 	// A space with work under way stays mapped.
 	gate, begun := make(chan struct{}), make(chan struct{})
 	r.mustSucceed(r.stream.Copy(backend.Copy{
-		Dst: backend.CopySide{Addr: uint64(r.allocBytes(4))}, Src: backend.CopySide{Host: slow{begun, gate}}, Width: 4,
+		Dst: backend.CopySide{Addr: uint64(r.allocBytes(4))}, Src: backend.CopySide{Host: slowMemory{begun, gate}}, Width: 4,
 	}))
 	<-begun
 	r.wantError("unmap a busy space", r.space.Unmap(), backend.NotReady)
@@ -141,16 +141,16 @@ func testExchanging(r *rig) {
 	r.mustSucceed(other.Close())
 }
 
-// slow is memory of a program that is read slowly.
-type slow struct{ begun, over chan struct{} }
+// slowMemory is memory of a program that is read slowly.
+type slowMemory struct{ begun, over chan struct{} }
 
-func (s slow) Read(uint64, []byte) error {
+func (s slowMemory) Read(uint64, []byte) error {
 	close(s.begun)
 	<-s.over
 	return nil
 }
 
-func (slow) Write(uint64, []byte) error { return nil }
+func (slowMemory) Write(uint64, []byte) error { return nil }
 
 // testWaiting: work that waits for other work does not keep the device, and goes on when the space is mapped again.
 func testWaiting(r *rig) {

@@ -145,7 +145,7 @@ func TestDevice(t *testing.T) {
 }
 
 // excused are the cases that a real device cannot pass.
-var excused = backendtest.Except{
+var excused = backendtest.ExcusedCases{
 	"copies with another backend": "a process has the addresses for devices' memory once, so a second backend gets none",
 	"print":                       "the driver prints to the server's own standard output, whichever program's kernel it was",
 	"malloc in kernels":           "the driver's heap is its own, and nobody can read it",

@@ -141,7 +141,7 @@ func (c *cudaContext) checkLaunch(l backend.Launch) (*launch, error) {
 	if len(l.Attributes) > maxLaunchAttributes {
 		return nil, fmt.Errorf("%d attributes of a launch: %w", len(l.Attributes), backend.InvalidValue)
 	}
-	if l.Done != (backend.Partial{}) {
+	if l.Done != (backend.PartialKernel{}) {
 		return nil, fmt.Errorf("launch the rest of a kernel: %w", backend.NotSupported)
 	}
 	if err := backend.CheckLaunch(&c.space.device.info, &l); err != nil {

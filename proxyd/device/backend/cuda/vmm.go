@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// ReleaseMemory implements backend.Virtual.
+// ReleaseMemory implements backend.MappableMemory.
 func (s *space) ReleaseMemory(id backend.MemoryID) error {
 	s.mu.Lock()
 	last, err := s.ledger.ReleaseMemory(id)
@@ -22,7 +22,7 @@ func (s *space) ReleaseMemory(id backend.MemoryID) error {
 	return err
 }
 
-// UnmapMemory implements backend.Virtual.
+// UnmapMemory implements backend.MappableMemory.
 func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
 	work := s.pendingWork() // first, see freeMemory
 	s.mu.Lock()
@@ -46,7 +46,7 @@ func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
 	return nil
 }
 
-// SetAccess implements backend.Virtual. A driver has mappings without access; here memory that may not be used is not
+// SetAccess implements backend.MappableMemory. A driver has mappings without access; here memory that may not be used is not
 // mapped at all.
 func (s *space) SetAccess(a backend.Addr, size uint64, allow bool) error {
 	s.mu.Lock()

@@ -10,7 +10,7 @@ import (
 )
 
 // Calls carries out a program's calls that concern the ledger of its space alone, and no bytes: methods of
-// backend.Memory, backend.Virtual and backend.Pools. A space embeds Calls, and has the other methods itself.
+// backend.Memory, backend.MappableMemory and backend.Pools. A space embeds Calls, and has the other methods itself.
 type Calls[B any] struct {
 	mu     sync.Locker
 	ledger *Ledger[B]
@@ -47,7 +47,7 @@ func (c *Calls[B]) Exported(s backend.Share) (backend.Allocation, bool) {
 	return c.ledger.Exported(s)
 }
 
-// Reserve implements backend.Virtual.
+// Reserve implements backend.MappableMemory.
 func (c *Calls[B]) Reserve(size, align uint64, hint backend.Addr) (backend.Addr, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,14 +57,14 @@ func (c *Calls[B]) Reserve(size, align uint64, hint backend.Addr) (backend.Addr,
 	return c.ledger.Reserve(size, align, hint)
 }
 
-// Unreserve implements backend.Virtual.
+// Unreserve implements backend.MappableMemory.
 func (c *Calls[B]) Unreserve(a backend.Addr, size uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ledger.Unreserve(a, size)
 }
 
-// NewMemory implements backend.Virtual.
+// NewMemory implements backend.MappableMemory.
 func (c *Calls[B]) NewMemory(size uint64) (backend.MemoryID, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,14 +74,14 @@ func (c *Calls[B]) NewMemory(size uint64) (backend.MemoryID, error) {
 	return c.ledger.NewMemory(size)
 }
 
-// RetainMemory implements backend.Virtual.
+// RetainMemory implements backend.MappableMemory.
 func (c *Calls[B]) RetainMemory(a backend.Addr) (backend.MemoryID, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ledger.RetainMemory(a)
 }
 
-// MapMemory implements backend.Virtual.
+// MapMemory implements backend.MappableMemory.
 func (c *Calls[B]) MapMemory(a backend.Addr, size, offset uint64, id backend.MemoryID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,7 +19,7 @@ func isMisaligned(a backend.Addr, sizes ...uint64) bool {
 	return a%backend.Granule != 0
 }
 
-// Reserve carries out Reserve of backend.Virtual.
+// Reserve carries out Reserve of backend.MappableMemory.
 func (l *Ledger[B]) Reserve(size, align uint64, hint backend.Addr) (backend.Addr, error) {
 	if isMisaligned(0, size) || align&(align-1) != 0 || align > 1<<40 {
 		return 0, fmt.Errorf("reserve %d bytes aligned to %d: %w", size, align, backend.InvalidValue)
@@ -49,7 +49,7 @@ func (l *Ledger[B]) isReserved(a backend.Addr, n uint64) bool {
 	return i >= 0 && a+backend.Addr(n) <= l.reservations[i].Base+backend.Addr(l.reservations[i].Size)
 }
 
-// Unreserve carries out Unreserve of backend.Virtual.
+// Unreserve carries out Unreserve of backend.MappableMemory.
 func (l *Ledger[B]) Unreserve(a backend.Addr, size uint64) error {
 	i, found := l.findReservation(a)
 	if !found || l.reservations[i].Size != size || len(l.Within(a, size)) > 0 {
@@ -60,7 +60,7 @@ func (l *Ledger[B]) Unreserve(a backend.Addr, size uint64) error {
 	return nil
 }
 
-// NewMemory carries out NewMemory of backend.Virtual.
+// NewMemory carries out NewMemory of backend.MappableMemory.
 func (l *Ledger[B]) NewMemory(size uint64) (backend.MemoryID, error) {
 	if isMisaligned(0, size) {
 		return 0, fmt.Errorf("memory of %d bytes: %w", size, backend.InvalidValue)
@@ -81,7 +81,7 @@ func (l *Ledger[B]) NewMemory(size uint64) (backend.MemoryID, error) {
 // Memory finds a memory, or nil.
 func (l *Ledger[B]) Memory(id backend.MemoryID) *Physical[B] { return l.memories[id] }
 
-// RetainMemory carries out RetainMemory of backend.Virtual.
+// RetainMemory carries out RetainMemory of backend.MappableMemory.
 func (l *Ledger[B]) RetainMemory(a backend.Addr) (backend.MemoryID, error) {
 	x, ok := l.Lookup(a)
 	if !ok || x.Kind != backend.Mapped {
@@ -91,7 +91,7 @@ func (l *Ledger[B]) RetainMemory(a backend.Addr) (backend.MemoryID, error) {
 	return x.Memory, nil
 }
 
-// ReleaseMemory carries out ReleaseMemory of backend.Virtual. It returns the bytes that are to be given back with the
+// ReleaseMemory carries out ReleaseMemory of backend.MappableMemory. It returns the bytes that are to be given back with the
 // memory's last name, or nil.
 func (l *Ledger[B]) ReleaseMemory(id backend.MemoryID) (*Arena[B], error) {
 	m := l.memories[id]
@@ -116,7 +116,7 @@ func (l *Ledger[B]) forgetIfUnused(id backend.MemoryID) bool {
 	return true
 }
 
-// MapMemory carries out MapMemory of backend.Virtual.
+// MapMemory carries out MapMemory of backend.MappableMemory.
 func (l *Ledger[B]) MapMemory(a backend.Addr, size, offset uint64, id backend.MemoryID) error {
 	m := l.memories[id]
 	if m == nil || m.refs == 0 || offset != 0 || isMisaligned(a, size) || size != m.Arena.Size ||
@@ -144,7 +144,7 @@ func (l *Ledger[B]) wholeMappings(a backend.Addr, n uint64) ([]backend.Allocatio
 	return list, nil
 }
 
-// UnmapMemory carries out UnmapMemory of backend.Virtual. It returns the mappings, and the bytes of which a
+// UnmapMemory carries out UnmapMemory of backend.MappableMemory. It returns the mappings, and the bytes of which a
 // reference is to be dropped when no earlier work uses them any more: until then work finds them, although their
 // last name may be gone.
 func (l *Ledger[B]) UnmapMemory(a backend.Addr, size uint64) ([]backend.Allocation, []*Arena[B], error) {
@@ -167,7 +167,7 @@ func (l *Ledger[B]) UnmapMemory(a backend.Addr, size uint64) ([]backend.Allocati
 	return list, over, nil
 }
 
-// SetAccess carries out SetAccess of backend.Virtual. It returns the mappings.
+// SetAccess carries out SetAccess of backend.MappableMemory. It returns the mappings.
 func (l *Ledger[B]) SetAccess(a backend.Addr, size uint64, allow bool) ([]backend.Allocation, error) {
 	list, err := l.wholeMappings(a, size)
 	if err != nil {

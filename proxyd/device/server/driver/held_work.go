@@ -40,8 +40,8 @@ type QueuedCall struct {
 	// of the server's processes that name such an event; 0: the event was not shared.
 	Share RandomID
 	Order uint64
-	Exec  dispatch.Graphexec // the instantiated graph that the call launches, or 0
-	Done  backend.Partial    // of a kernel: the part that was done before
+	Exec  dispatch.Graphexec    // the instantiated graph that the call launches, or 0
+	Done  backend.PartialKernel // of a kernel: the part that was done before
 
 	spans []workSpan
 	skip  bool // the work that the call has queued is not to be done: the program makes the call again
@@ -60,8 +60,8 @@ func (w workSpan) end() workSpan {
 	return w
 }
 
-// Queued collects the work that a call queues. A Queued is in dispatch.Call.Queued.
-type Queued struct {
+// QueuedWork collects the work that a call queues. A QueuedWork is in dispatch.Call.QueuedWork.
+type QueuedWork struct {
 	Call    *QueuedCall
 	Several bool // the call may work on several streams: on all of them, or on no stream
 	spans   []workSpan
@@ -69,20 +69,20 @@ type Queued struct {
 }
 
 // Unrepeatable says that the call has an effect beside the work that it queues.
-func (q *Queued) Unrepeatable() {
+func (q *QueuedWork) Unrepeatable() {
 	if q != nil {
 		q.effects = true
 	}
 }
 
-// QueuedBy returns the Queued of a call, or nil.
-func QueuedBy(c *dispatch.Call) *Queued {
-	q, _ := c.Queued.(*Queued)
+// QueuedBy returns the QueuedWork of a call, or nil.
+func QueuedBy(c *dispatch.Call) *QueuedWork {
+	q, _ := c.Queued.(*QueuedWork)
 	return q
 }
 
 // addStream notes a stream that the call has asked for.
-func (q *Queued) addStream(st *Stream) {
+func (q *QueuedWork) addStream(st *Stream) {
 	if q == nil || slices.ContainsFunc(q.spans, func(w workSpan) bool { return w.stream == st }) {
 		return
 	}
@@ -90,7 +90,7 @@ func (q *Queued) addStream(st *Stream) {
 }
 
 // Note remembers a call that was carried out, if the call has queued work.
-func (h *HeldWork) Note(q *Queued) {
+func (h *HeldWork) Note(q *QueuedWork) {
 	if len(q.spans) > 1 && !q.Several || q.effects {
 		return
 	}
@@ -119,7 +119,7 @@ const (
 )
 
 // Skip notes that the work queued by a call is not to be done again, for the program makes the call again.
-func (h *HeldWork) Skip(q *Queued) {
+func (h *HeldWork) Skip(q *QueuedWork) {
 	if q == nil || len(q.spans) == 0 {
 		return
 	}
@@ -226,7 +226,7 @@ func (h *HeldWork) Left() []QueuedCall {
 		}
 		left := *c
 		p := c.spans[0].stream.Backend.Progress()
-		if p.Done == c.spans[0].from && p.Partial != (backend.Partial{}) {
+		if p.Done == c.spans[0].from && p.Partial != (backend.PartialKernel{}) {
 			left.Done = p.Partial
 		}
 		out = append(out, left)

@@ -190,6 +190,6 @@ func (p *Process) RestoreStreams(all []StreamState) {
 }
 
 // Tables are the tables of handles, by the names that their classes have in the table of calls.
-func (p *Process) Tables() map[replay.Class]handles.Any {
-	return map[replay.Class]handles.Any{"context": &p.Contexts, "stream": &p.streams, "event": &p.events}
+func (p *Process) Tables() map[replay.Class]handles.AnyTable {
+	return map[replay.Class]handles.AnyTable{"context": &p.Contexts, "stream": &p.streams, "event": &p.events}
 }

@@ -16,10 +16,10 @@ import (
 )
 
 // Tables are the tables of handles, by the names that their classes have in the table of calls.
-func (s *Graphs) Tables() map[replay.Class]handles.Any {
+func (s *Graphs) Tables() map[replay.Class]handles.AnyTable {
 	s.lockGraphs()
 	defer s.unlockGraphs()
-	return map[replay.Class]handles.Any{"graph": &s.graphs, "node": &s.nodes, "graphexec": &s.execs, "condition": &s.conditions}
+	return map[replay.Class]handles.AnyTable{"graph": &s.graphs, "node": &s.nodes, "graphexec": &s.execs, "condition": &s.conditions}
 }
 
 // MemoryOfNode is memory of a graph. Its bytes are saved with all other memory. The calls that are made again tell its

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Any is a table as seen by a save and a restore.
-type Any interface {
+// AnyTable is a table as seen by a save and a restore.
+type AnyTable interface {
 	Counter() uint64
 	List() []uint64
 	Has(uint64) bool
@@ -43,14 +43,14 @@ func (t *Table[H, T]) Has(h uint64) bool {
 	return ok
 }
 
-// Restore implements Any, as the following.
+// Restore implements AnyTable, as the following.
 func (t *Table[H, T]) Restore(n uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.last, t.forced = n, nil
 }
 
-// Rewind implements Any.
+// Rewind implements AnyTable.
 func (t *Table[H, T]) Rewind(n uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,7 +62,7 @@ func (t *Table[H, T]) Rewind(n uint64) {
 	t.last = n
 }
 
-// Force implements Any.
+// Force implements AnyTable.
 func (t *Table[H, T]) Force(h uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -134,6 +134,6 @@ func (p *Calls) RestorePinned(all []PinnedState) {
 	}
 }
 
-func (p *Calls) Tables() map[replay.Class]handles.Any {
-	return map[replay.Class]handles.Any{"mempool": &p.pools, "alloc": &p.memories, "hostmem": &p.pinned}
+func (p *Calls) Tables() map[replay.Class]handles.AnyTable {
+	return map[replay.Class]handles.AnyTable{"mempool": &p.pools, "alloc": &p.memories, "hostmem": &p.pinned}
 }

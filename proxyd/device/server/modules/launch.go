@@ -57,7 +57,7 @@ func (p *LaunchCalls) LaunchEx(c *dispatch.Call, h dispatch.Function, gridX, gri
 	}
 	l := backend.Launch{
 		Function: f.b, Grid: backend.Dim{X: gridX, Y: gridY, Z: gridZ}, Block: backend.Dim{X: blockX, Y: blockY, Z: blockZ},
-		Shared: shared, Params: params, Done: backend.Partial(c.First),
+		Shared: shared, Params: params, Done: backend.PartialKernel(c.First),
 	}
 	for _, a := range attributes {
 		driver.SetLaunchAttribute(&l, a.Id, a.Value)

@@ -24,8 +24,8 @@ type ModuleState struct {
 	Functions map[string]dispatch.Function `json:"functions,omitempty"`
 }
 
-func (s *Calls) Tables() map[replay.Class]handles.Any {
-	return map[replay.Class]handles.Any{
+func (s *Calls) Tables() map[replay.Class]handles.AnyTable {
+	return map[replay.Class]handles.AnyTable{
 		"module": &s.modules, "function": &s.functions, "library": &s.libraries, "kernel": &s.kernels, "linkstate": &s.linkers,
 	}
 }

@@ -43,25 +43,25 @@ func (g *group) recordNode(rec collectiveRecorder) dispatch.Result {
 }
 
 // Capture makes the group, which is on a single stream, a node of a graph.
-func (g *group) Capture() *captured { return &captured{of: g.turns[0]} }
+func (g *group) Capture() *capturedGroup { return &capturedGroup{of: g.turns[0]} }
 
 // Stream is the stream that the group was captured from.
-func (c *captured) Stream() backend.Stream { return c.of.st.Backend }
+func (c *capturedGroup) Stream() backend.Stream { return c.of.st.Backend }
 
-// captured is a group that is a node of a graph. Each run of the node is a group of its own.
-type captured struct {
+// capturedGroup is a group that is a node of a graph. Each run of the node is a group of its own.
+type capturedGroup struct {
 	of *visit // the visit as captured: only copies of it begin
 
 	mu      sync.Mutex
 	waiting []*visit // launched, and not begun: runs follow each other
 }
 
-func (c *captured) Node() backend.ExchangeNode {
+func (c *capturedGroup) Node() backend.ExchangeNode {
 	return backend.ExchangeNode{Buffers: c.of.buffers, Begin: c.beginRun, Lend: c.lendRun}
 }
 
 // Launch issues the group: its members' turn is now, whenever the node runs.
-func (c *captured) Launch() (after func()) {
+func (c *capturedGroup) Launch() (after func()) {
 	v := c.of.copyVisit()
 	c.mu.Lock()
 	c.waiting = append(c.waiting, v)
@@ -78,7 +78,7 @@ func (c *captured) Launch() (after func()) {
 }
 
 // nextVisit is the visit of a run, nil if there was no launch.
-func (c *captured) nextVisit() *visit {
+func (c *capturedGroup) nextVisit() *visit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.waiting) == 0 {
@@ -90,7 +90,7 @@ func (c *captured) nextVisit() *visit {
 }
 
 // beginRun begins a run of the node, with its buffers as bytes.
-func (c *captured) beginRun(bytes [][]byte, done func(error)) {
+func (c *capturedGroup) beginRun(bytes [][]byte, done func(error)) {
 	if v := c.nextVisit(); v != nil {
 		v.beginTurn(bytes, done)
 	} else {
@@ -99,7 +99,7 @@ func (c *captured) beginRun(bytes [][]byte, done func(error)) {
 }
 
 // lendRun begins a run of the node, on memory in place.
-func (c *captured) lendRun(spans []backend.Span, done func(error)) {
+func (c *capturedGroup) lendRun(spans []backend.Span, done func(error)) {
 	if v := c.nextVisit(); v != nil {
 		v.lendTurn(spans, done)
 	} else {

@@ -31,7 +31,7 @@ type Member struct {
 	cancel    context.CancelCauseFunc
 	made      chan struct{} // closed when comm is there, or err
 	unwatch   func() bool   // stops the watch for the process's end
-	asks      *asks         // the member's contribution to a rendezvous, nil: a split makes the member
+	asks      *commRequest  // the member's contribution to a rendezvous, nil: a split makes the member
 	Arrived   bool          // the member has arrived; of cutKeeper.mu, like Known
 	Known     bool          // the leader was told that the communicator is made, or will not be
 	Held      atomic.Bool   // the member waits before its rendezvous: the leader has not let it in
@@ -60,8 +60,8 @@ type Member struct {
 	lastOp      dispatch.Redop
 }
 
-// asks are the parameters by which a member asks for a communicator.
-type asks struct {
+// commRequest are the parameters by which a member asks for a communicator.
+type commRequest struct {
 	id         string
 	size, rank int
 }

@@ -96,11 +96,11 @@ type Collectives struct {
 	// SumsNews has an item when members may have added up twice as often as when there was one before.
 	SumsNews chan struct{}
 
-	mu     sync.Mutex
-	net    *Network
-	closed bool
-	shared map[string]*sharedComm // by its key
-	kept                          // for saves
+	mu                 sync.Mutex
+	net                *Network
+	closed             bool
+	shared             map[string]*sharedComm // by its key
+	savedCommunicators                        // for saves
 }
 
 // sharedComm is a communicator which some of the ranks that are here have not taken yet.
@@ -150,11 +150,11 @@ func (f *Collectives) Close() {
 	}
 }
 
-// arranged is a meeting that is over.
-type arranged collective.Roster
+// finishedMeeting is a meeting that is over.
+type finishedMeeting collective.Roster
 
 // Meet implements collective.Rendezvous.
-func (r arranged) Meet(context.Context, string, int, collective.Member) (collective.Roster, error) {
+func (r finishedMeeting) Meet(context.Context, string, int, collective.Member) (collective.Roster, error) {
 	return collective.Roster(r), nil
 }
 
@@ -183,7 +183,7 @@ func (f *Collectives) joinRanks(ctx context.Context, id meeting.ID, size, rank i
 	s := f.shared[key]
 	if s == nil {
 		s = &sharedComm{left: len(here)}
-		s.comm, s.err = n.Node.Start(f.ctx, collective.Spec{ID: id.Name(), Size: size, Ranks: here}, arranged(roster))
+		s.comm, s.err = n.Node.Start(f.ctx, collective.Spec{ID: id.Name(), Size: size, Ranks: here}, finishedMeeting(roster))
 		f.shared[key] = s
 	}
 	if s.left--; s.left <= 0 {

@@ -34,8 +34,8 @@ type Calls struct {
 	pace    pace
 }
 
-func (s *Calls) Tables() map[replay.Class]handles.Any {
-	return map[replay.Class]handles.Any{"comm": &s.Members, "commreg": &s.buffers}
+func (s *Calls) Tables() map[replay.Class]handles.AnyTable {
+	return map[replay.Class]handles.AnyTable{"comm": &s.Members, "commreg": &s.buffers}
 }
 
 // Waits are the calls that may wait.

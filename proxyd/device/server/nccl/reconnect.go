@@ -110,7 +110,7 @@ type remadeComm struct {
 
 // remakeCommunicators makes communicators, all at the same time. The result lacks the communicators that have failed
 // elsewhere.
-func (f *Collectives) remakeCommunicators(ctx context.Context, n *Network, back map[string]*returning) (map[string]remadeComm, error) {
+func (f *Collectives) remakeCommunicators(ctx context.Context, n *Network, back map[string]*commToRemake) (map[string]remadeComm, error) {
 	type result struct {
 		name  string
 		comm  *collective.Comm
@@ -160,7 +160,7 @@ func (f *Collectives) remakeCommunicator(ctx context.Context, n *Network, st *co
 			return nil, err
 		}
 	}
-	c, err := n.Node.Start(f.ctx, collective.Spec{ID: st.Name, Size: st.Size, Ranks: st.Ranks, Splits: st.Splits}, arranged(roster))
+	c, err := n.Node.Start(f.ctx, collective.Spec{ID: st.Name, Size: st.Size, Ranks: st.Ranks, Splits: st.Splits}, finishedMeeting(roster))
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (f *Collectives) remakeCommunicator(ctx context.Context, n *Network, st *co
 
 // reconnectMembers gives a communicator to its members. Missing members have left the communicator; if no member is
 // left, the other servers are told why, whenever they ask.
-func (f *Collectives) reconnectMembers(n *Network, b *returning, r remadeComm) {
+func (f *Collectives) reconnectMembers(n *Network, b *commToRemake, r remadeComm) {
 	c := r.comm
 	if c == nil {
 		for _, m := range b.members {

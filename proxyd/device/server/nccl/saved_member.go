@@ -45,9 +45,9 @@ type waitState struct {
 }
 
 // describeWait describes the wait for an attempt at a cut.
-func (w *waitState) describeWait() *asks {
+func (w *waitState) describeWait() *commRequest {
 	id := meeting.ID(w.ID)
-	return &asks{id.Name(), w.Size, w.Rank}
+	return &commRequest{id.Name(), w.Size, w.Rank}
 }
 
 // redopState is a reduction with a factor.

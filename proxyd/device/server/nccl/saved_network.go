@@ -20,14 +20,14 @@ const maxPast = 1024
 // MaxCommSize is the size of the largest communicator.
 const MaxCommSize = 1 << 16
 
-// kept is the part of Collectives that saves need. The mu of Collectives guards a kept.
-type kept struct {
+// savedCommunicators is the part of Collectives that saves need. The mu of Collectives guards a kept.
+type savedCommunicators struct {
 	live     map[*collective.Comm]struct{}
 	past     []commState // ended here, and not everywhere
 	identity *meeting.Identity
 	peers    map[int]string
-	back     map[string]*returning // restored, and not reconnected
-	asking   []*Member             // restored, and to ask again
+	back     map[string]*commToRemake // restored, and not reconnected
+	asking   []*Member                // restored, and to ask again
 }
 
 // NetworkState is a server's part in the communicators of its job.
@@ -53,8 +53,8 @@ type commState struct {
 // isHere tells whether all ranks are on this server.
 func (c *commState) isHere() bool { return len(c.Ranks) == c.Size }
 
-// returning is a communicator that is to be made again.
-type returning struct {
+// commToRemake is a communicator that is to be made again.
+type commToRemake struct {
 	commState
 	members map[int]*Member // by rank; other ranks of this server have left
 }
@@ -139,12 +139,12 @@ func (f *Collectives) Restore(st *NetworkState) error {
 	copy(id.Key[:], st.Key)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.identity, f.back = id, map[string]*returning{}
+	f.identity, f.back = id, map[string]*commToRemake{}
 	for _, c := range st.Comms {
 		if err := c.checkValid(f.Self); err != nil || f.back[c.Name] != nil {
 			return fmt.Errorf("communicator %q, or there are two: %w: %w", c.Name, cmp.Or(err, errors.New("twice")), driver.ErrRestore)
 		}
-		f.back[c.Name] = &returning{c, map[int]*Member{}}
+		f.back[c.Name] = &commToRemake{c, map[int]*Member{}}
 	}
 	return nil
 }

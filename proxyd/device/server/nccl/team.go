@@ -108,7 +108,7 @@ func (f *Collectives) exchangeCards(ctx context.Context, comm *collective.Comm, 
 }
 
 // makeTeams has the ranks of a communicator that was made again join their team.
-func (f *Collectives) makeTeams(ctx context.Context, comm *collective.Comm, b *returning) (map[int]backend.Team, error) {
+func (f *Collectives) makeTeams(ctx context.Context, comm *collective.Comm, b *commToRemake) (map[int]backend.Team, error) {
 	var mu sync.Mutex
 	teams := map[int]backend.Team{}
 	var errs []error

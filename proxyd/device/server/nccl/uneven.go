@@ -16,8 +16,8 @@ import (
 // the other ranks, behind their gates.
 var ErrUneven = errors.New("its ranks have not issued the same")
 
-// issued counts the operations that the ranks on this server have issued in a communicator.
-type issued struct {
+// issuedOperations counts the operations that the ranks on this server have issued in a communicator.
+type issuedOperations struct {
 	collectives map[int]uint64
 	sends       map[[2]int]uint64 // from, to
 	receives    map[[2]int]uint64
@@ -29,7 +29,7 @@ const handleMask = 1<<handles.ClassShift - 1
 // Uneven tells whether ranks on this server have issued different numbers of operations. The gates are shut. So it is
 // known at once that work will not end, and the gates open again.
 func Uneven(all []*Calls) error {
-	lines := map[*collective.Comm]*issued{}
+	lines := map[*collective.Comm]*issuedOperations{}
 	for _, p := range all {
 		if p.IsGone() {
 			continue
@@ -61,8 +61,8 @@ func Uneven(all []*Calls) error {
 
 // countsOf is the record of the member's communicator. The counts of a member that is not ready go into a record that
 // is not in lines.
-func (m *Member) countsOf(lines map[*collective.Comm]*issued) *issued {
-	none := &issued{map[int]uint64{}, map[[2]int]uint64{}, map[[2]int]uint64{}}
+func (m *Member) countsOf(lines map[*collective.Comm]*issuedOperations) *issuedOperations {
+	none := &issuedOperations{map[int]uint64{}, map[[2]int]uint64{}, map[[2]int]uint64{}}
 	comm, err := m.Communicator()
 	if err != nil || !m.Connected() {
 		return none
@@ -77,7 +77,7 @@ func (m *Member) countsOf(lines map[*collective.Comm]*issued) *issued {
 	return l
 }
 
-func (l *issued) addCount(rank int, c wire.Count, n uint64) {
+func (l *issuedOperations) addCount(rank int, c wire.Count, n uint64) {
 	switch c.Kind {
 	case wire.CountCollective:
 		l.collectives[rank] = n
@@ -89,7 +89,7 @@ func (l *issued) addCount(rank int, c wire.Count, n uint64) {
 }
 
 // isEven compares the counts of the ranks on this server.
-func (l *issued) isEven() bool {
+func (l *issuedOperations) isEven() bool {
 	first, some := uint64(0), false
 	for _, n := range l.collectives {
 		if some && n != first {
