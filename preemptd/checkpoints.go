@@ -62,8 +62,8 @@ func (s *seenCheckpoints) ofJob(label string) []web.Checkpoint {
 	return shown
 }
 
-// obstaclesOf asks the proxyd that leads a job for the job's obstacles.
-func (c *controller) obstaclesOf(ctx context.Context, id int64) ([]web.Obstacle, error) {
+// fetchObstacles asks the proxyd that leads a job for the job's obstacles.
+func (c *controller) fetchObstacles(ctx context.Context, id int64) ([]web.Obstacle, error) {
 	job, err := c.slurm.Job(ctx, slurmrest.JobID(id))
 	if err != nil {
 		return nil, err

@@ -64,7 +64,7 @@ func runDaemon(ctx context.Context, cfg *config.Config, options daemonOptions) e
 	c.cfg.Store(cfg)
 	c.policies = newPolicies(log)
 	c.metrics = metrics.New(metrics.Options{
-		Version: version, Journal: cfg.Journal, Kinds: action.Kinds(), Ends: journal.Ends(), Policy: c.policies.metricsOf, Proxyds: c.nodes.countProxyds,
+		Version: version, Journal: cfg.Journal, Kinds: action.Kinds(), Ends: journal.Ends(), Policy: c.policies.collectMetrics, Proxyds: c.nodes.countProxyds,
 	})
 	for _, step := range []struct {
 		name string
@@ -146,7 +146,7 @@ func (c *controller) reachSlurm(ctx context.Context) (func(), error) {
 	}
 	c.page.changeState(func(s *web.State) {
 		s.Cluster, s.Slurm = c.cluster, func(ctx context.Context) error { return pingSlurm(ctx, c.slurm) }
-		s.Useful, s.Proxyds, s.Checkpoints, s.Obstacles = c.metrics.UsefulDays, c.nodes.pageList, c.checkpoints.ofJob, c.obstaclesOf
+		s.Useful, s.Proxyds, s.Checkpoints, s.Obstacles = c.metrics.UsefulDays, c.nodes.pageList, c.checkpoints.ofJob, c.fetchObstacles
 		s.Rights = func(ctx context.Context) error { return c.examineController().Rights(ctx) }
 	})
 	return c.slurm.Close, nil
@@ -169,7 +169,7 @@ func (c *controller) openJournal(ctx context.Context) (func(), error) {
 
 func (c *controller) startPolicies(context.Context) (func(), error) {
 	c.page.changeState(func(s *web.State) {
-		s.Policies = func() []*rpc.Policy { return c.policies.statusOf(c.cfg.Load().Policies) }
+		s.Policies = func() []*rpc.Policy { return c.policies.collectStatus(c.cfg.Load().Policies) }
 	})
 	return c.policies.closeAll, nil
 }

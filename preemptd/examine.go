@@ -44,7 +44,7 @@ func (c *controller) examineController() *doctor.Controller {
 			_, err := c.journal.Lease(ctx)
 			return err
 		},
-		Policies: func() []*rpc.Policy { return c.policies.statusOf(c.cfg.Load().Policies) },
+		Policies: func() []*rpc.Policy { return c.policies.collectStatus(c.cfg.Load().Policies) },
 		Nodes:    c.namesOfNodesUp,
 		Knock: func(ctx context.Context, node string) (string, error) {
 			reply, err := proxyds.Knock(ctx, node)

@@ -72,8 +72,8 @@ func (p *policySet) readConfigured(cfg *config.Config) []chain.NamedPolicy {
 	return named
 }
 
-// statusOf says how the policies do, in the order of names.
-func (p *policySet) statusOf(names []string) []*rpc.Policy {
+// collectStatus says how the policies do, in the order of names.
+func (p *policySet) collectStatus(names []string) []*rpc.Policy {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all []*rpc.Policy
@@ -92,8 +92,8 @@ func (p *policySet) statusOf(names []string) []*rpc.Policy {
 	return all
 }
 
-// metricsOf say how the policies do, for Prometheus.
-func (p *policySet) metricsOf() []metrics.Policy {
+// collectMetrics say how the policies do, for Prometheus.
+func (p *policySet) collectMetrics() []metrics.Policy {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := make([]metrics.Policy, 0, len(p.all))

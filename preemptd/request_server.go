@@ -56,7 +56,7 @@ func (d *requestServer) latestLook() *lookResult {
 
 // apiState is the part of the loop's state that people may know.
 func (d *requestServer) apiState() api.State {
-	now := api.State{Policies: d.policies.statusOf(d.cfg.Load().Policies)}
+	now := api.State{Policies: d.policies.collectStatus(d.cfg.Load().Policies)}
 	if last := d.latestLook(); last != nil {
 		now.Ticked, now.Problems = last.decision.Time, last.decision.Problems
 		now.Unkept = last.snapshot.UnkeptPromises

@@ -344,7 +344,7 @@ func listenToParent(fd int) (*net.UnixListener, error) {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return nil, err
 	}
-	return listenerOf(fd, "control")
+	return openListener(fd, "control")
 }
 
 // listenForPrograms listens for processes of the capsule.
@@ -355,11 +355,11 @@ func (o *deviceOptions) listenForPrograms() (*net.UnixListener, error) {
 	if err := unix.Listen(o.listen, unix.SOMAXCONN); err != nil {
 		return nil, fmt.Errorf("listen for processes: %w", err)
 	}
-	return listenerOf(o.listen, "devices")
+	return openListener(o.listen, "devices")
 }
 
-// listenerOf makes a listener of an inherited descriptor.
-func listenerOf(fd int, name string) (*net.UnixListener, error) {
+// openListener makes a listener of an inherited descriptor.
+func openListener(fd int, name string) (*net.UnixListener, error) {
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
 	l, err := net.FileListener(f)

@@ -27,7 +27,7 @@ func forwardCommand() *cobra.Command {
 			case err != nil:
 				return err
 			}
-			l, err := listenerOf(control, "orders")
+			l, err := openListener(control, "orders")
 			if err != nil {
 				return err
 			}

@@ -96,7 +96,7 @@ func (m *meter) findSpace(ctx context.Context) (store, stage *metrics.Space, err
 		if err := m.n.checkShared(); err != nil {
 			return err
 		}
-		space, err := spaceOf(m.n.shared.StorePath())
+		space, err := measureSpace(m.n.shared.StorePath())
 		m.storeSpace.Store(space)
 		return err
 	})
@@ -105,7 +105,7 @@ func (m *meter) findSpace(ctx context.Context) (store, stage *metrics.Space, err
 	}
 	if folder := m.n.cfg.Staging.Folder; folder != "" {
 		var unknown error
-		if stage, unknown = spaceOf(folder); unknown != nil {
+		if stage, unknown = measureSpace(folder); unknown != nil {
 			m.n.log.Debug("space of the stage", "error", unknown)
 		}
 	}
@@ -134,8 +134,8 @@ func (n *node) serveReady(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "ready")
 }
 
-// spaceOf is the space of the file system of a folder.
-func spaceOf(folder string) (*metrics.Space, error) {
+// measureSpace is the space of the file system of a folder.
+func measureSpace(folder string) (*metrics.Space, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(folder, &st); err != nil {
 		return nil, &fs.PathError{Op: "statfs", Path: folder, Err: err}

@@ -33,7 +33,7 @@ var _ checkpoint.NodeCaller = (*peers)(nil)
 
 // Call implements checkpoint.NodeCaller.
 func (p *peers) Call(ctx context.Context, node string, req *rpc.CallRequest) (*rpc.CallReply, error) {
-	c, err := p.clientOf(ctx, node)
+	c, err := p.openClient(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (p *peers) Call(ctx context.Context, node string, req *rpc.CallRequest) (*r
 	return reply, err
 }
 
-func (p *peers) clientOf(ctx context.Context, node string) (*rpc.Client, error) {
+func (p *peers) openClient(ctx context.Context, node string) (*rpc.Client, error) {
 	p.mu.Lock()
 	c := p.known[node]
 	p.mu.Unlock()

@@ -98,7 +98,7 @@ func runRelay(ctx context.Context, cfg *relayconfig.Config, log *slog.Logger) er
 		return err
 	}
 	defer links.Close()
-	rights, err := rightsOf(cfg.User)
+	rights, err := lookUpCredential(cfg.User)
 	if err != nil {
 		return err
 	}
@@ -130,8 +130,8 @@ func runRelay(ctx context.Context, cfg *relayconfig.Config, log *slog.Logger) er
 	}
 }
 
-// rightsOf returns the rights of a user: its number, its group, and no other groups.
-func rightsOf(name string) (*syscall.Credential, error) {
+// lookUpCredential returns the rights of a user: its number, its group, and no other groups.
+func lookUpCredential(name string) (*syscall.Credential, error) {
 	u, err := user.Lookup(name)
 	if err != nil {
 		return nil, fmt.Errorf("user: %w", err)

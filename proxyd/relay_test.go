@@ -101,7 +101,7 @@ func TestRelayLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer self.Close()
-	rights, err := rightsOf("nobody")
+	rights, err := lookUpCredential("nobody")
 	if err != nil {
 		t.Fatal(err)
 	}

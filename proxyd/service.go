@@ -30,9 +30,9 @@ type service struct{ n *node }
 
 var _ api.Conductor = service{}
 
-// numberOf finds the number by which Slurm and we know a job: a person may name it as a task of an
+// resolveJobNumber finds the number by which Slurm and we know a job: a person may name it as a task of an
 // array.
-func (d service) numberOf(ctx context.Context, job string) (string, *slurm.Job, error) {
+func (d service) resolveJobNumber(ctx context.Context, job string) (string, *slurm.Job, error) {
 	s, err := d.n.peers.slurm.Show(ctx, job)
 	if errors.Is(err, slurm.ErrNoJob) {
 		if _, bad := strconv.ParseUint(job, 10, 32); bad != nil {
@@ -48,7 +48,7 @@ func (d service) numberOf(ctx context.Context, job string) (string, *slurm.Job, 
 
 // Owner implements api.Conductor, as all below.
 func (d service) Owner(ctx context.Context, job string) (uint32, error) {
-	id, s, err := d.numberOf(ctx, job)
+	id, s, err := d.resolveJobNumber(ctx, job)
 	if errors.Is(err, slurm.ErrSilent) { // the job's record names the owner
 		if uid, known := d.n.conductor.Owner(job); known {
 			return uid, nil
@@ -126,7 +126,7 @@ func addTimeline(out *rpc.Job, events []records.Event) {
 }
 
 func (d service) Show(ctx context.Context, job string) (*rpc.Job, error) {
-	id, s, err := d.numberOf(ctx, job)
+	id, s, err := d.resolveJobNumber(ctx, job)
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +264,7 @@ func userName(uid uint32) string {
 
 func (d service) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, progress func(*rpc.Progress)) (*rpc.Checkpoint, error) {
 	job := req.GetJob()
-	id, s, err := d.numberOf(ctx, job)
+	id, s, err := d.resolveJobNumber(ctx, job)
 	leader := d.n.cfg.NodeName
 	switch {
 	case errors.Is(err, slurm.ErrSilent): // a checkpoint needs no slurmctld
@@ -286,7 +286,7 @@ func (d service) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, pro
 	})
 	if errors.Is(err, checkpoint.ErrNoJob) {
 		// The job may have ended since.
-		if _, now, e := d.numberOf(ctx, job); e == nil && now != nil && !now.Runs() {
+		if _, now, e := d.resolveJobNumber(ctx, job); e == nil && now != nil && !now.Runs() {
 			return nil, notRunning(job, now)
 		}
 	}
@@ -303,7 +303,7 @@ func (d service) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, pro
 
 // RunOn has a job run on that stands still after a checkpoint.
 func (d service) RunOn(ctx context.Context, job string) error {
-	id, _, err := d.numberOf(ctx, job)
+	id, _, err := d.resolveJobNumber(ctx, job)
 	if errors.Is(err, slurm.ErrSilent) {
 		id, err = job, nil
 	}

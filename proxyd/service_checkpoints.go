@@ -29,7 +29,7 @@ import (
 func (d service) Checkpoints(ctx context.Context, job string) ([]*rpc.Checkpoint, error) {
 	var of *store.JobID
 	if job != "" {
-		id, _, err := d.numberOf(ctx, job)
+		id, _, err := d.resolveJobNumber(ctx, job)
 		if err != nil {
 			return nil, err
 		}
@@ -57,7 +57,7 @@ func (d service) Checkpoints(ctx context.Context, job string) ([]*rpc.Checkpoint
 
 // Attempts implements api.Conductor.
 func (d service) Attempts(ctx context.Context, job string) ([]*rpc.Attempt, error) {
-	id, _, err := d.numberOf(ctx, job)
+	id, _, err := d.resolveJobNumber(ctx, job)
 	if err != nil {
 		return nil, err
 	}

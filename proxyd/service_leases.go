@@ -34,7 +34,7 @@ func addLending(out *rpc.Job, err error, here string, s *slurm.Job) bool {
 
 // Lend gives a running job so many GPUs in all on this node: jobs of the same user lend theirs.
 func (d service) Lend(ctx context.Context, req *rpc.LendRequest) (*rpc.LendReply, error) {
-	id, _, err := d.numberOf(ctx, req.GetJob())
+	id, _, err := d.resolveJobNumber(ctx, req.GetJob())
 	if err != nil {
 		return nil, err
 	}

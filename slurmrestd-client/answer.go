@@ -149,7 +149,7 @@ func (c *call) errorOf(status int, one complaint) *Error {
 		Method: c.method, Path: c.path, Subject: c.subject, Status: status,
 		Number: int(one.Number), Text: one.Text, Description: one.Description, Source: one.Source,
 	}
-	return e.meaningOf()
+	return e.classifyError()
 }
 
 // readRefusal reads the body of an answer that is not 200. A body that is no answer of Slurm's (a

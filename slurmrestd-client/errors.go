@@ -181,8 +181,8 @@ func (e *Error) Is(target error) bool {
 // Unwrap returns the further errors of the same answer.
 func (e *Error) Unwrap() []error { return e.others }
 
-// meaningOf fills in the meaning and Retryable from the number and the HTTP status, and returns e.
-func (e *Error) meaningOf() *Error {
+// classifyError fills in the meaning and Retryable from the number and the HTTP status, and returns e.
+func (e *Error) classifyError() *Error {
 	for _, row := range meanings {
 		if row.number != e.Number || row.status != 0 && row.status != e.Status {
 			continue

@@ -119,7 +119,7 @@ func scontrolMeans(e *Error) error {
 			break
 		}
 	}
-	return e.meaningOf()
+	return e.classifyError()
 }
 
 // scontrolProbe keeps the answer of checkScontrol once it is certain.

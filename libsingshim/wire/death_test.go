@@ -38,7 +38,7 @@ func TestKill(t *testing.T) {
 		}, buildProgram(t, "load", "plain"), "burst", 4, 0, s.nextNumber()%1e9)
 		<-reached
 		for n := s.nextNumber() % 1500; n > 0; n-- {
-			atomic.LoadUint64(&p.ring.mem.headOf().order) // some moment later
+			atomic.LoadUint64(&p.ring.mem.viewRingHead().order) // some moment later
 		}
 		p.cmd.Process.Kill()
 		ended, served := p.waitForEnd(t)
@@ -102,7 +102,7 @@ func testRing(t *testing.T, change func(h *ringHead)) *os.File {
 	f := testMemfd(t, ringSize, seals)
 	m, err := mapMemory(f)
 	failOn(t, err)
-	h := m.headOf()
+	h := m.viewRingHead()
 	h.magic, h.version, h.lanes, h.laneUnits, h.size = ringMagic, ringVersion, lanes, laneUnits, ringSize
 	change(h)
 	failOn(t, m.unmap())

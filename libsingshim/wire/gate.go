@@ -88,7 +88,7 @@ func (r *Ring) changeOrder(do func(word *uint64) error) error {
 	if err := r.takeOrder(); err != nil {
 		return err
 	}
-	err := do(&r.mem.headOf().order)
+	err := do(&r.mem.viewRingHead().order)
 	wakeWaiters(r.mem.halfOfOrder(gatesHalf), math.MaxInt32)
 	return err
 }

@@ -86,7 +86,7 @@ func structAt[T any](m memory, offset uint32) *T {
 	return (*T)(unsafe.Pointer(unsafe.SliceData(m[offset : uintptr(offset)+unsafe.Sizeof(t)])))
 }
 
-func (m memory) headOf() *ringHead { return structAt[ringHead](m, 0) }
+func (m memory) viewRingHead() *ringHead { return structAt[ringHead](m, 0) }
 
 func (m memory) laneAt(i int) *laneHead { return structAt[laneHead](m, lanesAt+uint32(i)*laneSize) }
 

@@ -47,7 +47,7 @@ func (f *forger) stageMessage(lane int, c record) uint32 {
 }
 
 func (f *forger) pushUnit(unit uint32) {
-	word := &f.mem.headOf().order
+	word := &f.mem.viewRingHead().order
 	for {
 		old := atomic.LoadUint64(word)
 		atomic.StoreUint32(&f.mem.recordAt(unit).prev, uint32(old&lastMask))
@@ -71,8 +71,8 @@ func TestNonsense(t *testing.T) {
 		name, says string
 		lie        func(r *Ring, f *forger)
 	}{
-		{"before the lanes", "where no lane is", func(_ *Ring, f *forger) { f.mem.headOf().order = 5 }},
-		{"behind the lanes", "where no lane is", func(_ *Ring, f *forger) { f.mem.headOf().order |= lastMask }},
+		{"before the lanes", "where no lane is", func(_ *Ring, f *forger) { f.mem.viewRingHead().order = 5 }},
+		{"behind the lanes", "where no lane is", func(_ *Ring, f *forger) { f.mem.viewRingHead().order |= lastMask }},
 		{"a link to nowhere", "where no lane is", func(_ *Ring, f *forger) {
 			f.mem.recordAt(f.postMessage(0, small)).prev = lastMask
 		}},
@@ -130,16 +130,16 @@ func TestNonsense(t *testing.T) {
 		}},
 		{"a gate opened", "gates are 0x0", func(r *Ring, f *forger) {
 			r.Shut(Calls)
-			f.mem.headOf().order &^= callsShut
+			f.mem.viewRingHead().order &^= callsShut
 		}},
-		{"a gate shut", "gates are 0x200000000", func(_ *Ring, f *forger) { f.mem.headOf().order |= countedShut }},
+		{"a gate shut", "gates are 0x200000000", func(_ *Ring, f *forger) { f.mem.viewRingHead().order |= countedShut }},
 		{"grants of its own", "9 grants, of 4", func(r *Ring, f *forger) {
 			r.Shut(Counted)
 			r.Grant(4)
-			f.mem.headOf().order += 5 * grantOne
+			f.mem.viewRingHead().order += 5 * grantOne
 		}},
-		{"unknown bits", "order has bits", func(_ *Ring, f *forger) { f.mem.headOf().order |= 1 << 63 }},
-		{"closed", "it closed the ring", func(_ *Ring, f *forger) { f.mem.headOf().order |= closedBit }},
+		{"unknown bits", "order has bits", func(_ *Ring, f *forger) { f.mem.viewRingHead().order |= 1 << 63 }},
+		{"closed", "it closed the ring", func(_ *Ring, f *forger) { f.mem.viewRingHead().order |= closedBit }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, err := Create(Options{Spin: -1})
@@ -161,7 +161,7 @@ func TestNonsense(t *testing.T) {
 			if !errors.As(err, &nonsense) || !strings.Contains(nonsense.Reason, c.says) {
 				t.Fatalf("Serve: %v, want a HostileError with %q", err, c.says)
 			}
-			if order := atomic.LoadUint64(&f.mem.headOf().order); order&closedBit == 0 {
+			if order := atomic.LoadUint64(&f.mem.viewRingHead().order); order&closedBit == 0 {
 				t.Error("the ring of a process that wrote nonsense was not closed")
 			}
 		})
@@ -270,7 +270,7 @@ func FuzzRing(f *testing.F) {
 			case 14: // a lane is left
 				i := int(next(1)) % lanes
 				if state := &r.mem.laneAt(i).state; atomic.SwapUint32(state, 1|leftBit)&leftBit == 0 {
-					atomic.AddUint32(&r.mem.headOf().left, 1)
+					atomic.AddUint32(&r.mem.viewRingHead().left, 1)
 				}
 			case 15:
 				_, err := r.Busy()

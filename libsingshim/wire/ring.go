@@ -89,7 +89,7 @@ func Create(o Options) (*Ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := r.mem.headOf()
+	h := r.mem.viewRingHead()
 	h.magic, h.version, h.lanes, h.laneUnits, h.size = ringMagic, ringVersion, lanes, laneUnits, ringSize
 	return r, nil
 }
@@ -116,7 +116,7 @@ func Adopt(f *os.File, o Options) (*Ring, error) {
 }
 
 func (r *Ring) adoptMemory() error {
-	h := r.mem.headOf()
+	h := r.mem.viewRingHead()
 	magic, version := atomic.LoadUint64(&h.magic), atomic.LoadUint32(&h.version)
 	if magic != ringMagic || version != ringVersion {
 		return fmt.Errorf("a ring of version %d is needed, found magic %#x, version %d", ringVersion, magic, version)
@@ -195,7 +195,7 @@ func (r *Ring) Close() {
 	if r.closed.Swap(true) {
 		return
 	}
-	atomic.OrUint64(&r.mem.headOf().order, closedBit)
+	atomic.OrUint64(&r.mem.viewRingHead().order, closedBit)
 	r.wakeAll()
 	r.releaseMapping()
 }
@@ -243,7 +243,7 @@ func (r *Ring) Exits() bool {
 
 // wakeReader makes the reader look for work.
 func (r *Ring) wakeReader() {
-	atomic.AndUint64(&r.mem.headOf().order, ^uint64(asleep))
+	atomic.AndUint64(&r.mem.viewRingHead().order, ^uint64(asleep))
 	wakeWaiters(r.mem.halfOfOrder(messagesHalf), math.MaxInt32)
 }
 
@@ -251,7 +251,7 @@ func (r *Ring) wakeReader() {
 func (r *Ring) wakeAll() {
 	r.wakeReader()
 	wakeWaiters(r.mem.halfOfOrder(gatesHalf), math.MaxInt32)
-	wakeWaiters(&r.mem.headOf().freed, math.MaxInt32)
+	wakeWaiters(&r.mem.viewRingHead().freed, math.MaxInt32)
 	for i := range r.lanes {
 		if unit := r.lanes[i].open.Load(); unit != 0 {
 			a := r.mem.answerAt(unit)
@@ -274,14 +274,14 @@ func (r *Ring) AsksAgain() bool {
 		return false
 	}
 	defer r.releaseMapping()
-	return atomic.LoadUint32(&r.mem.headOf().can)&asksAgain != 0
+	return atomic.LoadUint32(&r.mem.viewRingHead().can)&asksAgain != 0
 }
 
 // SetPipe tells the process the inode of the pipe whose read end this server has: when that end
 // is closed, the server is gone.
 func (r *Ring) SetPipe(inode uint64) {
 	if r.enterMapping() {
-		atomic.StoreUint64(&r.mem.headOf().pipe, inode)
+		atomic.StoreUint64(&r.mem.viewRingHead().pipe, inode)
 		r.releaseMapping()
 	}
 }
@@ -289,7 +289,7 @@ func (r *Ring) SetPipe(inode uint64) {
 // SetFault makes every later call of the process return code without asking, for ever.
 func (r *Ring) SetFault(code uint32) {
 	if r.enterMapping() {
-		atomic.StoreUint32(&r.mem.headOf().fault, code)
+		atomic.StoreUint32(&r.mem.viewRingHead().fault, code)
 		r.releaseMapping()
 	}
 }

@@ -161,21 +161,21 @@ func (r *Ring) freeLanes() {
 	}
 	r.leaving = rest
 	if freed {
-		atomic.AddUint32(&r.mem.headOf().freed, 1)
-		wakeWaiters(&r.mem.headOf().freed, lanes)
+		atomic.AddUint32(&r.mem.viewRingHead().freed, 1)
+		wakeWaiters(&r.mem.viewRingHead().freed, lanes)
 	}
 }
 
 // isWanted tells whether there is work for the reader.
 func (r *Ring) isWanted() bool {
-	h := r.mem.headOf()
+	h := r.mem.viewRingHead()
 	return atomic.LoadUint64(&h.order)&lastMask != 0 || r.closed.Load() || r.finish.Load() || r.isLeft()
 }
 
 func (r *Ring) isLeft() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if atomic.LoadUint32(&r.mem.headOf().left) != r.left || r.broken != nil || r.next != len(r.backlog) {
+	if atomic.LoadUint32(&r.mem.viewRingHead().left) != r.left || r.broken != nil || r.next != len(r.backlog) {
 		return true
 	}
 	for _, i := range r.leaving {
@@ -190,7 +190,7 @@ func (r *Ring) isLeft() bool {
 // its time lately.
 func (r *Ring) waitForWork() {
 	s := &r.serving
-	word := &r.mem.headOf().order
+	word := &r.mem.viewRingHead().order
 	if s.spin > 0 {
 		for since := time.Now(); time.Since(since) < s.spin; runtime.Gosched() {
 			for range 64 {

@@ -42,7 +42,7 @@ func (r *Ring) takeOrder() error {
 
 func (r *Ring) tryTake() error {
 	// Before the order: messages from a lane that was left are in the order by now.
-	if left := atomic.LoadUint32(&r.mem.headOf().left); left != r.left {
+	if left := atomic.LoadUint32(&r.mem.viewRingHead().left); left != r.left {
 		r.left = left
 		for i := range r.lanes {
 			if atomic.LoadUint32(&r.mem.laneAt(i).state)&leftBit != 0 && !r.lanes[i].leaving {
@@ -51,7 +51,7 @@ func (r *Ring) tryTake() error {
 			}
 		}
 	}
-	word := &r.mem.headOf().order
+	word := &r.mem.viewRingHead().order
 	old := atomic.LoadUint64(word)
 	if old&lastMask != 0 {
 		old = atomic.AndUint64(word, ^uint64(lastMask))

@@ -33,7 +33,7 @@ func (s *Server) Act(ctx context.Context, req *rpc.ActRequest) (*rpc.Action, err
 }
 
 func (s *Server) beginAction(ctx context.Context, req *rpc.ActRequest) (journal.Action, error) {
-	who, err := s.callerOf(ctx)
+	who, err := s.identifyCaller(ctx)
 	if err != nil {
 		return journal.Action{}, err
 	}

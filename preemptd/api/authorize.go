@@ -29,12 +29,12 @@ type caller struct {
 
 var errNobody = errors.New("request came without a caller") // a server without a gate
 
-func (s *Server) callerOf(ctx context.Context) (caller, error) {
+func (s *Server) identifyCaller(ctx context.Context) (caller, error) {
 	c, ok := munge.CallerOf(ctx)
 	if !ok {
 		return caller{}, errNobody
 	}
-	p, err := s.people.personOf(ctx, c.UID)
+	p, err := s.people.lookUpPerson(ctx, c.UID)
 	return caller{uid: c.UID, name: p.name, operator: p.operator}, err
 }
 
@@ -51,7 +51,7 @@ func (s *Server) ownsJob(who caller, job int64) bool {
 
 // visibleAction returns an action that the caller may know of.
 func (s *Server) visibleAction(ctx context.Context, what string, id int64) (journal.Action, error) {
-	who, err := s.callerOf(ctx)
+	who, err := s.identifyCaller(ctx)
 	if err != nil {
 		return journal.Action{}, err
 	}
@@ -187,7 +187,7 @@ func (s *Server) foreignHold(who caller, what string, job *slurmrest.Job) error 
 
 // checkQOSAllowed refuses a QOS that the job's account does not give its owner.
 func (s *Server) checkQOSAllowed(ctx context.Context, who caller, what string, job *slurmrest.Job, qos string) error {
-	own, err := s.people.qosOf(ctx, who.name, job.Account)
+	own, err := s.people.lookUpQOS(ctx, who.name, job.Account)
 	if err != nil {
 		return &rpc.Error{Kind: rpc.ErrSlurm, Text: fmt.Sprintf("which QOS %s may use cannot be found out: %s", who.name, err), Hint: "nothing was done; try again when slurmdbd answers"}
 	}

@@ -44,7 +44,7 @@ func (s *Server) currentSnapshot() ([]byte, error) {
 
 // requireOperator refuses ordinary users.
 func (s *Server) requireOperator(ctx context.Context, what string) error {
-	who, err := s.callerOf(ctx)
+	who, err := s.identifyCaller(ctx)
 	if err == nil && !who.operator {
 		err = s.denyRequest(who, what, "it shows everybody's jobs; it is for operators")
 	}

@@ -112,7 +112,7 @@ func (s *Server) Gated(coder munge.Coder) *grpc.Server {
 	// A user may watch all jobs of that user at once; then some of the watches wait.
 	limits := func(c munge.Caller) munge.Limits {
 		l := munge.Limits{Bytes: 64 << 10, Calls: 16}
-		if p, err := s.people.personOf(context.Background(), c.UID); err == nil && p.operator {
+		if p, err := s.people.lookUpPerson(context.Background(), c.UID); err == nil && p.operator {
 			l.Bytes = 64 << 20 // snapshots to try policies on
 		}
 		return l
@@ -122,14 +122,14 @@ func (s *Server) Gated(coder munge.Coder) *grpc.Server {
 
 // Who returns the caller's name, and whether the caller may act on all users' jobs.
 func (s *Server) Who(ctx context.Context) (name string, operator bool, err error) {
-	who, err := s.callerOf(ctx)
+	who, err := s.identifyCaller(ctx)
 	return who.name, who.operator, rpc.Status(err)
 }
 
 // Token makes a token for the caller. The user's rights are looked up when the token is used.
 func (s *Server) Token(ctx context.Context, _ *rpc.TokenRequest) (*rpc.TokenReply, error) {
 	reply, err := func() (*rpc.TokenReply, error) {
-		who, err := s.callerOf(ctx)
+		who, err := s.identifyCaller(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -165,7 +165,7 @@ const maxHistory = 100
 // job's actions are shown to operators, and to the users that requested them.
 func (s *Server) History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.HistoryReply, error) {
 	reply, err := func() (*rpc.HistoryReply, error) {
-		who, err := s.callerOf(ctx)
+		who, err := s.identifyCaller(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -220,7 +220,7 @@ func (s *Server) History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.His
 // Status says how preemptd does.
 func (s *Server) Status(ctx context.Context, _ *rpc.StatusRequest) (*rpc.StatusReply, error) {
 	reply, err := func() (*rpc.StatusReply, error) {
-		who, err := s.callerOf(ctx)
+		who, err := s.identifyCaller(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -263,7 +263,7 @@ func (s *Server) Status(ctx context.Context, _ *rpc.StatusRequest) (*rpc.StatusR
 
 // Doctor reports faults that keep preemptd from doing its work.
 func (s *Server) Doctor(ctx context.Context, _ *rpc.DoctorRequest) (*rpc.DoctorReply, error) {
-	if _, err := s.callerOf(ctx); err != nil {
+	if _, err := s.identifyCaller(ctx); err != nil {
 		return nil, rpc.Status(err)
 	}
 	if s.opt.Doctor == nil {
@@ -274,7 +274,7 @@ func (s *Server) Doctor(ctx context.Context, _ *rpc.DoctorRequest) (*rpc.DoctorR
 
 // Jobs lists the jobs of the last tick.
 func (s *Server) Jobs(ctx context.Context, _ *rpc.JobsRequest) (*rpc.JobsReply, error) {
-	who, err := s.callerOf(ctx)
+	who, err := s.identifyCaller(ctx)
 	if err != nil {
 		return nil, rpc.Status(err)
 	}

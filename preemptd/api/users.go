@@ -55,8 +55,8 @@ func newPeople(names []string, programs Programs, cluster string) *userDirectory
 	return p
 }
 
-// personOf returns the name and rights of a user.
-func (p *userDirectory) personOf(ctx context.Context, uid uint32) (person, error) {
+// lookUpPerson returns the name and rights of a user.
+func (p *userDirectory) lookUpPerson(ctx context.Context, uid uint32) (person, error) {
 	if uid == 0 {
 		return person{name: "root", operator: true}, nil
 	}
@@ -138,9 +138,9 @@ func slurmUser(config string) string {
 	return ""
 }
 
-// qosOf returns the QOS that a user may have jobs of an account in, on this cluster: slurmdbd knows
+// lookUpQOS returns the QOS that a user may have jobs of an account in, on this cluster: slurmdbd knows
 // the QOS of other clusters too.
-func (p *userDirectory) qosOf(ctx context.Context, user, account string) ([]string, error) {
+func (p *userDirectory) lookUpQOS(ctx context.Context, user, account string) ([]string, error) {
 	if p.programs.Sacctmgr == "" {
 		return nil, nil
 	}

@@ -31,14 +31,14 @@ func TestLookedUpOnce(t *testing.T) {
 		var all sync.WaitGroup
 		first, leave := context.WithCancel(t.Context())
 		all.Go(func() {
-			if _, err := p.personOf(first, alice); !errors.Is(err, context.Canceled) {
+			if _, err := p.lookUpPerson(first, alice); !errors.Is(err, context.Canceled) {
 				t.Errorf("a caller that went away: %v", err)
 			}
 		})
 		synctest.Wait()
 		for range 100 {
 			all.Go(func() {
-				if one, err := p.personOf(t.Context(), alice); err != nil || one.name != "alice" {
+				if one, err := p.lookUpPerson(t.Context(), alice); err != nil || one.name != "alice" {
 					t.Errorf("personOf(alice) = %+v, %v", one, err)
 				}
 			})

@@ -207,7 +207,7 @@ func (w *Watch) refreshProtections(ctx context.Context, at time.Time) error {
 	var away error
 	all := slices.Concat(fresh, early)
 	for _, j := range all[:min(perLook, len(all))] {
-		p, err := w.protectionOf(ctx, j, at)
+		p, err := w.fetchProtection(ctx, j, at)
 		if err != nil { // asked again at the next look
 			away = err
 			break
@@ -239,7 +239,7 @@ func updateObstacles(known map[int64]Protection, led map[int64]LedRun) {
 // capsuleDelay is how long after its start a job has its capsule, or will have no capsule.
 const capsuleDelay = time.Minute
 
-func (w *Watch) protectionOf(ctx context.Context, j *slurmrest.Job, at time.Time) (Protection, error) {
+func (w *Watch) fetchProtection(ctx context.Context, j *slurmrest.Job, at time.Time) (Protection, error) {
 	shown, err := w.Proxyd.Show(ctx, j)
 	switch {
 	case err == nil && shown.GetLends() != nil: // a lease has no programs of its own

@@ -41,7 +41,7 @@ func (l *Loop) collectKnown(ctx context.Context, settings Settings, seen cluster
 		return k, err
 	}
 	for i := range latest {
-		holder, err := l.holderOf(ctx, &latest[i])
+		holder, err := l.findHolder(ctx, &latest[i])
 		if err != nil {
 			return k, err
 		}
@@ -77,9 +77,9 @@ func isPerson(who jobrequest.Editor) bool {
 // maxHolder is how many actions are read to find the holder of a job.
 const maxHolder = 100
 
-// holderOf returns the action that made the job's hold, by the job's last action: if the last action found a hold,
+// findHolder returns the action that made the job's hold, by the job's last action: if the last action found a hold,
 // the hold is of an earlier action.
-func (l *Loop) holderOf(ctx context.Context, last *journal.Action) (*journal.Action, error) {
+func (l *Loop) findHolder(ctx context.Context, last *journal.Action) (*journal.Action, error) {
 	left, err := action.HoldLeftBy(last)
 	switch {
 	case err != nil || left == action.NotHeld:

@@ -52,7 +52,7 @@ type userRequest struct {
 // withToken lets a request with a right token through, as a call of that user's.
 func (s *Server) withToken(next func(http.ResponseWriter, *userRequest) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		uid, until, err := s.callerOf(r)
+		uid, until, err := s.identifyCaller(r)
 		if err != nil {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			refuseRequest(w, http.StatusUnauthorized, refusal{Kind: "token", Error: err.Error(), Hint: "singctl token makes one"})
@@ -106,7 +106,7 @@ var (
 	errPlain   = errors.New("a token must not travel over plain HTTP: use https, or an address of preemptd's own machine")
 )
 
-func (s *Server) callerOf(r *http.Request) (uid uint32, until time.Time, err error) {
+func (s *Server) identifyCaller(r *http.Request) (uid uint32, until time.Time, err error) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
 		return 0, until, errNoToken

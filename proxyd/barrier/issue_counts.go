@@ -110,8 +110,8 @@ func (b *Barrier) checkKey(who Rank, k Key) *Failure {
 // openLine begins the line of a number and returns its side.
 func (b *Barrier) openLine(k Key) int {
 	c := b.comms[k.Comm]
-	l := entry{line: k.lineOf()}
-	for _, key := range l.keysOf(len(c.ranks)) {
+	l := entry{line: k.comparedLine()}
+	for _, key := range l.listKeys(len(c.ranks)) {
 		s, who := len(b.sides), c.ranks[key.Member]
 		r := &b.ranks[who]
 		b.sides = append(b.sides, side{key: key, rank: who, line: len(b.lines), final: r.ended || c.departed[key.Member]})

@@ -77,8 +77,8 @@ type line struct {
 	from, to int32
 }
 
-// lineOf is the line on which the number is compared.
-func (k Key) lineOf() line {
+// comparedLine is the line on which the number is compared.
+func (k Key) comparedLine() line {
 	switch k.Kind {
 	case Send:
 		return line{k.Comm, true, k.Member, k.Peer}
@@ -89,8 +89,8 @@ func (k Key) lineOf() line {
 	}
 }
 
-// keysOf are all the numbers that are compared on the line, in a communicator of n members.
-func (l line) keysOf(n int) []Key {
+// listKeys are all the numbers that are compared on the line, in a communicator of n members.
+func (l line) listKeys(n int) []Key {
 	if l.pair {
 		return []Key{
 			{Comm: l.comm, Member: l.from, Kind: Send, Peer: l.to},

@@ -127,11 +127,11 @@ func newWorld(p program) *world {
 	}
 	lines := map[line]int{}
 	for i, k := range w.keys {
-		if _, ok := lines[k.lineOf()]; !ok {
-			lines[k.lineOf()] = len(w.peers)
+		if _, ok := lines[k.comparedLine()]; !ok {
+			lines[k.comparedLine()] = len(w.peers)
 			w.peers = append(w.peers, nil)
 		}
-		l := lines[k.lineOf()]
+		l := lines[k.comparedLine()]
 		w.line = append(w.line, l)
 		w.peers[l] = append(w.peers[l], i)
 	}
@@ -216,7 +216,7 @@ func (w *world) communicatorOf(c Comm) Communicator {
 // keyIndex is the index of a key, and makes all keys known that are compared with this key.
 func (w *world) keyIndex(k Key) int {
 	c := w.communicatorOf(k.Comm)
-	for _, o := range k.lineOf().keysOf(len(c.Members)) {
+	for _, o := range k.comparedLine().listKeys(len(c.Members)) {
 		if _, ok := w.keyOf[o]; !ok {
 			w.keyOf[o] = len(w.keys)
 			w.keys = append(w.keys, o)

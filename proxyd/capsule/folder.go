@@ -77,7 +77,7 @@ func (r record) findInit() (*pidfd, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := statOf(r.PID)
+	p, err := readStat(r.PID)
 	if err != nil || p.start != r.Start || p.ended() {
 		init.close()
 		return nil, ErrStale

@@ -22,7 +22,7 @@ var ErrNoCgroup = fmt.Errorf("no cgroup v2 of its own: %w", errors.ErrUnsupporte
 // A program that ends meanwhile is no error. After any error all named programs run, also programs that were
 // frozen before; the error wraps ErrNoCgroup if a program has no cgroup.
 func (c *Capsule) Freeze(ctx context.Context, programs ...string) error {
-	groups, err := c.groupsOf(ctx, programs)
+	groups, err := c.listCgroups(ctx, programs)
 	if err != nil {
 		return c.withCapsule("freeze", err)
 	}
@@ -81,7 +81,7 @@ func waitFor(ctx context.Context, d time.Duration) error {
 // Thaw lets the named programs run, or all programs if no name is given. A program that is not frozen, or has ended, is
 // no error.
 func (c *Capsule) Thaw(ctx context.Context, programs ...string) error {
-	groups, err := c.groupsOf(ctx, programs)
+	groups, err := c.listCgroups(ctx, programs)
 	if err == nil {
 		err = forEachGroup(groups, group.thaw)
 	}
@@ -99,9 +99,9 @@ func forEachGroup(groups []group, f func(group) error) error {
 	return errors.Join(errs...)
 }
 
-// groupsOf returns the cgroups of the named programs, or of all running programs, as paths of the
+// listCgroups returns the cgroups of the named programs, or of all running programs, as paths of the
 // maker.
-func (c *Capsule) groupsOf(ctx context.Context, names []string) ([]group, error) {
+func (c *Capsule) listCgroups(ctx context.Context, names []string) ([]group, error) {
 	all, err := c.listPrograms(ctx)
 	if err != nil {
 		return nil, err

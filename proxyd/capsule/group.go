@@ -76,7 +76,7 @@ func (g group) hasState(state byte) bool {
 	}
 	for field := range strings.FieldsSeq(string(b)) {
 		if tid, err := strconv.Atoi(field); err == nil {
-			if p, err := statOf(tid); err == nil && p.state == state {
+			if p, err := readStat(tid); err == nil && p.state == state {
 				return true
 			}
 		}

@@ -108,7 +108,7 @@ func ignoreOthers() {
 
 // newServer opens both sockets. From then on wardens can connect, and wait to be admitted.
 func newServer(o order) (*server, error) {
-	control, err := listenerOf(controlFD)
+	control, err := openListener(controlFD)
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
@@ -137,7 +137,7 @@ func newServer(o order) (*server, error) {
 	}, nil
 }
 
-func listenerOf(fd int) (*net.UnixListener, error) {
+func openListener(fd int) (*net.UnixListener, error) {
 	f := os.NewFile(uintptr(fd), "control")
 	defer f.Close()
 	l, err := net.FileListener(f)

@@ -221,7 +221,7 @@ func (m *maker) makeNetwork(context.Context) error {
 }
 
 func (m *maker) recordInit(context.Context) error {
-	p, err := statOf(m.pid)
+	p, err := readStat(m.pid)
 	if err != nil {
 		return err
 	}

@@ -63,14 +63,14 @@ func (p *pidfd) pidHere() (int, error) {
 	pid := 0
 	err := localsock.TryWithDescriptor(p.f, func(fd int) error {
 		var err error
-		pid, err = pidOf(fd)
+		pid, err = readPidfdPID(fd)
 		return err
 	})
 	return pid, err
 }
 
-// pidOf is pidHere for a bare descriptor, which need not be a pidfd.
-func pidOf(fd int) (int, error) {
+// readPidfdPID is pidHere for a bare descriptor, which need not be a pidfd.
+func readPidfdPID(fd int) (int, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
 	if err != nil {
 		return 0, err

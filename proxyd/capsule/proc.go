@@ -23,14 +23,14 @@ type process struct {
 }
 
 func (p process) stillThere() bool {
-	now, err := statOf(p.pid)
+	now, err := readStat(p.pid)
 	return err == nil && now.start == p.start
 }
 
 func (p process) ended() bool { return p.state == 'Z' || p.state == 'X' }
 
-// statOf returns the stat of a process; an error wrapping ESRCH or os.ErrNotExist if there is no such process.
-func statOf(pid int) (process, error) {
+// readStat returns the stat of a process; an error wrapping ESRCH or os.ErrNotExist if there is no such process.
+func readStat(pid int) (process, error) {
 	s, err := procfs.ReadStat(pid)
 	if err != nil {
 		return process{}, err
@@ -59,7 +59,7 @@ func listProcesses() ([]process, error) {
 		if err != nil {
 			continue
 		}
-		if p, err := statOf(pid); err == nil { // else the process has just ended
+		if p, err := readStat(pid); err == nil { // else the process has just ended
 			all = append(all, p)
 		}
 	}

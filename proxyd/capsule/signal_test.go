@@ -117,7 +117,7 @@ func hostPID(t *testing.T, c *Capsule, pid int) int {
 
 func stateOf(t *testing.T, pid int) byte {
 	t.Helper()
-	p, err := statOf(pid)
+	p, err := readStat(pid)
 	if err != nil {
 		t.Fatal(err)
 	}

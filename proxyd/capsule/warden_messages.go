@@ -159,7 +159,7 @@ func (s *server) restoreProgram(id conn, w *warden, m message, files []*os.File)
 // server.mu, without which the child could be reaped before the caller uses pid.
 func checkSteward(pid, first int, uid uint32) error {
 	for _, p := range []struct{ pid, parent int }{{pid, os.Getpid()}, {first, pid}} {
-		seen, err := statOf(p.pid)
+		seen, err := readStat(p.pid)
 		if errors.Is(err, os.ErrNotExist) {
 			err = syscall.ESRCH
 		}

@@ -29,7 +29,7 @@ func (s SrunRequests) NoteRequeue(ctx context.Context, who nodesocket.Peer) erro
 	if err != nil {
 		return err
 	}
-	program, err := programOf(ctx, lc.capsule, who.PID)
+	program, err := findProgram(ctx, lc.capsule, who.PID)
 	var typed bool
 	if err == nil {
 		typed, err = processes.HasTerminal(who.PID)
@@ -68,8 +68,8 @@ func (j *job) programRunsHere(ctx context.Context, _ store.ID, r runs.Requester)
 	return slices.ContainsFunc(all, func(p capsule.Program) bool { return p.Name == r.Program }), err
 }
 
-// programOf finds the program of a capsule that a process belongs to.
-func programOf(ctx context.Context, c *capsule.Capsule, pid int) (string, error) {
+// findProgram finds the program of a capsule that a process belongs to.
+func findProgram(ctx context.Context, c *capsule.Capsule, pid int) (string, error) {
 	all, err := processes.RunningPrograms(ctx, c)
 	if err != nil {
 		return "", err

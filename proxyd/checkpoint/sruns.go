@@ -278,7 +278,7 @@ func findCgroups(ctx context.Context, lc *localCapsule, caller int) ([]string, e
 	program := records.BatchProgram
 	if lc.index != 0 {
 		var err error
-		if program, err = programOf(ctx, lc.capsule, caller); err != nil {
+		if program, err = findProgram(ctx, lc.capsule, caller); err != nil {
 			return nil, err
 		}
 	}

@@ -129,7 +129,7 @@ func (i *Image) setAttributes(init int) error {
 		}
 		if members == nil {
 			var err error
-			if members, err = membersOf(init); err != nil {
+			if members, err = listMembers(init); err != nil {
 				return err
 			}
 		}

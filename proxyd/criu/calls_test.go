@@ -237,7 +237,7 @@ func TestHandlerInterruptsCall(t *testing.T) {
 			r := c.runProgram("/usr/bin/python3", "-c", handled)
 			r.expectLine("ready")
 			g.putProcess(t, r)
-			members, err := membersOf(c.initPID())
+			members, err := listMembers(c.initPID())
 			if err != nil {
 				t.Fatal(err)
 			}

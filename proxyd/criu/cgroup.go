@@ -155,7 +155,7 @@ func (c cgroup) endLeftovers(ctx context.Context, init int) error {
 		if err != nil || len(threads) == 0 && len(doomed) == 0 {
 			return err
 		}
-		members, err := membersOf(init)
+		members, err := listMembers(init)
 		if err != nil {
 			return err
 		}

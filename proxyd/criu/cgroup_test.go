@@ -45,7 +45,7 @@ func newCgroup(t testing.TB) cgroup {
 
 func (g cgroup) putProcess(t testing.TB, r *running) {
 	t.Helper()
-	members, err := membersOf(r.program.Init)
+	members, err := listMembers(r.program.Init)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func (s scrambled) Read(b []byte) (int, error) {
 // checkAlone checks that a capsule has no process but init.
 func checkAlone(t testing.TB, c *capsule) {
 	t.Helper()
-	members, err := membersOf(c.initPID())
+	members, err := listMembers(c.initPID())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -135,7 +135,7 @@ func filterThread() error {
 
 // usesSeccomp tells whether a thread of the program has a filter.
 func usesSeccomp(p Program) (bool, error) {
-	members, err := membersOf(p.Init)
+	members, err := listMembers(p.Init)
 	if err != nil {
 		return false, err
 	}
@@ -178,7 +178,7 @@ func (e *refusedError) Is(target error) bool { return e.still && target == ErrNo
 //   - may not open as many files as criu's code in the process has to. sshd has such a process while a client logs in.
 func refuseProcesses(p Program) error {
 	confined, users := landlock.FindConfined(p.Init), tiles.FindUsers()
-	members, err := membersOf(p.Init)
+	members, err := listMembers(p.Init)
 	if err != nil {
 		return err
 	}

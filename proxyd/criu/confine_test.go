@@ -35,7 +35,7 @@ type onlooker struct {
 func (o *onlooker) Create(string) (io.WriteCloser, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	members, err := membersOf(o.init)
+	members, err := listMembers(o.init)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ type restoreOnlooker struct {
 func (o *restoreOnlooker) Open(name string) (io.ReadCloser, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	members, err := membersOf(o.init)
+	members, err := listMembers(o.init)
 	if err != nil {
 		return nil, err
 	}

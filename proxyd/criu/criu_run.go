@@ -240,7 +240,7 @@ func (s *criuRun) killCriu() {
 		_ = unix.PidfdSendSignal(s.criu, unix.SIGKILL, nil, 0) // criu may have ended
 		return
 	}
-	for _, pid := range childrenOf(s.nsenter) {
+	for _, pid := range readChildren(s.nsenter) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
 	_ = unix.PidfdSendSignal(s.pidfd, unix.SIGKILL, nil, 0)
@@ -267,7 +267,7 @@ func (s *criuRun) receiveRequest() {
 		closeFD(&s.images.listener)
 		return
 	}
-	fds, err := rightsOf(oob[:oobn])
+	fds, err := parseRights(oob[:oobn])
 	s.hear.addBytes(buf[:n], fds)
 	if err == nil {
 		err = s.listenForCriu()
@@ -348,7 +348,7 @@ func (s *criuRun) answerGate() {
 	}
 }
 
-func rightsOf(oob []byte) ([]int, error) {
+func parseRights(oob []byte) ([]int, error) {
 	if len(oob) == 0 {
 		return nil, nil
 	}

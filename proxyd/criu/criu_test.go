@@ -43,7 +43,7 @@ func TestShell(t *testing.T) {
 	}
 	c, r = restoreImage(t, &kept, dir)
 	r.askAndExpect("c", "2 c 102")
-	if members, err := membersOf(c.initPID()); err != nil || members[r.program.PID].parent != c.initPID() {
+	if members, err := listMembers(c.initPID()); err != nil || members[r.program.PID].parent != c.initPID() {
 		t.Errorf("the root is %+v, init is %d (%v)", members[r.program.PID], c.initPID(), err)
 	}
 

@@ -42,7 +42,7 @@ type holder struct {
 // ownTerminals returns criu's names of the open ttyPath of a program, and whether the program drives terminals. names
 // is empty if one of the files could not be restored in this way.
 func ownTerminals(p Program) (names []string, drives bool, err error) {
-	members, err := membersOf(p.Init)
+	members, err := listMembers(p.Init)
 	if err != nil {
 		return nil, false, err
 	}
@@ -52,7 +52,7 @@ func ownTerminals(p Program) (names []string, drives bool, err error) {
 		if m.zombie {
 			continue
 		}
-		h := holder{terminal: terminalOf(m.host)}
+		h := holder{terminal: readTerminal(m.host)}
 		found, err := h.collectTerminals(m.host, driven)
 		if err != nil {
 			return nil, false, fmt.Errorf("process %d (%s): %w", m.pid, m.name, err)
@@ -147,9 +147,9 @@ func drivenBy(fdinfo string) (int, bool) {
 	return 0, false
 }
 
-// terminalOf returns the number of the pseudo terminal that the session of a process has, -1 if the session has no
+// readTerminal returns the number of the pseudo terminal that the session of a process has, -1 if the session has no
 // terminal.
-func terminalOf(host int) int {
+func readTerminal(host int) int {
 	s, err := procfs.ReadStat(host)
 	if err != nil {
 		return -1
@@ -167,7 +167,7 @@ func terminalNumber(device uint32) int {
 
 // isDetached tells whether a process has no terminal though the first process of its session has one.
 func isDetached(host int) bool {
-	return terminalOf(host) < 0 && terminalOf(sessionOf(host)) >= 0
+	return readTerminal(host) < 0 && readTerminal(readSession(host)) >= 0
 }
 
 // isOwnTerminal tells whether an entry is an open ttyPath that ownTerminals named: CRIU notes the path of any other

@@ -73,7 +73,7 @@ func runsAsBefore(t *testing.T, c *capsule, r *running) {
 // showMembers logs the state of the processes of a capsule.
 func showMembers(t *testing.T, c *capsule) {
 	t.Helper()
-	members, err := membersOf(c.initPID())
+	members, err := listMembers(c.initPID())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func showMembers(t *testing.T, c *capsule) {
 func onlyProgram(t *testing.T, c *capsule, r *running) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
-		members, err := membersOf(c.initPID())
+		members, err := listMembers(c.initPID())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +269,7 @@ func TestCRIUKilled(t *testing.T) {
 }
 
 func killCRIU(c *capsule) bool {
-	members, err := membersOf(c.initPID())
+	members, err := listMembers(c.initPID())
 	if err != nil {
 		return false
 	}

@@ -59,7 +59,7 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	if err != nil {
 		return nil, fail(err)
 	}
-	if p.Groups, err = groupsOf(p); err != nil {
+	if p.Groups, err = readSupplementaryGroups(p); err != nil {
 		return nil, fail(err)
 	}
 	c, err := dumpCommand(p)

@@ -101,7 +101,7 @@ func (s *criuRun) failureOf(op string, p Program, err error) *Error {
 	if len(complaints) == 0 || !errors.As(s.firstFailure(), &exit) {
 		return e // broken off by us: criu's complaints only follow from that
 	}
-	members, _ := membersOf(p.Init) // names only improve the message
+	members, _ := listMembers(p.Init) // names only improve the message
 	for i := range complaints {
 		complaints[i] = complaints[i].addLink(members)
 	}

@@ -211,7 +211,7 @@ func beInit() int {
 		if err != nil || n == 0 {
 			return 0
 		}
-		fds, _ := rightsOf(oob[:oobn])
+		fds, _ := parseRights(oob[:oobn])
 		var answer string
 		if pid, err := obeyOrder(buf[:n], fds); err != nil {
 			answer = err.Error()

@@ -92,7 +92,7 @@ func (i *Image) renewLibraries(init int) {
 	if len(i.Libraries) == 0 {
 		return
 	}
-	members, err := membersOf(init)
+	members, err := listMembers(init)
 	if err != nil {
 		return
 	}
@@ -117,7 +117,7 @@ func (i *Image) renewLibraries(init int) {
 		return
 	}
 	for _, m := range restored {
-		if memory, err := s.memoryOf(m.host); err == nil {
+		if memory, err := s.readProcessMemory(m.host); err == nil {
 			memory.renewLists(memory.findDebug(), changed)
 		}
 	}
@@ -137,8 +137,8 @@ type processMemory struct {
 // addressRange is a range of addresses, the end not included.
 type addressRange struct{ begin, end uint64 }
 
-// memoryOf returns the parts of a process's memory that may be read.
-func (s *openedFiles) memoryOf(host int) (processMemory, error) {
+// readProcessMemory returns the parts of a process's memory that may be read.
+func (s *openedFiles) readProcessMemory(host int) (processMemory, error) {
 	m := processMemory{host: host}
 	dir := fmt.Sprintf("/proc/%d/", host)
 	b, err := os.ReadFile(dir + "maps")

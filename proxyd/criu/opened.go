@@ -125,8 +125,8 @@ func (s *openedFiles) addLink(link string) (index int, ok bool, err error) {
 	return at, true, nil
 }
 
-// placesOf returns where a process has files. host is its PID in this process's namespace.
-func (s *openedFiles) placesOf(host int) (*Places, error) {
+// readOpenPlaces returns where a process has files. host is its PID in this process's namespace.
+func (s *openedFiles) readOpenPlaces(host int) (*Places, error) {
 	dir := fmt.Sprintf("/proc/%d/", host)
 	p := &Places{Descriptors: map[int]int{}}
 	for name, to := range map[string]*int{"cwd": &p.Cwd, "root": &p.Root, "exe": &p.Exe} {
@@ -175,7 +175,7 @@ const maxDescriptors = 1 << 20
 // recordProcesses records in i the properties of its processes that are in no image: their open files, their
 // attributes, their semaphores and their libraries. The processes stand still.
 func (i *Image) recordProcesses(init int) error {
-	members, err := membersOf(init)
+	members, err := listMembers(init)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (i *Image) recordProcesses(init int) error {
 		if !there || m.zombie {
 			continue
 		}
-		if i.Processes[n].Places, err = s.placesOf(m.host); err != nil {
+		if i.Processes[n].Places, err = s.readOpenPlaces(m.host); err != nil {
 			return fmt.Errorf("process %d (%s): %w", p.PID, p.Name, err)
 		}
 		if all += len(i.Processes[n].Places.Descriptors); all > maxDescriptors {
@@ -199,7 +199,7 @@ func (i *Image) recordProcesses(init int) error {
 		if err := i.Processes[n].addAttributes(m.host); err != nil {
 			return fmt.Errorf("process %d (%s): attributes: %w", p.PID, p.Name, err)
 		}
-		if i.Processes[n].Semaphores, err = semaphoresOf(m.host); err != nil {
+		if i.Processes[n].Semaphores, err = listSemaphores(m.host); err != nil {
 			return fmt.Errorf("process %d (%s): %w", p.PID, p.Name, err)
 		}
 		i.Processes[n].Detached = isDetached(m.host)
@@ -215,7 +215,7 @@ func (i *Image) recordProcesses(init int) error {
 // still, and have criu's rights. An image without Places is not compared. renamed are files that have another name than
 // in the image.
 func (i *Image) compareOpened(init int, renamed map[string]string) error {
-	members, err := membersOf(init)
+	members, err := listMembers(init)
 	if err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (i *Image) compareOpened(init int, renamed map[string]string) error {
 		if !there {
 			return fmt.Errorf("process %d (%s) is not there", p.PID, p.Name)
 		}
-		places, err := now.placesOf(m.host)
+		places, err := now.readOpenPlaces(m.host)
 		if err == nil {
 			err = was.compareProcess(p.Places, places, now.opened)
 		}

@@ -231,7 +231,7 @@ func TestServerThatIsSilent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		places, err := s.placesOf(self)
+		places, err := s.readOpenPlaces(self)
 		if err != nil {
 			t.Fatal(err)
 		}

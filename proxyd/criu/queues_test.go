@@ -117,7 +117,7 @@ func TestMessageQueues(t *testing.T) {
 // captureQueues captures the queues that a program sees, while the program waits for a line.
 func (r *running) captureQueues() *messagequeue.State {
 	r.t.Helper()
-	members, err := membersOf(r.program.Init)
+	members, err := listMembers(r.program.Init)
 	if err != nil {
 		r.t.Fatal(err)
 	}

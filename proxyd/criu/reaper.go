@@ -52,7 +52,7 @@ var errNotWaiting = errors.New("it does not wait for its image")
 // callInCapsule has a process of a capsule make a system call, if the process exists and waits in another call, and go
 // on from there. done is false if it is too early.
 func callInCapsule(init, pid int, number uintptr, args ...uintptr) (done bool, err error) {
-	members, err := membersOf(init)
+	members, err := listMembers(init)
 	if err != nil {
 		return false, err
 	}

@@ -43,7 +43,7 @@ func LinkRemoved(init int, pids []int, folders []string) (links []string, err er
 		return nil, err
 	}
 	for _, pid := range pids {
-		for name, at := range removedOf(pid, folders) {
+		for name, at := range findRemovedFiles(pid, folders) {
 			if slices.Contains(links, name) {
 				continue
 			}
@@ -60,9 +60,9 @@ func LinkRemoved(init int, pids []int, folders []string) (links []string, err er
 	return links, err
 }
 
-// removedOf returns the removed files in folders that a process has open or mapped: the kernel's names, with paths by
+// findRemovedFiles returns the removed files in folders that a process has open or mapped: the kernel's names, with paths by
 // which this process can reach the files.
-func removedOf(pid int, folders []string) map[string]string {
+func findRemovedFiles(pid int, folders []string) map[string]string {
 	found := map[string]string{}
 	see := func(name, at string) {
 		below := func(dir string) bool { return strings.HasPrefix(name, dir+"/") }

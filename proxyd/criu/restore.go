@@ -277,7 +277,7 @@ func (r *restorer) sendStream(st *stream) error {
 
 // fillPipe moves an image into its pipe, as criu is to see it. The result is the size of the image in the source.
 func (r *restorer) fillPipe(pipe *os.File, in io.Reader, name string) (int64, error) {
-	change := r.editorOf(name)
+	change := r.chooseEditor(name)
 	if change == nil {
 		return fillPipe(pipe, in, name)
 	}
@@ -297,9 +297,9 @@ func (r *restorer) nameOf(f *regfile.RegFileEntry) string {
 	return r.renamed[f.GetName()]
 }
 
-// editorOf returns the function that changes an image before criu gets it, and returns its size before the change; or
+// chooseEditor returns the function that changes an image before criu gets it, and returns its size before the change; or
 // nil: nearly all images are restored as they were dumped.
-func (r *restorer) editorOf(name string) func(io.Reader) (*bytes.Reader, int64, error) {
+func (r *restorer) chooseEditor(name string) func(io.Reader) (*bytes.Reader, int64, error) {
 	switch {
 	case isMaps(name):
 		return clearReserved
@@ -316,7 +316,7 @@ func (r *restorer) editorOf(name string) func(io.Reader) (*bytes.Reader, int64, 
 // freezeAround freezes a cgroup in which the restored processes stand, and criu too; it first moves criu out, with its
 // script and nsenter.
 func (s *criuRun) freezeAround(ctx context.Context, init int, group cgroup, script int) error {
-	members, err := membersOf(init)
+	members, err := listMembers(init)
 	if err != nil {
 		return err
 	}
@@ -374,7 +374,7 @@ func (i *Image) freePIDs(ctx context.Context, init int, group cgroup) error {
 
 // checkRoom returns an error if a PID of i is taken in a capsule.
 func (i *Image) checkRoom(init int) error {
-	members, err := membersOf(init)
+	members, err := listMembers(init)
 	if err != nil {
 		return fmt.Errorf("the capsule: %w", err)
 	}

@@ -83,9 +83,9 @@ func permittedCapabilities() (uint64, error) {
 	return 0, fmt.Errorf("/proc/self/status says nothing of capabilities")
 }
 
-// groupsOf returns the supplementary groups of the root of a program.
-func groupsOf(p Program) ([]uint32, error) {
-	members, err := membersOf(p.Init)
+// readSupplementaryGroups returns the supplementary groups of the root of a program.
+func readSupplementaryGroups(p Program) ([]uint32, error) {
+	members, err := listMembers(p.Init)
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func (c *capsule) runAs(uid uint32, argv ...string) *running {
 
 // nextPID keeps programs that are started in a new capsule away from the restorer's PIDs.
 func (c *capsule) nextPID() int {
-	members, err := membersOf(c.initPID())
+	members, err := listMembers(c.initPID())
 	if err != nil {
 		c.t.Fatal(err)
 	}

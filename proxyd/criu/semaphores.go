@@ -38,9 +38,9 @@ const (
 	maxSemaphores = 4096
 )
 
-// semaphoresOf returns the descriptors of a process that are eventfds which count as semaphores. Linux before 6.5 does
+// listSemaphores returns the descriptors of a process that are eventfds which count as semaphores. Linux before 6.5 does
 // not show this property.
-func semaphoresOf(host int) ([]int, error) {
+func listSemaphores(host int) ([]int, error) {
 	var all []int
 	for d, err := range procfs.Descriptors(host) {
 		if err != nil {

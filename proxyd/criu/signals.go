@@ -44,9 +44,9 @@ func coreName(tid int) string { return corePrefix + strconv.Itoa(tid) + ".img" }
 // pendingSignals is two sets of signals: for a thread, and for its whole process.
 type pendingSignals struct{ own, shared uint64 }
 
-// waitingOf returns the pending signals of a process's threads, by their ids in the capsule, for the threads that have
+// readPendingSignals returns the pending signals of a process's threads, by their ids in the capsule, for the threads that have
 // any. A process that is gone has none.
-func waitingOf(host int) map[int]pendingSignals {
+func readPendingSignals(host int) map[int]pendingSignals {
 	tasks := fmt.Sprintf("/proc/%d/task/", host)
 	threads, err := os.ReadDir(tasks)
 	if err != nil {
@@ -152,7 +152,7 @@ func signalsSinceDump(now uint64, noted *siginfo.SignalQueueEntry, timers *timer
 	var late []*siginfo.SiginfoEntry
 	for ; now != 0; now &= now - 1 {
 		sig := unix.Signal(bits.TrailingZeros64(now) + 1)
-		if info := infoOf(sig, timers, tid); info != nil {
+		if info := encodeSiginfo(sig, timers, tid); info != nil {
 			late = append(late, &siginfo.SiginfoEntry{Siginfo: info})
 		}
 	}
@@ -166,9 +166,9 @@ func signalBit(s unix.Signal) uint64 {
 	return 1 << (s - 1)
 }
 
-// infoOf returns the siginfo of a signal: its sender was an expired timer, if the image has one. The result is nil if
+// encodeSiginfo returns the siginfo of a signal: its sender was an expired timer, if the image has one. The result is nil if
 // the image has a timer that is still to send the signal.
-func infoOf(sig unix.Signal, timers *timer.TaskTimersEntry, tid int) []byte {
+func encodeSiginfo(sig unix.Signal, timers *timer.TaskTimersEntry, tid int) []byte {
 	var over *timer.PosixTimerEntry
 	for _, t := range timers.GetPosix() {
 		to := 0
@@ -249,12 +249,12 @@ func (d *dumper) releaseKept(i *Image) error {
 
 // completeKept adds to the images the signals that are pending by now.
 func (d *dumper) completeKept(i *Image) error {
-	members, err := membersOf(i.Program.Init)
+	members, err := listMembers(i.Program.Init)
 	if err != nil {
 		return fmt.Errorf("signals: %w", err)
 	}
 	for _, p := range i.Processes {
-		waits := waitingOf(members[p.PID].host)
+		waits := readPendingSignals(members[p.PID].host)
 		if len(waits) == 0 {
 			continue
 		}

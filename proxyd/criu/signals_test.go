@@ -62,7 +62,7 @@ func TestTimersGoOffDuringTheDump(t *testing.T) {
 	if err := g.setFrozen(testDeadline(t), true); err != nil {
 		t.Fatal(err)
 	}
-	members, err := membersOf(c.initPID())
+	members, err := listMembers(c.initPID())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestTimersGoOffDuringTheDump(t *testing.T) {
 	dir := newImageFolder(t)
 	img := dumpProgram(t, r.program, slowed{dir, func() {
 		waitFor(t, func() bool {
-			w := waitingOf(host)[r.program.PID]
+			w := readPendingSignals(host)[r.program.PID]
 			return w.shared&signalBit(unix.SIGALRM) != 0 && w.own != 0
 		})
 	}})

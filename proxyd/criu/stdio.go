@@ -136,7 +136,7 @@ func (i *Image) ownPipes(init int, stdio [3]*os.File) error {
 		}
 		outside = append(outside, st.Ino)
 	}
-	members, err := membersOf(init)
+	members, err := listMembers(init)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 // CRIU dumps an IPC namespace as a whole, and only a namespace that CRIU is not in itself. So criu joins the capsule's
 // namespace if that is empty, and else stays out.
 func usesSysV(p Program) (bool, error) {
-	members, err := membersOf(p.Init)
+	members, err := listMembers(p.Init)
 	if err != nil {
 		return false, err
 	}

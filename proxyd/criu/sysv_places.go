@@ -41,7 +41,7 @@ func (i *Image) checkRecreatedPaths(init int, src Source, reset map[uint32]bool)
 	if err != nil || len(made) == 0 {
 		return err
 	}
-	members, err := membersOf(init)
+	members, err := listMembers(init)
 	if err != nil {
 		return err
 	}

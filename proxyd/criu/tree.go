@@ -25,8 +25,8 @@ type member struct {
 	zombie bool
 }
 
-// membersOf returns the processes in the PID namespace of a capsule's init, by their PIDs there.
-func membersOf(init int) (map[int]member, error) {
+// listMembers returns the processes in the PID namespace of a capsule's init, by their PIDs there.
+func listMembers(init int) (map[int]member, error) {
 	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", init))
 	if err != nil {
 		return nil, err
@@ -84,8 +84,8 @@ func readMember(host int) (m member, ok bool) {
 	return m, m.pid > 0
 }
 
-// childrenOf returns a process's children.
-func childrenOf(pid int) []int {
+// readChildren returns a process's children.
+func readChildren(pid int) []int {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil {
 		return nil
@@ -105,7 +105,7 @@ func killProcesses(ctx context.Context, init int, pids []int) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
-		members, err := membersOf(init)
+		members, err := listMembers(init)
 		if err != nil {
 			return err
 		}
@@ -129,16 +129,16 @@ func killProcesses(ctx context.Context, init int, pids []int) error {
 // killSession kills the processes of a session, numbered as the caller counts, in a capsule. The
 // caller knows that no other session has that number.
 func killSession(init, session int) {
-	members, _ := membersOf(init) // without the capsule there are no members
+	members, _ := listMembers(init) // without the capsule there are no members
 	for _, m := range members {
-		if !m.zombie && sessionOf(m.host) == session {
+		if !m.zombie && readSession(m.host) == session {
 			m.killMember()
 		}
 	}
 }
 
-// sessionOf returns the session of a process, 0 if the process is gone.
-func sessionOf(host int) int {
+// readSession returns the session of a process, 0 if the process is gone.
+func readSession(host int) int {
 	s, err := procfs.ReadStat(host)
 	if err != nil {
 		return 0

@@ -41,7 +41,7 @@ func (b *backer) writeContents() error {
 func (b *backer) receiveContents(wants []wantedRange, out *contentWriter) error {
 	rest := b.missing
 	for _, w := range wants {
-		data, err := b.p.receiveOf(frameData)
+		data, err := b.p.receiveMessage(frameData)
 		if err != nil {
 			return err
 		}

@@ -78,7 +78,7 @@ func (p *packer) packAll(fd int) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	e, err := entryOf(".", st, fd)
+	e, err := readEntry(".", st, fd)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (p *packer) packChild(dir int, prefix, name string) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	e, err := entryOf(path, st, fd)
+	e, err := readEntry(path, st, fd)
 	if err != nil {
 		return err
 	}
@@ -264,8 +264,8 @@ func (p *packer) writeHeader(e packEntry, file *os.File) error {
 // onlyWriter hides ReadFrom of a writer, so that io.CopyBuffer uses its buffer.
 type onlyWriter struct{ io.Writer }
 
-// entryOf describes the file of the O_PATH descriptor fd.
-func entryOf(path string, st unix.Stat_t, fd int) (packEntry, error) {
+// readEntry describes the file of the O_PATH descriptor fd.
+func readEntry(path string, st unix.Stat_t, fd int) (packEntry, error) {
 	e := packEntry{Path: Name(path), Type: typeOf(st), Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim.Nano()}
 	e.Socket = st.Mode&unix.S_IFMT == unix.S_IFSOCK
 	if e.Type == Regular {

@@ -116,8 +116,8 @@ func (p *pipe) receiveFrame() (kind byte, b []byte, err error) {
 	}
 }
 
-// receiveOf returns the next message, which must be of a kind.
-func (p *pipe) receiveOf(kind byte) ([]byte, error) {
+// receiveMessage returns the next message, which must be of a kind.
+func (p *pipe) receiveMessage(kind byte) ([]byte, error) {
 	got, b, err := p.receiveFrame()
 	if err != nil {
 		return nil, err

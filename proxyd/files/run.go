@@ -42,7 +42,7 @@ func runOrder(p *pipe, args []string) error {
 	if err := os.Chdir("/"); err != nil {
 		return err
 	}
-	b, err := p.receiveOf(frameOrder)
+	b, err := p.receiveMessage(frameOrder)
 	if err != nil {
 		return err
 	}
@@ -53,14 +53,14 @@ func runOrder(p *pipe, args []string) error {
 	if err := o.becomeUser(); err != nil {
 		return fmt.Errorf("become user %d: %w", o.UID, err)
 	}
-	if b, err = p.receiveOf(frameState); err != nil {
+	if b, err = p.receiveMessage(frameState); err != nil {
 		return err
 	}
 	s := &State{}
 	if err := json.Unmarshal(b, s); err != nil {
 		return err
 	}
-	if b, err = p.receiveOf(frameEntries); err != nil {
+	if b, err = p.receiveMessage(frameEntries); err != nil {
 		return err
 	}
 	w := newWorker(p, o, s)

@@ -123,9 +123,9 @@ func (e packEntry) checkEntry() error {
 	return nil
 }
 
-// parentOf opens the folder that a path is in. No link on the way is followed, and the
+// openParent opens the folder that a path is in. No link on the way is followed, and the
 // way cannot lead out.
-func (u *unpacker) parentOf(p string) (dir int, base string, err error) {
+func (u *unpacker) openParent(p string) (dir int, base string, err error) {
 	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
 	dir, err = unix.Openat2(u.root, path.Dir(p), how)
@@ -137,14 +137,14 @@ func (u *unpacker) unpackEntry(ctx context.Context, e packEntry) error {
 		u.dirs = append(u.dirs, e)
 		return nil
 	}
-	dir, base, err := u.parentOf(string(e.Path))
+	dir, base, err := u.openParent(string(e.Path))
 	if err != nil {
 		return err
 	}
 	defer unix.Close(dir)
 	switch {
 	case e.Link != "":
-		from, first, err := u.parentOf(string(e.Link))
+		from, first, err := u.openParent(string(e.Link))
 		if err != nil {
 			return err
 		}

@@ -73,7 +73,7 @@ func onOwnThread(f func() error) error {
 
 // makeReader makes the reader. The calling thread is confined afterwards.
 func makeReader() (*threaddata.Reader, error) {
-	blobs, err := readerOf(false, 0, blobSize)
+	blobs, err := newThreadReader(false, 0, blobSize)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func makeReader() (*threaddata.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	reader, err := readerOf(true, place, 8)
+	reader, err := newThreadReader(true, place, 8)
 	if err != nil {
 		return nil, err
 	}
@@ -104,8 +104,8 @@ func makeReader() (*threaddata.Reader, error) {
 	return reader, err
 }
 
-// readerOf makes a reader of bytes of the threads' blobs.
-func readerOf(ofProcess bool, at, size uint32) (*threaddata.Reader, error) {
+// newThreadReader makes a reader of bytes of the threads' blobs.
+func newThreadReader(ofProcess bool, at, size uint32) (*threaddata.Reader, error) {
 	return threaddata.NewReader(threaddata.ReaderSpec{Name: "sing_landlock", OfProcess: ofProcess, ChooseFields: func(spec *btf.Spec) ([]threaddata.Field, error) {
 		// real_cred: the kernel lends a thread other credentials as cred for the length of an operation.
 		credentials, err := threaddata.MemberOf(spec, "task_struct", "real_cred")

@@ -22,7 +22,7 @@ var ErrTooMuch = errors.New("too much in one packet")
 func Receive(c *net.UnixConn, b []byte, maxFiles int) (int, []*os.File, error) {
 	oob := make([]byte, unix.CmsgSpace(maxFiles*4))
 	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
-	files := filesOf(oob[:oobn]) // first of all: net takes an empty packet with descriptors for an error
+	files := parseFiles(oob[:oobn]) // first of all: net takes an empty packet with descriptors for an error
 	switch {
 	case err != nil:
 	case n == 0:
@@ -36,8 +36,8 @@ func Receive(c *net.UnixConn, b []byte, maxFiles int) (int, []*os.File, error) {
 	return 0, nil, err
 }
 
-// filesOf takes every descriptor out of control messages.
-func filesOf(oob []byte) []*os.File {
+// parseFiles takes every descriptor out of control messages.
+func parseFiles(oob []byte) []*os.File {
 	var files []*os.File
 	for len(oob) >= unix.CmsgLen(0) {
 		// One message at a time: ParseSocketControlMessage may fail as a whole, and descriptors
@@ -79,18 +79,18 @@ func Descriptors(files []*os.File) []int {
 func SendNow(c *net.UnixConn, b []byte, fds ...int) error {
 	var inner error
 	err := WithDescriptor(c, func(fd int) {
-		_, inner = unix.SendmsgN(fd, b, rightsOf(fds), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		_, inner = unix.SendmsgN(fd, b, encodeRights(fds), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	})
 	return errors.Join(err, inner)
 }
 
 // Send sends a packet with descriptors; the write deadline of c applies.
 func Send(c *net.UnixConn, b []byte, fds ...int) error {
-	_, _, err := c.WriteMsgUnix(b, rightsOf(fds), nil)
+	_, _, err := c.WriteMsgUnix(b, encodeRights(fds), nil)
 	return err
 }
 
-func rightsOf(fds []int) []byte {
+func encodeRights(fds []int) []byte {
 	if len(fds) == 0 {
 		return nil
 	}

@@ -40,7 +40,7 @@ func callOpen(name string, flags int, a *attributes) (int, error) {
 	return int(fd), nil
 }
 
-func attributesOf(fd int) (a attributes, err error) {
+func readAttributes(fd int) (a attributes, err error) {
 	if _, _, errno := unix.Syscall(unix.SYS_MQ_GETSETATTR, uintptr(fd), 0, uintptr(unsafe.Pointer(&a))); errno != 0 {
 		return a, os.NewSyscallError("mq_getattr", errno)
 	}

@@ -124,7 +124,7 @@ func captureQueue(name string) (*Queue, error) {
 	if notified != 0 {
 		return nil, &NotifiedError{name, notified}
 	}
-	a, err := attributesOf(fd)
+	a, err := readAttributes(fd)
 	if err != nil {
 		return nil, err
 	}

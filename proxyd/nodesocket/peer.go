@@ -66,13 +66,13 @@ func (p Peer) closePidfd() {
 func peerOfConn(c *net.UnixConn) (Peer, error) {
 	var p Peer
 	var inner error
-	if err := localsock.WithDescriptor(c, func(fd int) { p, inner = peerOf(fd) }); err != nil {
+	if err := localsock.WithDescriptor(c, func(fd int) { p, inner = readPeer(fd) }); err != nil {
 		return Peer{}, err
 	}
 	return p, inner
 }
 
-func peerOf(fd int) (Peer, error) {
+func readPeer(fd int) (Peer, error) {
 	cred, err := localsock.PeerCredentialsOf(fd)
 	if err != nil {
 		return Peer{}, err

@@ -70,7 +70,7 @@ var ErrNotConnected = errors.New("the socket is not connected")
 func TakeConnection(f *os.File) (c *Connection, unread, unsent []byte, err error) {
 	fd := int(f.Fd())
 	c = &Connection{}
-	if c.Local, c.Remote, err = endsOf(fd); err != nil {
+	if c.Local, c.Remote, err = readSocketAddresses(fd); err != nil {
 		return nil, nil, nil, fmt.Errorf("%w: %w", ErrNotConnected, err)
 	}
 	if err := unix.SetsockoptInt(fd, unix.SOL_TCP, unix.TCP_REPAIR, tcpRepairOn); err != nil {

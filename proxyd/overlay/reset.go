@@ -61,7 +61,7 @@ func ResetConnections(pid int, connections []*os.File) error {
 
 // resetConnection resets a connection by a packet that is sent to raw.
 func resetConnection(raw, fd int) error {
-	local, remote, err := endsOf(fd)
+	local, remote, err := readSocketAddresses(fd)
 	if errors.Is(err, unix.ENOTCONN) {
 		return nil // closed meanwhile
 	}
@@ -93,8 +93,8 @@ func resetConnection(raw, fd int) error {
 	}
 }
 
-// endsOf returns the addresses of a connection.
-func endsOf(fd int) (local, remote netip.AddrPort, err error) {
+// readSocketAddresses returns the addresses of a connection.
+func readSocketAddresses(fd int) (local, remote netip.AddrPort, err error) {
 	l, err := unix.Getsockname(fd)
 	if err != nil {
 		return local, remote, err

@@ -88,7 +88,7 @@ func parseGPUs(out []byte, job string) ([][]int, error) {
 	var all [][]int
 	some := false
 	for _, node := range shown.Jobs[asked].Detail {
-		gpus, err := gpusOf(node)
+		gpus, err := parseNodeGPUs(node)
 		if err != nil {
 			return nil, err
 		}
@@ -101,9 +101,9 @@ func parseGPUs(out []byte, job string) ([][]int, error) {
 	return all, nil
 }
 
-// gpusOf reads the resources of a node: "gpu:a100:2(IDX:0,3),license:1". If Slurm does not give the
+// parseNodeGPUs reads the resources of a node: "gpu:a100:2(IDX:0,3),license:1". If Slurm does not give the
 // numbers of the GPUs, they are counted from 0.
-func gpusOf(detail string) ([]int, error) {
+func parseNodeGPUs(detail string) ([]int, error) {
 	var all []int
 	for _, item := range splitOutside(detail) {
 		kind, which, _ := strings.Cut(item, "(")

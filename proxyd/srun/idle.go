@@ -234,7 +234,7 @@ func waitsToWrite(pid int, call []string) (string, error) {
 	}
 	if nr == unix.SYS_WRITE || nr == unix.SYS_WRITEV || nr == unix.SYS_SENDTO || nr == unix.SYS_SENDMSG {
 		fd, _ := strconv.ParseUint(strings.TrimPrefix(call[1], "0x"), 16, 32)
-		return "it waits to write to " + nameOf(pid, int(fd)), nil
+		return "it waits to write to " + readDescriptorName(pid, int(fd)), nil
 	}
 	if !isPoll(nr) {
 		return "", nil
@@ -269,14 +269,14 @@ func polledForWriting(pid int, addr uint64, n int) (string, error) {
 		fd := int32(binary.NativeEndian.Uint32(b))
 		events := binary.NativeEndian.Uint16(b[4:])
 		if fd >= 0 && events&unix.POLLOUT != 0 {
-			return "it waits to write to " + nameOf(pid, int(fd)), nil
+			return "it waits to write to " + readDescriptorName(pid, int(fd)), nil
 		}
 	}
 	return "", nil
 }
 
-// nameOf is the target of a descriptor, for people.
-func nameOf(pid, fd int) string {
+// readDescriptorName is the target of a descriptor, for people.
+func readDescriptorName(pid, fd int) string {
 	link, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd))
 	if err != nil {
 		return fmt.Sprintf("descriptor %d", fd)

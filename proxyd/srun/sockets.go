@@ -15,7 +15,7 @@ import (
 // lookAtSockets notes the bytes in the queues of a process's TCP sockets: bytes that the process has not read, and
 // bytes that have not arrived at the other end. If the other end is on this node, its queues are looked at too.
 func (l *processSample) lookAtSockets(pid int) error {
-	mine, err := socketsOf(pid)
+	mine, err := readSockets(pid)
 	if err != nil || len(mine) == 0 {
 		return err
 	}
@@ -49,8 +49,8 @@ func (l *processSample) lookAtSockets(pid int) error {
 	return nil
 }
 
-// socketsOf returns the inodes of a process's sockets.
-func socketsOf(pid int) (map[uint64]bool, error) {
+// readSockets returns the inodes of a process's sockets.
+func readSockets(pid int) (map[uint64]bool, error) {
 	found := map[uint64]bool{}
 	for d, err := range procfs.Descriptors(pid) {
 		if err != nil {

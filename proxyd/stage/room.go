@@ -34,7 +34,7 @@ func (s *Stage) Reserve(id store.ID, n uint64) (*Room, error) {
 	}
 	e := &store.SpaceError{Free: free, Need: n}
 	for r := range s.rooms {
-		written, err := s.bytesOf(r.id)
+		written, err := s.measureShare(r.id)
 		if err != nil {
 			return nil, err
 		}
@@ -90,8 +90,8 @@ func (s *Stage) freeBytes() (uint64, error) {
 	return min(free, s.size-min(s.size, used)), nil
 }
 
-// bytesOf returns the bytes that a share with a reservation has used.
-func (s *Stage) bytesOf(id store.ID) (uint64, error) {
+// measureShare returns the bytes that a share with a reservation has used.
+func (s *Stage) measureShare(id store.ID) (uint64, error) {
 	made, err := folderSize(s.sharePath(id) + beingMade)
 	done, also := folderSize(s.sharePath(id))
 	return made + done, errors.Join(err, also)

@@ -28,7 +28,7 @@ type Summary struct {
 func (s *Store) List(ctx context.Context, job *JobID) ([]Summary, error) {
 	var list []Summary
 	err := s.eachID(ctx, job, func(id ID) error {
-		one, err := s.summaryOf(ctx, id)
+		one, err := s.readSummary(ctx, id)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil // deleted just now
@@ -60,7 +60,7 @@ func (s *Store) Newest(ctx context.Context, job JobID) (newest ID, ok bool, err 
 	return newest, ok, nil
 }
 
-func (s *Store) summaryOf(ctx context.Context, id ID) (Summary, error) {
+func (s *Store) readSummary(ctx context.Context, id ID) (Summary, error) {
 	m, err := s.loadManifest(ctx, manifestName(id), id)
 	switch {
 	case errors.Is(err, ErrDamaged), errors.Is(err, ErrRefused):

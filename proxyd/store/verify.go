@@ -57,7 +57,7 @@ func (v *verifier) listCheckpoints(ctx context.Context, ids []ID) ([]Summary, er
 	}
 	var list []Summary
 	for _, id := range ids {
-		one, err := v.s.summaryOf(ctx, id)
+		one, err := v.s.readSummary(ctx, id)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:

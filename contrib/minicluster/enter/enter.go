@@ -126,14 +126,14 @@ func joinHost(pidfd int, c Command) (*os.Process, error) {
 		return nil, err
 	}
 	who := login{user}
-	env := append(who.environmentOf(c.Daemon), c.Env...)
+	env := append(who.buildEnvironment(c.Daemon), c.Env...)
 	dir := who.startDirectory(c.Dir)
 	path, err := findProgram(c.Argv[0], dir, env)
 	if err != nil {
 		return nil, err
 	}
 	unix.Umask(0o022) // this thread's own since unshare
-	attr := &os.ProcAttr{Dir: dir, Env: env, Sys: &syscall.SysProcAttr{Credential: who.credentialOf(), Setsid: c.Daemon}}
+	attr := &os.ProcAttr{Dir: dir, Env: env, Sys: &syscall.SysProcAttr{Credential: who.makeCredential(), Setsid: c.Daemon}}
 	closeAll, err := processFiles(attr, c.Files)
 	defer closeAll()
 	if err != nil {

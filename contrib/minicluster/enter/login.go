@@ -18,7 +18,7 @@ const (
 // login is a user's session right after logging in.
 type login struct{ passwd.User }
 
-func (l login) environmentOf(daemon bool) []string {
+func (l login) buildEnvironment(daemon bool) []string {
 	path := userPath
 	if l.UID == 0 || daemon {
 		path = rootPath
@@ -26,7 +26,7 @@ func (l login) environmentOf(daemon bool) []string {
 	return []string{"PATH=" + path, "HOME=" + l.Home, "USER=" + l.Name, "LOGNAME=" + l.Name, "SHELL=" + l.Shell, "LANG=C.UTF-8"}
 }
 
-func (l login) credentialOf() *syscall.Credential {
+func (l login) makeCredential() *syscall.Credential {
 	return &syscall.Credential{Uid: l.UID, Gid: l.GID, Groups: l.Groups}
 }
 

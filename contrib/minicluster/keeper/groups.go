@@ -30,7 +30,7 @@ func findGroups(pid int) []string {
 	var found []string
 	for todo := []int{pid}; len(todo) > 0; {
 		pid, todo = todo[0], todo[1:]
-		if own, ok := groupOf(pid); ok {
+		if own, ok := readCgroup(pid); ok {
 			found = append(found, filepath.Join(root, own))
 		}
 		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -47,8 +47,8 @@ func findGroups(pid int) []string {
 	return slices.Compact(found)
 }
 
-// groupOf is the outermost of proxyd's cgroups that a process is in.
-func groupOf(pid int) (string, bool) {
+// readCgroup is the outermost of proxyd's cgroups that a process is in.
+func readCgroup(pid int) (string, bool) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	for line := range strings.Lines(string(text)) {
 		path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::/")

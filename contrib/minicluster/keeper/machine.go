@@ -153,7 +153,7 @@ func (m *machine) startDaemon(ctx context.Context, d *daemon) error {
 		return err
 	}
 	defer log.Close()
-	first, err := m.firstOf()
+	first, err := m.openFirstProcess()
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ type firstProcess struct{ pid, pidfd int }
 
 func (f firstProcess) closeFiles() { unix.Close(f.pidfd) }
 
-func (m *machine) firstOf() (firstProcess, error) {
+func (m *machine) openFirstProcess() (firstProcess, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.init == nil {

@@ -190,7 +190,7 @@ func (m *machine) runAsRoot(argv ...string) (string, error) {
 		return "", err
 	}
 	defer r.Close()
-	first, err := m.firstOf()
+	first, err := m.openFirstProcess()
 	if err != nil {
 		return "", err
 	}

@@ -33,7 +33,7 @@ func Find(etc, name string) (User, error) {
 	for _, line := range lines {
 		u, ok := parseLine(line)
 		if ok && u.Name == name {
-			u.Groups, err = groupsOf(filepath.Join(etc, "group"), name)
+			u.Groups, err = readGroups(filepath.Join(etc, "group"), name)
 			return u, err
 		}
 		if ok && u.isPerson() {
@@ -73,7 +73,7 @@ func parseLine(line string) (User, bool) {
 	return User{Name: f[0], Home: f[5], Shell: f[6], UID: uint32(uid), GID: uint32(gid)}, true
 }
 
-func groupsOf(path, name string) ([]uint32, error) {
+func readGroups(path, name string) ([]uint32, error) {
 	lines, err := readLines(path)
 	if err != nil {
 		return nil, err

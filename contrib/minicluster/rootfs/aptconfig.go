@@ -41,11 +41,11 @@ func findSource(ctx context.Context, mirror string) (source, error) {
 	if err != nil {
 		return source{}, fmt.Errorf("apt-config dump: %w", err)
 	}
-	return sourceOf(os.DirFS("/"), mirror, parseDump(string(dump)))
+	return chooseSource(os.DirFS("/"), mirror, parseDump(string(dump)))
 }
 
-// sourceOf is findSource with the files of root, the host's root folder.
-func sourceOf(root fs.FS, mirror string, dump []setting) (source, error) {
+// chooseSource is findSource with the files of root, the host's root folder.
+func chooseSource(root fs.FS, mirror string, dump []setting) (source, error) {
 	src := source{options: accessOptions(dump)}
 	for _, name := range []string{"auth.conf", "auth.conf.d"} {
 		if _, err := fs.Stat(root, "etc/apt/"+name); err == nil {
@@ -64,7 +64,7 @@ func sourceOf(root fs.FS, mirror string, dump []setting) (source, error) {
 			src.SignedBy, src.InlineKey, src.Trusted = all[i].SignedBy, all[i].InlineKey, all[i].Trusted
 		}
 	} else {
-		found, ok := pickSource(all, releaseOf(root))
+		found, ok := pickSource(all, readRelease(root))
 		if !ok {
 			return source{}, ErrNoMirror
 		}
@@ -134,8 +134,8 @@ func firstMirror(list string) string {
 	return ""
 }
 
-// releaseOf is the codename of the Debian release that root holds.
-func releaseOf(root fs.FS) string {
+// readRelease is the codename of the Debian release that root holds.
+func readRelease(root fs.FS) string {
 	b, err := fs.ReadFile(root, "etc/os-release")
 	if err != nil {
 		b, _ = fs.ReadFile(root, "usr/lib/os-release")

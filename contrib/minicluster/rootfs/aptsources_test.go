@@ -81,7 +81,7 @@ Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 		for name, text := range c.files {
 			root["etc/apt/"+name] = &fstest.MapFile{Data: []byte(text)}
 		}
-		src, err := sourceOf(root, "", nil)
+		src, err := chooseSource(root, "", nil)
 		if c.want == "" {
 			if !errors.Is(err, ErrNoMirror) {
 				t.Errorf("%s: found %q, %v; want none", c.name, src.URI, err)
@@ -123,7 +123,7 @@ func TestSourcesList(t *testing.T) {
 			"Signed-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n abc\n -----END PGP PUBLIC KEY BLOCK-----\n"), "",
 			"deb [signed-by=/build/mirror.asc] http://apt.example.org/debian forky main\n"},
 	} {
-		src, err := sourceOf(c.root, c.mirror, nil)
+		src, err := chooseSource(c.root, c.mirror, nil)
 		if err != nil {
 			t.Errorf("sourceOf (%s): %v", c.name, err)
 			continue
@@ -142,7 +142,7 @@ func TestBadMirror(t *testing.T) {
 		"http://x/ main\ndeb y": `mirror "http://x/ main\ndeb y": want the URI of a Debian archive, like http://deb.example.org/debian`,
 		"http://x/debian sid":   `mirror "http://x/debian sid": want the URI of a Debian archive, like http://deb.example.org/debian`,
 	} {
-		_, err := sourceOf(fstest.MapFS{}, mirror, nil)
+		_, err := chooseSource(fstest.MapFS{}, mirror, nil)
 		if errText(err) != want {
 			t.Errorf("%q: %v\nwant %s", mirror, err, want)
 		}
@@ -174,7 +174,7 @@ not a setting
 }
 
 func TestAuthFilesTravel(t *testing.T) {
-	src, err := sourceOf(fstest.MapFS{"etc/apt/auth.conf.d/site.conf": {}}, "https://apt.example.org/debian", nil)
+	src, err := chooseSource(fstest.MapFS{"etc/apt/auth.conf.d/site.conf": {}}, "https://apt.example.org/debian", nil)
 	if err != nil || !reflect.DeepEqual(src.options, []string{`Dir::Etc::netrcparts "/etc/apt/auth.conf.d";`}) {
 		t.Errorf("options of the source = %q, %v; want the folder of auth files", src.options, err)
 	}
@@ -193,7 +193,7 @@ func FuzzSources(f *testing.F) {
 			"etc/apt/sources.list.d/x.sources":   {Data: []byte(deb822)},
 			"etc/apt/sources.list.d/debian.list": {Data: []byte(oneLine)},
 		}
-		src, err := sourceOf(root, "", parseDump(dump))
+		src, err := chooseSource(root, "", parseDump(dump))
 		if err != nil {
 			return
 		}

@@ -57,7 +57,7 @@ func OpenInputRelay(warden Process, pipe string, payer Payer) (*InputRelay, erro
 	r := &InputRelay{warden: warden, payer: payer, from: -1, queue: -1}
 	err := r.openDescriptors(fmt.Sprintf("/proc/%d", warden.PID), pipe)
 	if err == nil {
-		r.stepd, err = parentOf(warden)
+		r.stepd, err = findParent(warden)
 	}
 	if isGone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH); isGone || warden.HasEnded() {
 		r.Close() // the open files may be another process's
@@ -72,8 +72,8 @@ func OpenInputRelay(warden Process, pipe string, payer Payer) (*InputRelay, erro
 	return nil, err
 }
 
-// parentOf returns the slurmstepd of a warden.
-func parentOf(warden Process) (Process, error) {
+// findParent returns the slurmstepd of a warden.
+func findParent(warden Process) (Process, error) {
 	pid, err := ParentPID(warden.PID)
 	if err != nil {
 		return Process{}, err
@@ -119,7 +119,7 @@ func (r *InputRelay) openDescriptor(dir, name, pipe string, kinds relayKinds) er
 		place, mode, kind = &r.queue, unix.O_RDWR, kinds.memory
 	}
 	info := filepath.Join(dir, "fdinfo", name)
-	at, flags, err := positionOf(info)
+	at, flags, err := parsePosition(info)
 	if err != nil || flags&unix.O_ACCMODE != mode || *place >= 0 {
 		return nil //nolint:nilerr // as above
 	}
@@ -193,8 +193,8 @@ func openIf(path string, kind fileKind, mode int) (int, error) {
 	return fd, os.NewSyscallError("open", err)
 }
 
-// positionOf reads a file of fdinfo.
-func positionOf(info string) (at int64, flags int, err error) {
+// parsePosition reads a file of fdinfo.
+func parsePosition(info string) (at int64, flags int, err error) {
 	b, err := os.ReadFile(info)
 	if err == nil {
 		_, err = fmt.Sscanf(string(b), "pos: %d\nflags: %o\n", &at, &flags)
@@ -221,7 +221,7 @@ var errInputCut = errors.New("slurmstepd has ended before the input has")
 // slurmstepd's pipe into the queue. more is true if there were any: slurmstepd may have sent more since then, and
 // Settle is to be called again.
 func (r *InputRelay) Settle(ctx context.Context) (more bool, err error) {
-	at, _, err := positionOf(r.info)
+	at, _, err := parsePosition(r.info)
 	if !r.warden.HasEnded() {
 		if err != nil {
 			return false, err

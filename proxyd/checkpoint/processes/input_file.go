@@ -59,7 +59,7 @@ func findLargeInput(pid int) (path string, left int64) {
 		if err != nil || !filepath.IsAbs(to) || strings.HasPrefix(to, "/memfd:") {
 			continue
 		}
-		at, flags, err := positionOf(filepath.Join(dir, "fdinfo", name))
+		at, flags, err := parsePosition(filepath.Join(dir, "fdinfo", name))
 		if err != nil || flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_PATH != 0 {
 			continue
 		}

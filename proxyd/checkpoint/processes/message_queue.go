@@ -32,7 +32,7 @@ type queues struct {
 	device func() (uint64, error) // of the capsule's queues, mounted or not
 }
 
-func queuesOf(init int, table *mounts.Table) queues {
+func openQueues(init int, table *mounts.Table) queues {
 	q := queues{init: init, mounts: table}
 	for _, point := range table.Points("mqueue") {
 		q.points = append(q.points, strings.TrimSuffix(point, "/")+"/")

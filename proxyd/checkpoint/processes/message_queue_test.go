@@ -26,7 +26,7 @@ func ownQueues(t *testing.T) queues {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return queuesOf(os.Getpid(), table)
+	return openQueues(os.Getpid(), table)
 }
 
 // TestMessageQueue: an open POSIX message queue stands in no checkpoint's way unless a process is to be notified, or the

@@ -73,7 +73,7 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 	if err != nil {
 		return nil // the capsule has ended
 	}
-	queues, files, confined := queuesOf(init, table), nodeFilesOf(table), landlock.FindConfined(init)
+	queues, files, confined := openQueues(init, table), nodeFilesOf(table), landlock.FindConfined(init)
 	users := tiles.FindUsers()
 	programs = slices.DeleteFunc(slices.Clone(programs), func(p capsule.Program) bool { return p.Ended || p.Waiting })
 	var found []Obstacle
@@ -81,7 +81,7 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 	for _, p := range programs {
 		pids := InCgroup(p.Cgroup)
 		members = append(members, pids)
-		own := terminalsOf(ctx, init, pids)
+		own := readTerminals(ctx, init, pids)
 		for _, pid := range pids {
 			if ctx.Err() != nil {
 				return found

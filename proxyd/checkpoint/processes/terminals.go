@@ -25,9 +25,9 @@ type terminals struct {
 	driven map[string]bool
 }
 
-// terminalsOf finds the terminals of a program by its processes, in the capsule with this init. PIDs are of this
+// readTerminals finds the terminals of a program by its processes, in the capsule with this init. PIDs are of this
 // daemon's namespace. When ctx ends, the terminals found so far are returned.
-func terminalsOf(ctx context.Context, init int, pids []int) terminals {
+func readTerminals(ctx context.Context, init int, pids []int) terminals {
 	t := terminals{driven: map[string]bool{}}
 	var st syscall.Stat_t
 	if err := syscall.Stat(fmt.Sprintf("/proc/%d/root/dev/pts", init), &st); err == nil {

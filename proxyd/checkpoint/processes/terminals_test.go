@@ -23,7 +23,7 @@ func TestTerminals(t *testing.T) {
 	descriptor := fmt.Sprintf("/proc/self/fd/%d", slave.Fd())
 
 	self := os.Getpid()
-	with, without := terminalsOf(t.Context(), self, []int{self}), terminalsOf(t.Context(), self, nil)
+	with, without := readTerminals(t.Context(), self, []int{self}), readTerminals(t.Context(), self, nil)
 	elsewhere := with
 	elsewhere.device++
 	for name, c := range map[string]struct {

@@ -27,15 +27,15 @@ func Save(ctx context.Context, c *capsule.Capsule, w upload.ShareWriter, prefix 
 	all := make([]*messagequeue.State, len(programs))
 	for i, p := range programs {
 		var err error
-		if all[i], err = saveOf(ctx, c, w, prefix, p); err != nil {
+		if all[i], err = saveProgramQueues(ctx, c, w, prefix, p); err != nil {
 			return nil, fmt.Errorf("program %s: %w", p.Name, err)
 		}
 	}
 	return all, nil
 }
 
-// saveOf captures the queues of a program, and writes them if there are any.
-func saveOf(ctx context.Context, c *capsule.Capsule, w upload.ShareWriter, prefix string, p capsule.Program) (*messagequeue.State, error) {
+// saveProgramQueues captures the queues of a program, and writes them if there are any.
+func saveProgramQueues(ctx context.Context, c *capsule.Capsule, w upload.ShareWriter, prefix string, p capsule.Program) (*messagequeue.State, error) {
 	s, err := c.MessageQueues(ctx, p.PID)
 	if err != nil || s.Len() == 0 {
 		return s, err

@@ -37,7 +37,7 @@ func (s *Server) attachProgram(conn *net.UnixConn) error {
 		case <-stop:
 		}
 	}()
-	pid, end, err := peerOf(conn)
+	pid, end, err := readPeer(conn)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (s *Server) admitProcess(conn *net.UnixConn, pid int, end *os.File) error {
 	if !reaches {
 		s.cfg.Log.Warn("the memory of a process cannot be read: all that it copies goes by its ring", "pid", pid)
 	}
-	if w.ring, err = inodeOf(ring.File()); err == nil {
+	if w.ring, err = readInode(ring.File()); err == nil {
 		err = w.publishPipe(ring)
 	}
 	if err == nil {
@@ -92,8 +92,8 @@ func (s *Server) admitProcess(conn *net.UnixConn, pid int, end *os.File) error {
 	return nil
 }
 
-// peerOf returns the process at the other end and its pidfd. A process of another user is refused.
-func peerOf(conn *net.UnixConn) (int, *os.File, error) {
+// readPeer returns the process at the other end and its pidfd. A process of another user is refused.
+func readPeer(conn *net.UnixConn) (int, *os.File, error) {
 	var cred *unix.Ucred
 	fd, inner := -1, error(nil)
 	err := localsock.WithDescriptor(conn, func(c int) {
@@ -116,7 +116,7 @@ func peerOf(conn *net.UnixConn) (int, *os.File, error) {
 	return int(cred.Pid), end, nil
 }
 
-func inodeOf(f *os.File) (uint64, error) {
+func readInode(f *os.File) (uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return 0, err

@@ -44,7 +44,7 @@ func OpenHostMappings(pid int, p SavedProcess) (_ []*os.File, err error) {
 	if len(p.HostMappings) > handles.Max { // of a server that says so
 		return nil, fmt.Errorf("process %d: %d pieces of memory: %w", pid, len(p.HostMappings), ErrNonsense)
 	}
-	maps, err := mappingsOf(pid)
+	maps, err := readMappings(pid)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ type mapping struct {
 	name       string // of a memfd, or ""
 }
 
-func mappingsOf(pid int) ([]mapping, error) {
+func readMappings(pid int) ([]mapping, error) {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func (p *process) listHostMappings() ([]HostMapping, error) {
 	if !ok {
 		return all, nil
 	}
-	maps, err := mappingsOf(w.pid)
+	maps, err := readMappings(w.pid)
 	if w.hasEnded() {
 		p.endProcess("it has ended")
 		return nil, nil

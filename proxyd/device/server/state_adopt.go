@@ -58,7 +58,7 @@ func (s *Server) adoptProcess(p *process, pid int, with []*os.File) (err error) 
 	if err != nil {
 		return err
 	}
-	if w.exec, err = pipeOf(pid, p.back.Pipe); err != nil {
+	if w.exec, err = openPipe(pid, p.back.Pipe); err != nil {
 		return err
 	}
 	for i, f := range with[1:] {
@@ -97,7 +97,7 @@ func (p *process) recogniseMappings(pid int, with []*os.File) (ring mapping, err
 	if len(with) != len(all) || len(all) == 0 || all[0].Kind != RingMemory {
 		return ring, fmt.Errorf("it comes with %d pieces of memory, and had %d", len(with), len(all))
 	}
-	maps, err := mappingsOf(pid)
+	maps, err := readMappings(pid)
 	if err != nil {
 		return ring, err
 	}
@@ -139,9 +139,9 @@ func openPidfd(pid int) (*os.File, error) {
 	return f, nil
 }
 
-// pipeOf opens the read end of a pipe: descriptor fd of a process is the other end. If the process has closed fd, or
+// openPipe opens the read end of a pipe: descriptor fd of a process is the other end. If the process has closed fd, or
 // never had it, the returned file is at its end.
-func pipeOf(pid, fd int) (*os.File, error) {
+func openPipe(pid, fd int) (*os.File, error) {
 	if fd >= 0 {
 		path := fmt.Sprintf("/proc/%d/fd/%d", pid, fd)
 		n, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -164,7 +164,7 @@ func pipeOf(pid, fd int) (*os.File, error) {
 
 // pipeDescriptor is the process's descriptor of its end of the pipe, or -1. While attaching, the process has several.
 func (w *watchedProcess) pipeDescriptor() int {
-	n, err := inodeOf(w.exec)
+	n, err := readInode(w.exec)
 	if err != nil {
 		return -1
 	}
@@ -185,7 +185,7 @@ func (w *watchedProcess) pipeDescriptor() int {
 
 // publishPipe writes a pipe's identity into the ring: the pipe's end tells the process that the server is gone.
 func (w *watchedProcess) publishPipe(r *wire.Ring) error {
-	n, err := inodeOf(w.exec)
+	n, err := readInode(w.exec)
 	if err == nil {
 		r.SetPipe(n)
 	}

@@ -127,7 +127,7 @@ func (t *Tenants) admitTenant(a *Admission, sockets []*os.File) error {
 			return fmt.Errorf("%w: devices on %v of %d", errNotAdmitted, a.Order, len(t.machine.timeSlices))
 		}
 	}
-	control, err := listenerOf(sockets[0])
+	control, err := openListener(sockets[0])
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotAdmitted, err)
 	}
@@ -228,11 +228,11 @@ func listenOn(f *os.File) (*net.UnixListener, error) {
 	if inner != nil {
 		return nil, fmt.Errorf("listen for processes: %w", inner)
 	}
-	return listenerOf(f)
+	return openListener(f)
 }
 
-// listenerOf makes a listener of a socket that was brought; the file stays the caller's.
-func listenerOf(f *os.File) (*net.UnixListener, error) {
+// openListener makes a listener of a socket that was brought; the file stays the caller's.
+func openListener(f *os.File) (*net.UnixListener, error) {
 	l, err := net.FileListener(f)
 	if err != nil {
 		return nil, err
