@@ -79,7 +79,7 @@ func runDaemon(ctx context.Context, cfg *config.Config, options daemonOptions) e
 	} {
 		undo, err := step.do(c, ctx)
 		if err != nil {
-			return unlessEnded(ctx, fmt.Errorf("%s: %w", step.name, err))
+			return ignoreShutdown(ctx, fmt.Errorf("%s: %w", step.name, err))
 		}
 		if undo != nil {
 			defer undo()
@@ -218,7 +218,7 @@ func (c *controller) runWithJournal(ctx context.Context) error {
 	for {
 		err := c.journal.Await(ctx, func(l journal.Lease) { c.showWaiting(l.Name) })
 		if err != nil {
-			return unlessEnded(ctx, err)
+			return ignoreShutdown(ctx, err)
 		}
 		if err = c.holdLease(ctx); !errors.Is(err, journal.ErrLost) {
 			return err
@@ -227,8 +227,8 @@ func (c *controller) runWithJournal(ctx context.Context) error {
 	}
 }
 
-// unlessEnded is err, or nil if the daemon was asked to stop.
-func unlessEnded(ctx context.Context, err error) error {
+// ignoreShutdown is err, or nil if the daemon was asked to stop.
+func ignoreShutdown(ctx context.Context, err error) error {
 	select {
 	case <-ctx.Done():
 		return nil

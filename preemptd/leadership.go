@@ -64,7 +64,7 @@ func (c *controller) leadUntilLost(ctx context.Context) error {
 			c.log.Warn("waiting for the lease that Slurm shows", "error", err)
 		})
 		if err != nil {
-			return unlessEnded(ctx, err)
+			return ignoreShutdown(ctx, err)
 		}
 		if err := c.lease.WhyNoLease(); err != nil {
 			c.log.Warn("Slurm lets this preemptd make no reservation: one with another journal would not know that it works", "error", err)

@@ -30,7 +30,7 @@ func (c *Client) Ping(ctx context.Context) ([]Controller, error) {
 
 func (c *Client) pingControllers(ctx context.Context) (answer, []Controller, error) {
 	var all []Controller
-	a, err := c.doOperation(ctx, operation{
+	a, err := c.requestWithRetries(ctx, operation{
 		build: func(p *peer) (*call, error) { return getCall(p, "ping", "ping", ""), nil },
 		fields: func(*peer) table[answer] {
 			all = nil
@@ -95,7 +95,7 @@ func (c *Client) QOS(ctx context.Context) ([]QOS, error) {
 func listRecords[T any](ctx context.Context, c *Client, name string, path func(dialect, ...string) string,
 	fields func(*peer) table[T]) ([]T, error) {
 	var all []T
-	_, err := c.doOperation(ctx, operation{
+	_, err := c.requestWithRetries(ctx, operation{
 		build: func(p *peer) (*call, error) {
 			return &call{method: http.MethodGet, path: path(p, name, ""), subject: name, safe: true}, nil
 		},
@@ -115,7 +115,7 @@ func listRecords[T any](ctx context.Context, c *Client, name string, path func(d
 // Diag returns slurmctld's counters about its own health.
 func (c *Client) Diag(ctx context.Context) (Diag, error) {
 	var d Diag
-	_, err := c.doOperation(ctx, operation{
+	_, err := c.requestWithRetries(ctx, operation{
 		build: func(p *peer) (*call, error) { return getCall(p, "diag", "diag", ""), nil },
 		fields: func(*peer) table[answer] {
 			d = Diag{}

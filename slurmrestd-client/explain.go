@@ -35,7 +35,7 @@ func (c *Client) explainError(ctx context.Context, p *peer, err error) error {
 	default:
 		return err
 	}
-	_, other := c.tryOnce(ctx, ask, answerFields)
+	_, other := c.exchangeObserved(ctx, ask, answerFields)
 	var said *Error
 	switch {
 	case other == nil && e.Number == numberUnspecified: // slurmctld does not answer

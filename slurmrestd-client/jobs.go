@@ -49,7 +49,7 @@ func (c *Client) submitScript(ctx context.Context, script string, components []J
 			return SubmittedJob{}, err
 		}
 	}
-	a, err := c.doOperation(ctx, operation{build: func(p *peer) (*call, error) {
+	a, err := c.requestWithRetries(ctx, operation{build: func(p *peer) (*call, error) {
 		request := body{"script": script}
 		var all []body
 		for _, one := range components {
@@ -109,7 +109,7 @@ func (c *Client) Update(ctx context.Context, ref Ref, edit JobUpdate) error {
 		}
 	}
 	var can abilities
-	_, err = c.doOperation(ctx, operation{build: func(p *peer) (*call, error) {
+	_, err = c.requestWithRetries(ctx, operation{build: func(p *peer) (*call, error) {
 		can = p.listAbilities()
 		request := p.jobUpdate(edit, c.cfg.Now())
 		return postCall(p, subject, request.body, "job", target.String()), wrapError(subject, request.err)
@@ -255,7 +255,7 @@ func (c *Client) deleteJob(ctx context.Context, ref Ref, signal string, to Signa
 		}
 	}
 	subject := "job " + ref.String()
-	_, err = c.doOperation(ctx, operation{build: func(p *peer) (*call, error) {
+	_, err = c.requestWithRetries(ctx, operation{build: func(p *peer) (*call, error) {
 		query := url.Values{"signal": {signal}}
 		if to != SignalJob {
 			if !p.listAbilities().signalTo {

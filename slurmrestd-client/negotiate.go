@@ -94,7 +94,7 @@ func (n *negotiation) forgetPeer(stale *peer) { n.current.CompareAndSwap(stale, 
 // that a bad token is 401 for every version.)
 func (c *Client) probeDialects(ctx context.Context) (*peer, error) {
 	for _, d := range c.server.offers {
-		a, err := c.tryOnce(ctx, getCall(d, "ping", "ping", ""), answerFields)
+		a, err := c.exchangeObserved(ctx, getCall(d, "ping", "ping", ""), answerFields)
 		var refused *Error
 		switch {
 		case errors.Is(err, errUnknownVersion):

@@ -20,7 +20,7 @@ func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 		return Node{}, err
 	}
 	var all []Node
-	a, err := c.doOperation(ctx, operation{
+	a, err := c.requestWithRetries(ctx, operation{
 		build: func(p *peer) (*call, error) { return getCall(p, "node "+name, "node", name), nil },
 		fields: func(p *peer) table[answer] {
 			all = nil
@@ -55,7 +55,7 @@ func (c *Client) UpdateNode(ctx context.Context, name string, edit NodeUpdate) e
 	if !p.listAbilities().updateNode && c.cfg.Scontrol != nil {
 		return c.runScontrol(ctx, "node "+name, scontrolNode(name, edit)...)
 	}
-	_, err = c.doOperation(ctx, operation{build: func(p *peer) (*call, error) {
+	_, err = c.requestWithRetries(ctx, operation{build: func(p *peer) (*call, error) {
 		request := p.nodeUpdate(edit)
 		return postCall(p, "node "+name, request.body, "node", name), wrapError("node "+name, request.err)
 	}})

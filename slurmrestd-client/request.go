@@ -66,10 +66,10 @@ const (
 	lostBackoff  = 50 * time.Millisecond
 )
 
-// doOperation carries an operation out. It negotiates first, and again when the server no longer knows the
+// requestWithRetries carries an operation out. It negotiates first, and again when the server no longer knows the
 // version. It repeats safe requests after a lost connection and after errors that Slurm calls transient,
 // with growing pauses.
-func (c *Client) doOperation(ctx context.Context, op operation) (answer, error) {
+func (c *Client) requestWithRetries(ctx context.Context, op operation) (answer, error) {
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
 	renegotiated := false
@@ -82,7 +82,7 @@ func (c *Client) doOperation(ctx context.Context, op operation) (answer, error) 
 		if err != nil {
 			return answer{}, err
 		}
-		a, err := c.tryOnce(ctx, request, op.answerFields(p))
+		a, err := c.exchangeObserved(ctx, request, op.answerFields(p))
 		switch {
 		case err == nil:
 			return a, nil
@@ -132,18 +132,18 @@ func isLost(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// tryOnce sends a request a single time, reads the answer, and tells the observer.
-func (c *Client) tryOnce(ctx context.Context, request *call, fields table[answer]) (answer, error) {
+// exchangeObserved sends a request a single time, reads the answer, and tells the observer.
+func (c *Client) exchangeObserved(ctx context.Context, request *call, fields table[answer]) (answer, error) {
 	if c.cfg.Observe == nil {
-		return c.exchangeOnce(ctx, request, fields)
+		return c.exchangeCall(ctx, request, fields)
 	}
 	began := time.Now()
-	a, err := c.exchangeOnce(ctx, request, fields)
+	a, err := c.exchangeCall(ctx, request, fields)
 	c.cfg.Observe(Exchange{request.method, endpointOf(request.path), time.Since(began), err})
 	return a, err
 }
 
-func (c *Client) exchangeOnce(ctx context.Context, request *call, fields table[answer]) (answer, error) {
+func (c *Client) exchangeCall(ctx context.Context, request *call, fields table[answer]) (answer, error) {
 	var sent atomic.Bool
 	req, err := c.newRequest(ctx, request, &sent)
 	if err != nil {

@@ -172,7 +172,7 @@ func (c *Client) requeueREST(ctx context.Context, ref Ref, opt RequeueOptions) e
 	if opt.Incomplete {
 		flags = append(flags, "Incomplete")
 	}
-	_, err := c.doOperation(ctx, operation{build: func(p *peer) (*call, error) {
+	_, err := c.requestWithRetries(ctx, operation{build: func(p *peer) (*call, error) {
 		if !p.listAbilities().requeue { // renegotiated to an older version
 			return nil, noAbility(p, "requeue over REST", V0045)
 		}

@@ -96,7 +96,7 @@ func (c *Client) changeReservation(ctx context.Context, subject string, ask func
 		}
 		return err
 	}
-	_, err = c.doOperation(ctx, operation{build: func(p *peer) (*call, error) {
+	_, err = c.requestWithRetries(ctx, operation{build: func(p *peer) (*call, error) {
 		if !p.listAbilities().reserve {
 			return nil, noAbility(p, "reservations over REST", V0045+" (Slurm 26.05), or Config.Scontrol")
 		}

@@ -35,7 +35,7 @@ func (c *Client) EachJob(ctx context.Context, since time.Time, yield func(*Job) 
 	var info ListInfo
 	var dated bool // the server says when its list was made
 	started := c.cfg.Now()
-	a, err := c.doOperation(ctx, operation{
+	a, err := c.requestWithRetries(ctx, operation{
 		build: func(p *peer) (*call, error) {
 			call := getCall(p, "", "jobs", "")
 			if !since.IsZero() {
@@ -104,7 +104,7 @@ func (c *Client) jobRecords(ctx context.Context, ref Ref) ([]Job, time.Time, err
 	}
 	subject := "job " + ref.String()
 	var all []Job
-	a, err := c.doOperation(ctx, operation{
+	a, err := c.requestWithRetries(ctx, operation{
 		// Not "12_3": 22.05 does not find a task that has no record of its own.
 		build: func(p *peer) (*call, error) { return getCall(p, subject, "job", JobID(ref.ID).String()), nil },
 		fields: func(p *peer) table[answer] {

@@ -210,7 +210,7 @@ func (d v0038) jobSubmit(j JobSubmit) draft {
 		putCount(b, name, value)
 	}
 	v0038Amounts(b, j)
-	return draft{b, d.putTRES(b, unlessEmpty(j.TRESPerJob), unlessEmpty(j.TRESPerNode), unlessEmpty(j.TRESPerTask))}
+	return draft{b, d.putTRES(b, nilIfEmpty(j.TRESPerJob), nilIfEmpty(j.TRESPerNode), nilIfEmpty(j.TRESPerTask))}
 }
 
 // v0038Amounts adds the fields that v0.0.38 spells in a way of its own.
@@ -235,7 +235,7 @@ func v0038Amounts(b body, j JobSubmit) {
 	}
 }
 
-func unlessEmpty(text string) *string {
+func nilIfEmpty(text string) *string {
 	if text == "" {
 		return nil
 	}

@@ -161,7 +161,7 @@ func (r *Room) Seat(j *Job, spots []Spot) ([]Share, error) {
 			return nil, fmt.Errorf("node %s is named twice", r.snapshot.Nodes[shares[i].Node].Name)
 		}
 	}
-	if !haveAll(shares, j.Required) {
+	if !containsRequiredNodes(shares, j.Required) {
 		return nil, errors.New("not all nodes that the job must have are among them")
 	}
 	return shares, nil
@@ -250,15 +250,15 @@ func (r *Room) findNodes(j *Job, capsules, gpus int, leaveOut func(int32) bool) 
 		}
 		shares = append(shares, share)
 	}
-	if !haveAll(shares, j.Required) {
+	if !containsRequiredNodes(shares, j.Required) {
 		return nil
 	}
 	return shares
 }
 
-// haveAll reports whether the nodes that a job must have are among its shares. If there are more such nodes than
+// containsRequiredNodes reports whether the nodes that a job must have are among its shares. If there are more such nodes than
 // shares, each share must be on one of these nodes.
-func haveAll(shares []Share, required []int32) bool {
+func containsRequiredNodes(shares []Share, required []int32) bool {
 	n := 0
 	for _, s := range shares {
 		if slices.Contains(required, s.Node) {

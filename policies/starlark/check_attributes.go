@@ -21,7 +21,7 @@ func (c *checker) attributeKind(e *syntax.DotExpr) string {
 		if !slices.Contains(v.AttrNames(), e.Name.Name) {
 			c.addProblem(e.Name.NamePos, "a %s has no .%s: it has %s", of, e.Name.Name, strings.Join(v.AttrNames(), ", "))
 		}
-	case of == "" && !anythingHas(e.Name.Name), strings.HasPrefix(of, "(") || of == "intent",
+	case of == "" && !anyTypeHasAttribute(e.Name.Name), strings.HasPrefix(of, "(") || of == "intent",
 		strings.HasPrefix(of, "[") && !slices.Contains(starlark.NewList(nil).AttrNames(), e.Name.Name):
 		c.addProblem(e.Name.NamePos, "nothing that can be here has .%s", e.Name.Name)
 	}
@@ -34,8 +34,8 @@ func (c *checker) attributeKind(e *syntax.DotExpr) string {
 	return ""
 }
 
-// anythingHas reports whether any value at all has such an attribute.
-func anythingHas(name string) bool {
+// anyTypeHasAttribute reports whether any value at all has such an attribute.
+func anyTypeHasAttribute(name string) bool {
 	for _, v := range values {
 		if slices.Contains(v.AttrNames(), name) {
 			return true

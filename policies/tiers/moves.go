@@ -54,7 +54,7 @@ func (d *decision) clearingsFor(j *sdk.Job) []nodeClearing {
 		if d.isKeptFrom(j)(node) || d.room.Forbids(j, node) != "" {
 			continue
 		}
-		need := d.needOn(j, node)
+		need := d.computeMissing(j, node)
 		for _, v := range d.victims.byNode[node] {
 			if d.mayStopFor(v, j) {
 				need = need.reducedBy(&d.gainsFrom(v, j, node, 0)[0])

@@ -93,7 +93,7 @@ func (d *decision) offersFor(j *sdk.Job) []offer {
 	limit := noLimit // the cost from which an offer is not wanted
 	for n := range d.snapshot.Nodes {
 		node := int32(n)
-		if d.isKeptFrom(j)(node) || !d.worthALook(j, node, limit) || d.room.Forbids(j, node) != "" {
+		if d.isKeptFrom(j)(node) || !d.canBeatLimit(j, node, limit) || d.room.Forbids(j, node) != "" {
 			continue
 		}
 		o, ok := d.offerOf(j, node, limit)
@@ -117,9 +117,9 @@ func (d *decision) offersFor(j *sdk.Job) []offer {
 	return offers
 }
 
-// worthALook reports whether a node can be an offer below the limit, at a glance: most of a
+// canBeatLimit reports whether a node can be an offer below the limit, at a glance: most of a
 // large cluster cannot.
-func (d *decision) worthALook(j *sdk.Job, node int32, limit float64) bool {
+func (d *decision) canBeatLimit(j *sdk.Job, node int32, limit float64) bool {
 	if d.room.Free(node).GPUs.Count() >= j.GPUs/j.Capsules {
 		return true
 	}
@@ -198,7 +198,7 @@ func addedCost(o offer, paid map[*victim]bool) float64 {
 // offerOf is the cheapest way to have room for a capsule of the job on a node, if there is a way
 // below the limit.
 func (d *decision) offerOf(j *sdk.Job, node int32, limit float64) (offer, bool) {
-	s := search{need: d.needOn(j, node), least: limit}
+	s := search{need: d.computeMissing(j, node), least: limit}
 	if s.need.isMet() {
 		return offer{node: node}, limit > 0
 	}
@@ -229,7 +229,7 @@ func (n missingResources) raisedBy(g *freedResources) missingResources {
 	return missingResources{n.gpus + g.gpus, n.cpus + g.cpus, n.memory + g.memory}
 }
 
-func (d *decision) needOn(j *sdk.Job, node int32) missingResources {
+func (d *decision) computeMissing(j *sdk.Job, node int32) missingResources {
 	free := d.room.Free(node)
 	return missingResources{
 		gpus: j.GPUs/j.Capsules - usableGPUs(j, &d.snapshot.Nodes[node], free.GPUs),

@@ -22,7 +22,7 @@ type process struct {
 	start                uint64 // ticks since boot: identifies the process together with the PID
 }
 
-func (p process) stillThere() bool {
+func (p process) isAlive() bool {
 	now, err := readStat(p.pid)
 	return err == nil && now.start == p.start
 }
@@ -118,7 +118,7 @@ func signalProcess(p process, sig unix.Signal) (*pidfd, error) {
 		return nil, err
 	}
 	// The pidfd refers to one process from now on; check that this is the process that was seen.
-	if !p.stillThere() {
+	if !p.isAlive() {
 		fd.close()
 		return nil, nil
 	}

@@ -323,7 +323,7 @@ func (j *job) noteTask(lc *localCapsule, t nodesocket.Join, at *taskPlacement) (
 	}
 	if at.program == records.BatchProgram {
 		note()
-	} else if m := j.participant.unlessMember(note); m != nil {
+	} else if m := j.participant.runUnlessMember(note); m != nil {
 		return nil, &inProgressError{m}
 	}
 	return first, nil

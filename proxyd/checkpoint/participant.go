@@ -172,9 +172,9 @@ func (p *participant) leaveAttempt(id store.ID, capsulesGone bool) *membership {
 	return m
 }
 
-// unlessMember calls do unless a checkpoint is in progress here. No checkpoint begins while do runs: it would miss a
+// runUnlessMember calls do unless a checkpoint is in progress here. No checkpoint begins while do runs: it would miss a
 // part of the changes that do makes. The result is the membership in a checkpoint in progress.
-func (p *participant) unlessMember(do func()) *membership {
+func (p *participant) runUnlessMember(do func()) *membership {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.now == nil {

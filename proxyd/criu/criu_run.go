@@ -176,7 +176,7 @@ func (s *criuRun) serveCriu() {
 	var killAt time.Time
 	for {
 		fds := [...]unix.PollFd{
-			near: {Fd: int32(s.nearSocket()), Events: unix.POLLIN},
+			near: {Fd: int32(s.socketDescriptor()), Events: unix.POLLIN},
 			ask:  {Fd: int32(s.images.ask), Events: unix.POLLIN},
 			wake: {Fd: int32(s.wake), Events: unix.POLLIN},
 			end:  {Fd: int32(s.pidfd), Events: unix.POLLIN},
@@ -211,7 +211,7 @@ func (s *criuRun) serveCriu() {
 	}
 }
 
-func (s *criuRun) nearSocket() int {
+func (s *criuRun) socketDescriptor() int {
 	if s.conn >= 0 {
 		return s.conn
 	}

@@ -67,7 +67,7 @@ func (j *Journal) positionOf(place int64) int64 { return place - j.shift }
 
 // replaceLog replaces the log by a log with the records between two places. The caller has made the log durable.
 func (j *Journal) replaceLog(begin, end int64) error {
-	head, err := j.anchorsBefore(begin)
+	head, err := j.readAnchorRecords(begin)
 	if err != nil {
 		return err
 	}
@@ -85,9 +85,9 @@ func (j *Journal) replaceLog(begin, end int64) error {
 	return durable.SyncFolder(filepath.Dir(j.logPath))
 }
 
-// anchorsBefore returns the records that say how far lists had been read at a place in the log, and that programs had
+// readAnchorRecords returns the records that say how far lists had been read at a place in the log, and that programs had
 // bypassed the shim before it.
-func (j *Journal) anchorsBefore(place int64) ([]byte, error) {
+func (j *Journal) readAnchorRecords(place int64) ([]byte, error) {
 	type anchor struct {
 		kind Kind
 		run  string

@@ -30,7 +30,7 @@ func checkDevices(ctx context.Context, n *node) Finding {
 	}
 	reached := "by its address in Slurm"
 	if d.Address != "" {
-		if !isOurs(d.Address) {
+		if !isNodeAddress(d.Address) {
 			return f.withProblem(Fail, d.Address+" is no address of this node", "give devices.address one of this node, or none for the one that Slurm knows")
 		}
 		reached = "at " + d.Address
@@ -88,8 +88,8 @@ func (v *inventory) judgeDevices(f Finding, reached string) Finding {
 	return f.withOK(found)
 }
 
-// isOurs tells whether an address is this node's.
-func isOurs(address string) bool {
+// isNodeAddress tells whether an address is this node's.
+func isNodeAddress(address string) bool {
 	want := net.ParseIP(address)
 	all, err := net.InterfaceAddrs()
 	if err != nil {

@@ -192,8 +192,8 @@ func (f firewall) addChains(c *nftables.Conn, t *nftables.Table) {
 		rules    []rule
 	}{
 		{"early", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, []rule{
-			joinRules(fromCapsule(eq), notItsLink("capsules"), dropPacket()),
-			joinRules(fromCapsule(ne), matchEthernet(), addressIn(source, "away", false), macIn("macs"), notItsHome("homes"), dropPacket()),
+			joinRules(fromCapsule(eq), matchForeignLink("capsules"), dropPacket()),
+			joinRules(fromCapsule(ne), matchEthernet(), addressIn(source, "away", false), macIn("macs"), matchForeignMAC("homes"), dropPacket()),
 			joinRules(fromLink(vxlanName, eq), addressIn(source, "away", true), dropPacket()),
 			joinRules(matchRange(f.space), dontTrack()),
 		}},

@@ -97,8 +97,8 @@ func linkIn(set string) rule {
 	return rule{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg1}, lookUpSet(set, false)}
 }
 
-// notItsLink: iifname . ip saddr != @SET
-func notItsLink(set string) rule {
+// matchForeignLink: iifname . ip saddr != @SET
+func matchForeignLink(set string) rule {
 	saddr := &expr.Payload{DestRegister: reg2, Base: expr.PayloadBaseNetworkHeader, Offset: source, Len: 4}
 	return rule{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg1}, saddr, lookUpSet(set, true)}
 }
@@ -117,8 +117,8 @@ func loadSender(register uint32) expr.Any {
 // macIn: ether saddr @SET
 func macIn(set string) rule { return rule{loadSender(reg1), lookUpSet(set, false)} }
 
-// notItsHome: ip saddr . ether saddr != @SET
-func notItsHome(set string) rule {
+// matchForeignMAC: ip saddr . ether saddr != @SET
+func matchForeignMAC(set string) rule {
 	return rule{loadHeader(source), loadSender(reg9), lookUpSet(set, true)}
 }
 

@@ -27,7 +27,7 @@ func (o *Overlay) vxlanLink() (netlink.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l != nil && !o.isOurs(l) {
+	if l != nil && !o.isConfiguredVXLAN(l) {
 		if err := netlink.LinkDel(l); err != nil {
 			return nil, err
 		}
@@ -62,7 +62,7 @@ func (o *Overlay) tunnelMTU() int {
 	return o.mtu - vxlanOverhead
 }
 
-func (o *Overlay) isOurs(l netlink.Link) bool {
+func (o *Overlay) isConfiguredVXLAN(l netlink.Link) bool {
 	v, ok := l.(*netlink.Vxlan)
 	return ok && v.VxlanId == o.cfg.VNI && v.Port == o.cfg.Port && v.SrcAddr.Equal(ipOf(o.cfg.Node)) && !v.Learning &&
 		v.HardwareAddr.String() == nodeMAC(o.cfg.Node).String() && v.MTU == o.tunnelMTU()

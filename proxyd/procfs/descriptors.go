@@ -51,10 +51,12 @@ func (d Descriptor) Link() (string, error) { return os.Readlink(d.Path()) }
 // Descriptors goes over the descriptors of a process, the lowest first. It ends with an error if the process has more than
 // MaxDescriptors, or cannot be looked at; IsEnded says of the error whether the process has ended. Descriptors that the
 // process opens or closes meanwhile may be missing.
-func Descriptors(pid int) iter.Seq2[Descriptor, error] { return upTo(pid, MaxDescriptors) }
+func Descriptors(pid int) iter.Seq2[Descriptor, error] {
+	return readDescriptorsLimited(pid, MaxDescriptors)
+}
 
-// upTo is Descriptors for a process with at most a number of descriptors.
-func upTo(pid, most int) iter.Seq2[Descriptor, error] {
+// readDescriptorsLimited is Descriptors for a process with at most a number of descriptors.
+func readDescriptorsLimited(pid, most int) iter.Seq2[Descriptor, error] {
 	return func(yield func(Descriptor, error) bool) {
 		folder, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
 		if err != nil {

@@ -75,7 +75,7 @@ func (c *collector) moveChunk(ctx context.Context, from, to string) error {
 	if errors.Is(err, fs.ErrExist) {
 		err = c.s.be.Remove(ctx, from)
 	}
-	return c.unlessGone(ctx, from, err)
+	return c.ignoreMissing(ctx, from, err)
 }
 
 // sweepChunk moves a chunk out of sight. If the sweep folder already has a copy, that copy is removed and not the
@@ -88,12 +88,12 @@ func (c *collector) sweepChunk(ctx context.Context, h Hash) error {
 			err = c.s.be.Move(ctx, from, to)
 		}
 	}
-	return c.unlessGone(ctx, from, err)
+	return c.ignoreMissing(ctx, from, err)
 }
 
-// unlessGone returns nil for an error that means that from is missing; its folder or that of the
+// ignoreMissing returns nil for an error that means that from is missing; its folder or that of the
 // target may be missing instead.
-func (c *collector) unlessGone(ctx context.Context, from string, err error) error {
+func (c *collector) ignoreMissing(ctx context.Context, from string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, gone := c.s.be.Stat(ctx, from); errors.Is(gone, fs.ErrNotExist) {
 			return nil

@@ -80,8 +80,8 @@ func ofAnother(t *testing.T, pid string) bool {
 	return of != nil && !os.SameFile(of, ourProgram(t))
 }
 
-// isOurs tells whether a process is of a cluster that the minicluster under test has raised.
-func isOurs(t *testing.T, pid string) bool {
+// isOfTestCluster tells whether a process is of a cluster that the minicluster under test has raised.
+func isOfTestCluster(t *testing.T, pid string) bool {
 	t.Helper()
 	of := miniclusterOf(t, pid)
 	return of != nil && os.SameFile(of, ourProgram(t))
@@ -207,7 +207,7 @@ func ourGroups(t *testing.T) []string {
 	return slices.DeleteFunc(listCgroups(t), func(g string) bool {
 		return !slices.ContainsFunc(walkExisting(t, g), func(path string) bool {
 			pids, _ := os.ReadFile(path) // the group may have ended
-			return filepath.Base(path) == "cgroup.procs" && slices.ContainsFunc(strings.Fields(string(pids)), func(pid string) bool { return isOurs(t, pid) })
+			return filepath.Base(path) == "cgroup.procs" && slices.ContainsFunc(strings.Fields(string(pids)), func(pid string) bool { return isOfTestCluster(t, pid) })
 		})
 	})
 }

@@ -38,7 +38,7 @@ func TestMeetings(t *testing.T) {
 		{"several members on a device", slices.Concat(tensors, replicas, tensors), affinity{}, []int{0, 1, 0, 1}},
 		{"devices that are not there", slices.Concat(replicas, sums("z", 1, 9000, -1, 4, 2)), affinity{}, []int{0, 1, 0, 1}},
 	} {
-		c.like.rareness = rarenessOfMeetings(4, c.all)
+		c.like.rareness = computeMeetingRarity(4, c.all)
 		if got := c.like.groupDevices(Spread(4, 2)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v, by %v", c.name, got, c.want, c.like.rareness)
 		}

@@ -67,7 +67,7 @@ func commonBlocks(blocks []map[int]bool) [][]int {
 // affinity is the gain, for each two of the job's devices, if they share a device of the machine: more is better.
 type affinity struct {
 	common   [][]int // blocks that are alike; nil: not known
-	rareness [][]int // of meetings in communicators, for devices that have as many blocks in common: see rarenessOfMeetings
+	rareness [][]int // of meetings in communicators, for devices that have as many blocks in common: see computeMeetingRarity
 }
 
 // sumAffinities sums up the gain if device i shares the machine's device at with the devices that an order has put
@@ -156,11 +156,11 @@ const (
 	rarenessUnit = 1 << 30
 )
 
-// rarenessOfMeetings is for each two of n devices how seldom they have to meet in the communicators by which they add up
+// computeMeetingRarity is for each two of n devices how seldom they have to meet in the communicators by which they add up
 // much: the more seldom, the larger. Ranks that share a device change places each time they meet. Data-parallel ranks add
 // up their gradients, once in a mini-batch; ranks that have parts of the same tensors add up activations at each layer, and
 // should have devices of their own.
-func rarenessOfMeetings(n int, all []deviceSums) [][]int {
+func computeMeetingRarity(n int, all []deviceSums) [][]int {
 	largest := make([]uint64, n)
 	comms := map[string]map[int]nccl.Sums{}
 	for _, d := range all {
@@ -250,7 +250,7 @@ func mostBytes(blocks []map[int]bool, m int, once bool) (most uint64) {
 // placeAlike has the devices of a saved job share the existing devices.
 func (s *Server) placeAlike(st *serverState) {
 	n := len(st.Devices)
-	a := affinity{commonBlocks(savedBlocks(st)), rarenessOfMeetings(n, savedSums(st))}
+	a := affinity{commonBlocks(savedBlocks(st)), computeMeetingRarity(n, savedSums(st))}
 	s.makeDevices(a.groupDevices(Spread(n, s.deviceCount())))
 }
 

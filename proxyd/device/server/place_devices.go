@@ -37,7 +37,7 @@ func (s *Server) Arrange(ctx context.Context, order []int) error {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
 	if n := len(s.devices); len(order) == n && n > 0 {
-		if arranged := (affinity{s.state.common, rarenessOfMeetings(n, currentSums(s.allProcesses()))}).groupDevices(order); s.checkPlaces(arranged) == nil {
+		if arranged := (affinity{s.state.common, computeMeetingRarity(n, currentSums(s.allProcesses()))}).groupDevices(order); s.checkPlaces(arranged) == nil {
 			order = arranged
 		}
 	}

@@ -63,7 +63,7 @@ func (a affinity) improveOrder(order []int) []int {
 // improvedOrder is improveOrder for the job's devices and their known affinities; nil, too, if the devices cannot move
 // so. The caller holds state.mu.
 func improvedOrder(s *Server) []int {
-	a := affinity{s.state.common, rarenessOfMeetings(len(s.devices), currentSums(s.allProcesses()))}
+	a := affinity{s.state.common, computeMeetingRarity(len(s.devices), currentSums(s.allProcesses()))}
 	next := a.improveOrder(placesOf(s))
 	if s.checkPlaces(next) != nil {
 		return nil
@@ -184,7 +184,7 @@ func (k *sumsWatch) chooseOrder(order []int, sums []deviceSums) []int {
 		return nil
 	}
 	was := k.next
-	k.times, k.next = times, affinity{rareness: rarenessOfMeetings(len(order), sums)}.improveOrder(order)
+	k.times, k.next = times, affinity{rareness: computeMeetingRarity(len(order), sums)}.improveOrder(order)
 	if k.next == nil || !slices.Equal(k.next, was) {
 		return nil
 	}

@@ -24,7 +24,7 @@ func (b *Backend) Compact(ctx context.Context, dirs []string) error {
 	for _, dir := range dirs {
 		err := b.List(ctx, dir, func(n string) error {
 			name := dir + "/" + n
-			dead, err := b.mostlyDead(ctx, name, sparse)
+			dead, err := b.isMostlyDeleted(ctx, name, sparse)
 			if errors.Is(err, fs.ErrNotExist) || err == nil && !dead {
 				return nil
 			}
@@ -40,8 +40,8 @@ func (b *Backend) Compact(ctx context.Context, dirs []string) error {
 	return load.put(ctx)
 }
 
-// mostlyDead tells whether the pack to which a name belongs has lost more than half of its names.
-func (b *Backend) mostlyDead(ctx context.Context, name string, known map[uint64]bool) (bool, error) {
+// isMostlyDeleted tells whether the pack to which a name belongs has lost more than half of its names.
+func (b *Backend) isMostlyDeleted(ctx context.Context, name string, known map[uint64]bool) (bool, error) {
 	var st unix.Stat_t
 	err := b.inFolderOf(ctx, "stat", name, func(dir int, base string) error {
 		return unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW)

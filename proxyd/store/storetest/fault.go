@@ -53,8 +53,8 @@ func (f *Fault) Steps() int {
 	return f.steps
 }
 
-// doStep carries out a change, or crashes.
-func (f *Fault) doStep(change, torn func() error) error {
+// failOrApply carries out a change, or crashes.
+func (f *Fault) failOrApply(change, torn func() error) error {
 	f.mu.Lock()
 	f.steps++
 	now, dead := f.steps == f.at, f.stays && f.at > 0 && f.steps > f.at
@@ -84,7 +84,7 @@ func (f *Fault) checkAlive() error {
 
 // Put implements store.Backend.
 func (f *Fault) Put(ctx context.Context, files ...store.File) error {
-	return f.doStep(
+	return f.failOrApply(
 		func() error { return f.Backend.Put(ctx, files...) },
 		func() error {
 			half := len(files) / 2
@@ -96,22 +96,22 @@ func (f *Fault) Put(ctx context.Context, files ...store.File) error {
 
 // Move implements store.Backend.
 func (f *Fault) Move(ctx context.Context, from, to string) error {
-	return f.doStep(func() error { return f.Backend.Move(ctx, from, to) }, nil)
+	return f.failOrApply(func() error { return f.Backend.Move(ctx, from, to) }, nil)
 }
 
 // Remove implements store.Backend.
 func (f *Fault) Remove(ctx context.Context, name string) error {
-	return f.doStep(func() error { return f.Backend.Remove(ctx, name) }, nil)
+	return f.failOrApply(func() error { return f.Backend.Remove(ctx, name) }, nil)
 }
 
 // Mkdir implements store.Backend.
 func (f *Fault) Mkdir(ctx context.Context, dir string) error {
-	return f.doStep(func() error { return f.Backend.Mkdir(ctx, dir) }, nil)
+	return f.failOrApply(func() error { return f.Backend.Mkdir(ctx, dir) }, nil)
 }
 
 // Sync implements store.Backend.
 func (f *Fault) Sync(ctx context.Context, dirs ...string) error {
-	return f.doStep(func() error { return f.Backend.Sync(ctx, dirs...) }, nil)
+	return f.failOrApply(func() error { return f.Backend.Sync(ctx, dirs...) }, nil)
 }
 
 // Refresh implements store.Backend.

@@ -317,7 +317,7 @@ func testKernelHeap(r *rig) {
 	r.mustSucceed(o.runKernel(o.findKernel(om, "grab"), 1, joinArgs([]backend.Addr{p}, 500, 8)))
 	o.syncStream()
 	c := backend.Addr(binary.LittleEndian.Uint64(o.copyOut(p, 8)))
-	o.giveWay(r)
+	o.mapOtherSpace(r)
 	checkEqual(r, "the next place after a restore", c, get(p, 500, 8))
 
 	// The module ends with its context.

@@ -161,7 +161,7 @@ func carrySpace(r *rig, d backend.Device) *rig {
 // mapInstead maps a space that was carried, instead of the other.
 func (o *rig) mapInstead(r *rig) {
 	r.Helper()
-	r.giveWay(o)
+	r.mapOtherSpace(o)
 	o.stream = must(o.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
 }
 
@@ -182,8 +182,8 @@ func carryUnmapped(r *rig, d backend.Device) *rig {
 	return o
 }
 
-// giveWay has another space with the same addresses be mapped instead.
-func (r *rig) giveWay(o *rig) {
+// mapOtherSpace has another space with the same addresses be mapped instead.
+func (r *rig) mapOtherSpace(o *rig) {
 	r.Helper()
 	r.mustSucceed(r.space.Drain(r.ctx))
 	r.mustSucceed(r.space.Unmap())
@@ -274,7 +274,7 @@ func testRestore(r *rig) {
 	r.mustSucceed(o.stream.FreeAsync(pooled))
 	r.mustSucceed(m.Unload())
 	r.mustSucceed(om.Unload())
-	o.giveWay(r)
+	o.mapOtherSpace(r)
 	r.mustSucceed(r.space.Drain(r.ctx))
 	checkSameState(r, "state at the end", o.space.State(), r.space.State())
 }
