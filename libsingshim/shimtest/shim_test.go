@@ -93,7 +93,7 @@ func buildTools(t *testing.T) {
 // trial is a run of behave in a folder of its own.
 type trial struct {
 	dir     string
-	journal *files.Journal
+	journal *files.ChangeList
 	env     []string
 }
 
@@ -104,10 +104,10 @@ func newTrial(t *testing.T, preload string) *trial {
 		t.Fatal(err)
 	}
 	list := filepath.Join(dir, "list")
-	if err := files.CreateJournal(list, 0, 0); err != nil {
+	if err := files.CreateChangeList(list, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	j, err := files.OpenJournal(list, filepath.Join(dir, "log"))
+	j, err := files.OpenChangeList(list, filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func (c taskContainer) noteShown(shown capsule.Container) {
 	lc.saveNote()
 	lc.translateContainers()
 	j.mu.Unlock()
-	if err := lc.journal.NoteContainer(); err != nil {
+	if err := lc.changes.NoteContainer(); err != nil {
 		j.log.Error("cannot record changed files of a container", "capsule", lc.index, "error", err)
 	}
 }

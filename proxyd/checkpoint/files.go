@@ -23,37 +23,37 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 )
 
-// journalPeriod bounds the loss of recorded changes at a crash of the node. Without changes the journal is not written.
-const journalPeriod = 100 * time.Millisecond
+// changesPeriod bounds the loss of recorded changes at a crash of the node. Without changes the journal is not written.
+const changesPeriod = 100 * time.Millisecond
 
-// createJournal creates the list for a capsule that is about to be made.
-func (j *job) createJournal(index int) (*files.Journal, error) {
+// createChangeList creates the list for a capsule that is about to be made.
+func (j *job) createChangeList(index int) (*files.ChangeList, error) {
 	dir := j.c.folders().journalDir(j.id, index)
 	rec := j.run.Snapshot().Record
-	if err := files.CreateJournal(dir, rec.UID, rec.GID); err != nil {
+	if err := files.CreateChangeList(dir, rec.UID, rec.GID); err != nil {
 		return nil, err
 	}
-	return files.OpenJournal(dir, j.c.records.ChangedFilesPath(j.id, index))
+	return files.OpenChangeList(dir, j.c.records.ChangedFilesPath(j.id, index))
 }
 
 // recordFileChanges maintains a capsule's list of changed files until ctx ends, from reports of
 // the shims and, for programs that bypass the shims, of the kernel.
 func (lc *localCapsule) recordFileChanges(ctx context.Context) {
 	j := lc.j
-	defer close(lc.journalIdle)
+	defer close(lc.changesIdle)
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() {
-		lc.journal.Run(ctx, journalPeriod, lc.logRecording)
+		lc.changes.Run(ctx, changesPeriod, lc.logRecording)
 	})
-	all.Go(func() { fileHistory{lc}.keepJournalShort(ctx) })
+	all.Go(func() { fileHistory{lc}.keepChangeListShort(ctx) })
 	snap := j.run.Snapshot()
 	kit := filepath.Join(j.c.kits.Local, snap.Record.Kit)
 	all.Go(func() {
 		err := files.Watch(ctx, files.WatchedCapsule{
 			PID: lc.capsule.PID(), PIDs: func() []int { return capsuleProcesses(ctx, lc.capsule) },
 			Trusted: []string{filepath.Join(kit, records.KitWarden), filepath.Join(kit, records.KitSrun), filepath.Join(kit, records.KitScontrol)},
-		}, lc.journal)
+		}, lc.changes)
 		switch {
 		case err == nil || ctx.Err() != nil:
 		case errors.Is(err, files.ErrNoFanotify):
@@ -96,17 +96,17 @@ func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Prog
 	groups := processes.UserGroups(pids, rec.UID, rec.GID)
 	// A file that srun writes for its step (--output=FILE) belongs to the job, too.
 	pids = append(pids, lc.sruns.PIDs()...)
-	if err := lc.journal.Drain(ctx); err != nil {
+	if err := lc.changes.Drain(ctx); err != nil {
 		return nil, err
 	}
 	open, err := files.Scan(pids)
 	if err == nil {
-		err = lc.journal.Add(open...)
+		err = lc.changes.Add(open...)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if _, err := lc.journal.Cut(); err != nil {
+	if _, err := lc.changes.Cut(); err != nil {
 		return nil, err
 	}
 	before, inBase, touched, err := fileHistory{lc}.changesSinceEarlier(ctx, on)
@@ -167,7 +167,7 @@ func (lc *localCapsule) restoreFileState(ctx context.Context, point *runs.Resume
 	if err != nil || state == nil {
 		return err
 	}
-	after, err := lc.journal.Since(state.Mark)
+	after, err := lc.changes.Since(state.Mark)
 	if err != nil {
 		return err
 	}
@@ -186,22 +186,22 @@ func (lc *localCapsule) restoreFileState(ctx context.Context, point *runs.Resume
 		j.log.Warn("file not put back", "path", n.Path, "why", n.Why)
 	}
 	j.log.Info("files put back", "capsule", lc.index, "unchanged", report.Unchanged, "restored", report.Restored, "removed", report.Removed)
-	return lc.journal.Rewind(state.Mark, report.Made)
+	return lc.changes.Rewind(state.Mark, report.Made)
 }
 
-// journalIdleTimeout is longer than the writers of a journal need to end, unless a file server
+// changesIdleTimeout is longer than the writers of a journal need to end, unless a file server
 // hangs.
-const journalIdleTimeout = 5 * time.Second
+const changesIdleTimeout = 5 * time.Second
 
-// removeJournal removes a capsule's list on this node. Call lc.stopWatching before.
-func (lc *localCapsule) removeJournal() error {
+// removeChangeList removes a capsule's list on this node. Call lc.stopWatching before.
+func (lc *localCapsule) removeChangeList() error {
 	j := lc.j
 	select {
-	case <-lc.journalIdle:
-	case <-time.After(journalIdleTimeout):
+	case <-lc.changesIdle:
+	case <-time.After(changesIdleTimeout):
 		j.log.Warn("the recorder of changed files hangs", "capsule", lc.index)
 	}
-	if err := lc.journal.Close(); err != nil { // only lines that were never readable are lost
+	if err := lc.changes.Close(); err != nil { // only lines that were never readable are lost
 		j.log.Info("record changed files", "capsule", lc.index, "error", err)
 	}
 	return os.RemoveAll(j.c.folders().journalDir(j.id, lc.index))
@@ -287,7 +287,7 @@ func (lc *localCapsule) translateContainers() {
 	if len(shown) == 0 {
 		return
 	}
-	lc.journal.SetRealPath(func(path string) string { return realPathIn(shown, path) })
+	lc.changes.SetRealPath(func(path string) string { return realPathIn(shown, path) })
 }
 
 // findSockets returns a capsule's unix sockets that have a file, and the inodes that programs are shown of the files, by
@@ -298,7 +298,7 @@ func findSockets(ctx context.Context, lc *localCapsule, programs []capsule.Progr
 	if err != nil || len(bound) == 0 {
 		return sockets, nil, err
 	}
-	rows, err := lc.journal.ShownInodes()
+	rows, err := lc.changes.ShownInodes()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -343,7 +343,7 @@ func showOldSocketInodes(ctx context.Context, lc *localCapsule, p capsule.Progra
 	if len(rows) == 0 {
 		return nil
 	}
-	left, err := lc.journal.ShowInodes(rows)
+	left, err := lc.changes.ShowInodes(rows)
 	if left > 0 && err == nil {
 		lc.j.log.Warn("files of unix sockets have other inodes than before", "capsule", lc.index, "program", p.Name, "sockets", left)
 	}

@@ -87,7 +87,7 @@ type localCapsule struct {
 
 	restoring restoreTurns // taken before job.mu
 
-	journalIdle chan struct{} // closed when no goroutine writes to journal any more
+	changesIdle chan struct{} // closed when no goroutine writes to journal any more
 
 	sruns  steps.Sruns
 	inputs processes.KeptInputs // of the programs' wardens in the attempt in progress
@@ -102,9 +102,9 @@ type localCapsule struct {
 
 	forgetting sync.Mutex // held while old changes are removed from journal, and from a dump's choice of a mark until it has the changes since
 
-	journal      *files.Journal // records what programs do to files. Does not change
-	manyFiles    bool           // the newest dump recorded many files or bytes; false before this daemon's first dump
-	newFileBytes uint64         // bytes of changed files that the newest dump wrote; 0 before this daemon's first dump
+	changes      *files.ChangeList // records what programs do to files. Does not change
+	manyFiles    bool              // the newest dump recorded many files or bytes; false before this daemon's first dump
+	newFileBytes uint64            // bytes of changed files that the newest dump wrote; 0 before this daemon's first dump
 }
 
 // capsuleNote is the part of a capsule's state that a successor of this daemon needs. It is saved
@@ -227,7 +227,7 @@ func (lc *localCapsule) removeCapsule(ctx context.Context) error {
 		lc.endDevices(ctx),
 		outsideOf(lc).endForwarder(ctx),
 		j.c.Overlay.Detach(ctx, capsuleName(j.id, lc.index)),
-		lc.removeJournal(),
+		lc.removeChangeList(),
 	)
 	if err != nil {
 		return fmt.Errorf("capsule %d.%d: %w", j.id, lc.index, err)

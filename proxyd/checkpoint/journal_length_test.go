@@ -17,19 +17,19 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// newJournal returns a capsule's journal with an empty list and log.
-func newJournal(t *testing.T) *files.Journal {
+// newChangeList returns a capsule's journal with an empty list and log.
+func newChangeList(t *testing.T) *files.ChangeList {
 	t.Helper()
 	dir := t.TempDir()
-	noError(t, files.CreateJournal(filepath.Join(dir, "list"), uint32(os.Getuid()), uint32(os.Getgid())))
-	journal, err := files.OpenJournal(filepath.Join(dir, "list"), filepath.Join(dir, "log"))
+	noError(t, files.CreateChangeList(filepath.Join(dir, "list"), uint32(os.Getuid()), uint32(os.Getgid())))
+	journal, err := files.OpenChangeList(filepath.Join(dir, "list"), filepath.Join(dir, "log"))
 	noError(t, err)
 	t.Cleanup(func() { noError(t, journal.Close()) })
 	return journal
 }
 
 // addChanges adds many changes to a journal, and returns the mark behind them.
-func addChanges(t *testing.T, journal *files.Journal, round int) files.Mark {
+func addChanges(t *testing.T, journal *files.ChangeList, round int) files.Mark {
 	t.Helper()
 	for i := range 4500 {
 		noError(t, journal.Add(files.Entry{Kind: files.Written, Path: fmt.Sprintf("/%d/%d/%s", round, i, strings.Repeat("x", 4000))}))
@@ -46,7 +46,7 @@ func TestShortenJournal(t *testing.T) {
 	c := l.bootNode("n1", t.TempDir()+"/s", nil)
 	j := c.jobFor(7)
 	j.run.BeginNext(&records.Record{}, 2, nil, nil)
-	lc := &localCapsule{j: j, index: 0, journal: newJournal(t)}
+	lc := &localCapsule{j: j, index: 0, changes: newChangeList(t)}
 	save := func(number uint32, mark files.Mark) {
 		t.Helper()
 		w, err := c.Store.Create(t.Context(), store.Upload{ID: l.checkpointID(number), Node: "n1"})
@@ -61,18 +61,18 @@ func TestShortenJournal(t *testing.T) {
 	}
 	expect := func(what string, forgotten files.Mark) {
 		t.Helper()
-		noError(t, fileHistory{lc}.shortenJournal(t.Context()))
-		if got := lc.journal.Forgotten(); got != forgotten {
+		noError(t, fileHistory{lc}.shortenChangeList(t.Context()))
+		if got := lc.changes.Forgotten(); got != forgotten {
 			t.Fatalf("%s: the changes before %d are removed, want %d", what, got, forgotten)
 		}
 	}
-	first := addChanges(t, lc.journal, 0)
+	first := addChanges(t, lc.changes, 0)
 	save(1, first)
 	expect("a short list", 0)
-	second := addChanges(t, lc.journal, 1)
+	second := addChanges(t, lc.changes, 1)
 	expect("a long list, one checkpoint", first)
 	save(2, second)
-	third := addChanges(t, lc.journal, 2)
+	third := addChanges(t, lc.changes, 2)
 	expect("a long list, two checkpoints", first)
 	noError(t, c.Store.Delete(t.Context(), l.checkpointID(1)))
 	expect("a long list, the older checkpoint deleted", second)

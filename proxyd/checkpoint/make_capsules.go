@@ -53,7 +53,7 @@ func (j *job) ensureCapsule(ctx context.Context, index int, t nodesocket.Join) (
 func (lc *localCapsule) addCapsule() {
 	j := lc.j
 	ctx, cancel := context.WithCancel(j.c.daemonCtx)
-	lc.stopWatching, lc.journalIdle = cancel, make(chan struct{})
+	lc.stopWatching, lc.changesIdle = cancel, make(chan struct{})
 	j.mu.Lock()
 	j.capsules[lc.index] = lc
 	lc.saveNote()
@@ -79,7 +79,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 	lc.note.Script = script
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, lc.journal.Close())
+			err = errors.Join(err, lc.changes.Close())
 		}
 	}()
 	kit, err := j.c.kits.OnNode(snap.Record.Kit)
@@ -144,7 +144,7 @@ func newLocalCapsule(ctx context.Context, j *job, index int, snap runs.Snapshot)
 		return nil, err
 	}
 	var err error
-	lc.journal, err = j.createJournal(index)
+	lc.changes, err = j.createChangeList(index)
 	return lc, err
 }
 

@@ -163,18 +163,18 @@ func (r restart) adoptCapsule(ctx context.Context, n capsuleNote) error {
 	if all, err := cap.Ended(ctx); err == nil {
 		_, lc.scriptEnded = all[records.BatchProgram]
 	}
-	if lc.journal, err = files.OpenJournal(c.folders().journalDir(n.Job, n.Index), c.records.ChangedFilesPath(n.Job, n.Index)); err != nil {
+	if lc.changes, err = files.OpenChangeList(c.folders().journalDir(n.Job, n.Index), c.records.ChangedFilesPath(n.Job, n.Index)); err != nil {
 		cap.Close()
 		return err
 	}
 	lc.translateContainers()
 	if lc.outside, err = outside.Find(ctx, outsideOf(lc).forwarderSpec(rec), n.Outside); err != nil {
 		cap.Close()
-		return errors.Join(err, lc.journal.Close())
+		return errors.Join(err, lc.changes.Close())
 	}
 	if lc.devices, err = life.Find(ctx, c.folders().deviceDir(n.Job, n.Index)); err != nil {
 		cap.Close()
-		return errors.Join(err, lc.journal.Close())
+		return errors.Join(err, lc.changes.Close())
 	}
 	runners, err := srun.Find(c.folders().srunDir(n.Job, n.Index))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -142,7 +142,7 @@ func (h fileHistory) changesSinceEarlier(ctx context.Context, on *upload.Base) (
 	if before, inBase = h.earlierFiles(ctx, on); before != nil {
 		since = before.Mark
 	}
-	touched, err = h.lc.journal.Since(since)
+	touched, err = h.lc.changes.Since(since)
 	return before, inBase, touched, err
 }
 
@@ -160,7 +160,7 @@ func (h fileHistory) earlierFiles(ctx context.Context, on *upload.Base) (state *
 	if state != nil {
 		return state, true
 	}
-	if state = h.filesAtResume(); state == nil || state.Mark < h.lc.journal.Forgotten() {
+	if state = h.filesAtResume(); state == nil || state.Mark < h.lc.changes.Forgotten() {
 		state = cmp.Or(h.filesOfRun(ctx), state)
 	}
 	return state, false
@@ -183,7 +183,7 @@ func (h fileHistory) filesAtResume() *files.State {
 // filesOfRun returns the state of files at the newest checkpoint of this run since which the journal knows all changes, or
 // nil. It is only asked for where the journal has forgotten changes.
 func (h fileHistory) filesOfRun(ctx context.Context) *files.State {
-	j, forgotten := h.lc.j, h.lc.journal.Forgotten()
+	j, forgotten := h.lc.j, h.lc.changes.Forgotten()
 	if forgotten == 0 {
 		return nil
 	}
@@ -197,9 +197,9 @@ func (h fileHistory) filesOfRun(ctx context.Context) *files.State {
 // journalCheckPeriod is how often the length of a capsule's list of changed files is looked at.
 const journalCheckPeriod = time.Minute
 
-// keepJournalShort removes changes that no restore needs from the capsule's list of changed files whenever that is long,
+// keepChangeListShort removes changes that no restore needs from the capsule's list of changed files whenever that is long,
 // until ctx ends.
-func (h fileHistory) keepJournalShort(ctx context.Context) {
+func (h fileHistory) keepChangeListShort(ctx context.Context) {
 	tick := time.NewTicker(journalCheckPeriod)
 	defer tick.Stop()
 	for {
@@ -207,17 +207,17 @@ func (h fileHistory) keepJournalShort(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if err := h.shortenJournal(ctx); err != nil && ctx.Err() == nil {
+			if err := h.shortenChangeList(ctx); err != nil && ctx.Err() == nil {
 				h.lc.j.log.Warn("cannot shorten the list of changed files: it is tried again", "capsule", h.lc.index, "error", err)
 			}
 		}
 	}
 }
 
-// shortenJournal removes the changes that were before the oldest checkpoint in the store from a long list of changed
+// shortenChangeList removes the changes that were before the oldest checkpoint in the store from a long list of changed
 // files.
-func (h fileHistory) shortenJournal(ctx context.Context) error {
-	if !h.lc.journal.IsLong() {
+func (h fileHistory) shortenChangeList(ctx context.Context) error {
+	if !h.lc.changes.IsLong() {
 		return nil
 	}
 	oldest, err := filestate.OldestMark(ctx, h.lc.j.c.Store, h.lc.j.c.storeJob(h.lc.j.id), h.lc.index)
@@ -226,11 +226,11 @@ func (h fileHistory) shortenJournal(ctx context.Context) error {
 	}
 	h.lc.forgetting.Lock()
 	defer h.lc.forgetting.Unlock()
-	before := h.lc.journal.Forgotten()
-	if err := h.lc.journal.Forget(oldest); err != nil {
+	before := h.lc.changes.Forgotten()
+	if err := h.lc.changes.Forget(oldest); err != nil {
 		return err
 	}
-	if now := h.lc.journal.Forgotten(); now != before {
+	if now := h.lc.changes.Forgotten(); now != before {
 		h.lc.j.log.Info("old changes of files are removed from their list", "capsule", h.lc.index, "bytes", now-before)
 	}
 	return nil

@@ -77,9 +77,9 @@ func TestOpenBase(t *testing.T) {
 				}
 			}
 			j.run.BeginNext(&records.Record{}, 2, nil, resumed)
-			journal := newJournal(t)
+			journal := newChangeList(t)
 			for index, want := range map[int]int{3: 2, 4: 0, 6: 60, 8: 1} { // 8: of the checkpoint that the run resumed from
-				f, inBase := fileHistory{&localCapsule{j: j, index: index, journal: journal}}.earlierFiles(t.Context(), base)
+				f, inBase := fileHistory{&localCapsule{j: j, index: index, changes: journal}}.earlierFiles(t.Context(), base)
 				if (f != nil) != (want != 0) || f != nil && f.Serial != want || inBase != (index == 3 || index == 6) {
 					t.Errorf("a dump of capsule %d begins from %+v, in the base: %v", index, f, inBase)
 				}

@@ -76,7 +76,7 @@ func BenchmarkWatch(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer os.RemoveAll(dir)
-			j, _ := journalFor(b)
+			j, _ := changeListFor(b)
 			var all [3][]float64
 			done := make(chan error)
 			go func() { // with the thread, its mounts go
@@ -99,7 +99,7 @@ func BenchmarkWatch(b *testing.B) {
 
 const sampleRounds = 20
 
-func measureRound(j *Journal, dir string, round func(fd, i int) error, all *[3][]float64, times int) error {
+func measureRound(j *ChangeList, dir string, round func(fd, i int) error, all *[3][]float64, times int) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func measureRound(j *Journal, dir string, round func(fd, i int) error, all *[3][
 }
 
 // beginWatching begins to watch the mounts of this thread.
-func beginWatching(j *Journal, files bool) (stop func() error, err error) {
+func beginWatching(j *ChangeList, files bool) (stop func() error, err error) {
 	tid := unix.Gettid()
 	w, err := newWatcher(WatchedCapsule{PID: tid, PIDs: func() []int { return nil }}, j)
 	if err != nil {

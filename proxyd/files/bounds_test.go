@@ -140,7 +140,7 @@ func TestNotesBounded(t *testing.T) {
 
 // TestFullTouched: the result of Since takes a bounded amount of memory, and says if entries are left out.
 func TestFullTouched(t *testing.T) {
-	j, _ := journalFor(t)
+	j, _ := changeListFor(t)
 	name := "/" + strings.Repeat("n/", 2000)
 	var entries []Entry
 	for i := range maxTouched / len(name) {

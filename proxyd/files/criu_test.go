@@ -26,12 +26,12 @@ func TestCRIU(t *testing.T) {
 	base := "/run/files-test-" + strconv.Itoa(os.Getpid())
 	list, log := filepath.Join(base, "files"), filepath.Join(dir, "journal")
 	t.Cleanup(func() { os.RemoveAll(base) })
-	open := func() *Journal {
+	open := func() *ChangeList {
 		t.Helper()
-		if err := CreateJournal(list, testUID, testUID); err != nil {
+		if err := CreateChangeList(list, testUID, testUID); err != nil {
 			t.Fatal(err)
 		}
-		j, err := OpenJournal(list, log)
+		j, err := OpenChangeList(list, log)
 		if err != nil {
 			t.Fatal(err)
 		}

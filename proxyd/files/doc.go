@@ -8,24 +8,24 @@
 //
 // Of a single capsule, on any node; the log is on a shared folder.
 //
-//	start        CreateJournal, OpenJournal, Journal.Run, Watch; programs run with the shim
+//	start        CreateChangeList, OpenChangeList, ChangeList.Run, Watch; programs run with the shim
 //	checkpoint   programs are frozen
-//	             Journal.Drain                the kernel's reports
-//	             Scan, Journal.Add            files that are open now
-//	             Journal.Cut, Since           changes since the last State's Mark
+//	             ChangeList.Drain                the kernel's reports
+//	             Scan, ChangeList.Add            files that are open now
+//	             ChangeList.Cut, Since           changes since the last State's Mark
 //	             Record                       → State, and a stream of contents
 //	             Pack                         /tmp, /var/tmp and /dev/shm, whole
-//	running      Journal.Forget               changes before the oldest Mark that a kept State has, if the log is long
-//	restore      CreateJournal, OpenJournal   a new list for the new capsule, the old log
+//	running      ChangeList.Forget               changes before the oldest Mark that a kept State has, if the log is long
+//	restore      CreateChangeList, OpenChangeList   a new list for the new capsule, the old log
 //	             Unpack
 //	             Since(State.Mark), PutBack   in the new capsule, before CRIU restores
-//	             Journal.Rewind
+//	             ChangeList.Rewind
 //
 // # The list
 //
 // All processes of a capsule append to one list, a mapping (libsingshim/shim/list.h, record.go). The mapping has its
 // full length from the beginning: CRIU maps it again in a restored process, and wants the same length. Records that do
-// not fit go to a second file. A Journal brings both into the log periodically, and before the log is read. The user
+// not fit go to a second file. A ChangeList brings both into the log periodically, and before the log is read. The user
 // can write anything into the list; it is read as hostile input and can only say to which paths the user, with the
 // user's own rights, did something.
 //

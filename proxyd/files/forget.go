@@ -32,14 +32,14 @@ var minForget int64 = 1 << 20
 const NewName = ".new"
 
 // IsLong says whether the log is so long that Forget should be called.
-func (j *Journal) IsLong() bool {
+func (j *ChangeList) IsLong() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.positionOf(j.end) >= longLog
 }
 
 // Forgotten returns the mark before which the changes are not known any more, 0 if all are known.
-func (j *Journal) Forgotten() Mark {
+func (j *ChangeList) Forgotten() Mark {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return Mark(j.begin)
@@ -47,7 +47,7 @@ func (j *Journal) Forgotten() Mark {
 
 // Forget removes the changes before m from the log. From then on, what Since returns for an earlier mark is incomplete,
 // and says so. A crash leaves the old log or the new one.
-func (j *Journal) Forget(m Mark) error {
+func (j *ChangeList) Forget(m Mark) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if int64(m) > j.end {
@@ -63,10 +63,10 @@ func (j *Journal) Forget(m Mark) error {
 }
 
 // positionOf returns the position in the log's file of a place that a Mark means.
-func (j *Journal) positionOf(place int64) int64 { return place - j.shift }
+func (j *ChangeList) positionOf(place int64) int64 { return place - j.shift }
 
 // replaceLog replaces the log by a log with the records between two places. The caller has made the log durable.
-func (j *Journal) replaceLog(begin, end int64) error {
+func (j *ChangeList) replaceLog(begin, end int64) error {
 	head, err := j.readAnchorRecords(begin)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (j *Journal) replaceLog(begin, end int64) error {
 
 // readAnchorRecords returns the records that say how far lists had been read at a place in the log, and that programs had
 // bypassed the shim before it.
-func (j *Journal) readAnchorRecords(place int64) ([]byte, error) {
+func (j *ChangeList) readAnchorRecords(place int64) ([]byte, error) {
 	type anchor struct {
 		kind Kind
 		run  string

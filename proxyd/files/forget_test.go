@@ -27,7 +27,7 @@ func forgetAnything(t *testing.T) {
 // longRun is a journal, and a model of the entries that the journal must return.
 type longRun struct {
 	t       *testing.T
-	j       *Journal
+	j       *ChangeList
 	draw    *rand.Rand
 	paths   []string     // of all changes, in the order of the calls of Add
 	marks   map[Mark]int // by mark: how many of the paths come before
@@ -92,7 +92,7 @@ func (r *longRun) openAgain() {
 	if err := r.j.Close(); err != nil {
 		r.t.Fatal(err)
 	}
-	j, err := OpenJournal(dir, log)
+	j, err := OpenChangeList(dir, log)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestForget(t *testing.T) {
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			j, _ := journalFor(t)
+			j, _ := changeListFor(t)
 			r := &longRun{t: t, j: j, draw: rand.New(rand.NewPCG(seed, 1)), marks: map[Mark]int{0: 0}}
 			for range 60 {
 				switch n := r.draw.IntN(10); {
@@ -155,7 +155,7 @@ func TestForget(t *testing.T) {
 func TestForgetKeepsPlaces(t *testing.T) {
 	forgetAnything(t)
 	dir := ownFolder(t)
-	j, env := journalFor(t)
+	j, env := changeListFor(t)
 	runAsUser(t, env, "/bin/sh", "-c", ": >"+dir+"/one")
 	j.recordBypass()
 	mark, err := j.Cut()
@@ -166,7 +166,7 @@ func TestForgetKeepsPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	runAsUser(t, env, "/bin/sh", "-c", ": >"+dir+"/two")
-	again, err := OpenJournal(filepath.Dir(j.list.Name()), j.logPath)
+	again, err := OpenChangeList(filepath.Dir(j.list.Name()), j.logPath)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestForgetKeepsPlaces(t *testing.T) {
 func TestForgetWithoutSpace(t *testing.T) {
 	forgetAnything(t)
 	dir := ownFolder(t)
-	j, env := journalFor(t)
+	j, env := changeListFor(t)
 	logDir := makeSmallLog(t, j)
 	first := makeFiles(t, env, dir, 60)
 	mark, err := j.Cut()
@@ -218,7 +218,7 @@ func TestLogNeverFull(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes more than 256 MiB")
 	}
-	j, _ := journalFor(t)
+	j, _ := changeListFor(t)
 	var mark Mark
 	long := false
 	for round := 0; int64(mark) < maxLog+maxLog/8; round++ {

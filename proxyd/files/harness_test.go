@@ -115,18 +115,18 @@ func ownFolder(t testing.TB) string {
 	return dir
 }
 
-// journalFor returns a journal, and the environment variable for programs.
-func journalFor(t testing.TB) (*Journal, string) {
+// changeListFor returns a journal, and the environment variable for programs.
+func changeListFor(t testing.TB) (*ChangeList, string) {
 	t.Helper()
 	dir, err := os.MkdirTemp(parent, "journal-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := errors.Join(os.Chmod(dir, 0o755), CreateJournal(filepath.Join(dir, "files"), testUID, testUID)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), CreateChangeList(filepath.Join(dir, "files"), testUID, testUID)); err != nil {
 		t.Fatal(err)
 	}
-	j, err := OpenJournal(filepath.Join(dir, "files"), filepath.Join(dir, "log"))
+	j, err := OpenChangeList(filepath.Join(dir, "files"), filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
 	}

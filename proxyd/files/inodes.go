@@ -41,7 +41,7 @@ func (s ShownInode) encodeRow() []byte {
 }
 
 // ShownInodes returns the rows of the table.
-func (j *Journal) ShownInodes() ([]ShownInode, error) {
+func (j *ChangeList) ShownInodes() ([]ShownInode, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	_, rows, err := j.readTable()
@@ -49,7 +49,7 @@ func (j *Journal) ShownInodes() ([]ShownInode, error) {
 }
 
 // readTable returns how many rows the list has room for, and the rows that are there.
-func (j *Journal) readTable() (room int, rows []ShownInode, err error) {
+func (j *ChangeList) readTable() (room int, rows []ShownInode, err error) {
 	head, err := j.readHead()
 	if err != nil || head.firstRecord() != firstAt {
 		return 0, nil, err
@@ -67,7 +67,7 @@ func (j *Journal) readTable() (room int, rows []ShownInode, err error) {
 
 // ShowInodes adds rows to the table, and returns how many had no room. Programs may be reading the table: a row is written
 // before the count that shows the row, and a row that is there stays where it is.
-func (j *Journal) ShowInodes(add []ShownInode) (left int, err error) {
+func (j *ChangeList) ShowInodes(add []ShownInode) (left int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	room, rows, err := j.readTable()

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// TestShowInodes: rows stay where they are, are found again by a later Journal, and are left out where there is no room.
+// TestShowInodes: rows stay where they are, are found again by a later ChangeList, and are left out where there is no room.
 func TestShowInodes(t *testing.T) {
 	ownFolder(t)
-	j, _ := journalFor(t)
+	j, _ := changeListFor(t)
 	row := func(n uint64) ShownInode { return ShownInode{FileNumber{1, n}, n + 1000} }
 	check := func(want []ShownInode) {
 		t.Helper()
@@ -47,7 +47,7 @@ func TestShowInodes(t *testing.T) {
 // count that the user has forged leads nowhere.
 func TestShowInodesWithoutTable(t *testing.T) {
 	ownFolder(t)
-	j, _ := journalFor(t)
+	j, _ := changeListFor(t)
 	head := listHead{tail: firstAtOld, epoch: 1, run: j.run}.encodeHead()
 	if _, err := j.list.WriteAt(head, 0); err != nil {
 		t.Fatal(err)

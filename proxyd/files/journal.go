@@ -36,11 +36,11 @@ const (
 // minFreed is the least space of the second file that is freed at a time.
 const minFreed = 1 << 20
 
-// CreateJournal makes an empty list in dir for the shims of a capsule's processes; the programs of uid can write to the
+// CreateChangeList makes an empty list in dir for the shims of a capsule's processes; the programs of uid can write to the
 // list. dir is root's, and is made if missing. The caller binds dir into the capsule at a path that never changes in
 // the job's life: restored processes have the list mapped. The lists that were in dir are replaced; no process may be
 // using the old list.
-func CreateJournal(dir string, uid, gid uint32) error {
+func CreateChangeList(dir string, uid, gid uint32) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -89,10 +89,10 @@ type pathChanges struct {
 	id     uint64 // of the file, if the kernel saw the file last
 }
 
-// Journal records the changes that the programs of a single capsule make to files, for the job's life: the entries that
+// ChangeList records the changes that the programs of a single capsule make to files, for the job's life: the entries that
 // the shims of its processes write into the list, and those of Add, in a single log. A log on a shared folder outlives
 // the node; a crash of the node then loses the changes since the last Sync. The methods may be called concurrently.
-type Journal struct {
+type ChangeList struct {
 	list, more, log *os.File
 	logPath         string
 
@@ -116,12 +116,12 @@ type Journal struct {
 	real           func(path string) string // nil: paths are as they are seen
 }
 
-// OpenJournal opens the list in dir, made by CreateJournal, and the log, which is made if
-// missing. Exactly one Journal may be open on a log. After a restart of the caller the new
-// Journal continues where the last Journal stopped; with a new list, the new Journal continues
+// OpenChangeList opens the list in dir, made by CreateChangeList, and the log, which is made if
+// missing. Exactly one ChangeList may be open on a log. After a restart of the caller the new
+// Journal continues where the last ChangeList stopped; with a new list, the new ChangeList continues
 // the old log.
-func OpenJournal(dir, log string) (*Journal, error) {
-	j := &Journal{logPath: log, pending: map[int64]bool{}, known: map[string]pathChanges{}, loggedUnsure: map[int64]bool{}}
+func OpenChangeList(dir, log string) (*ChangeList, error) {
+	j := &ChangeList{logPath: log, pending: map[int64]bool{}, known: map[string]pathChanges{}, loggedUnsure: map[int64]bool{}}
 	if err := j.openLists(dir, log); err != nil {
 		j.closeFiles()
 		return nil, fmt.Errorf("journal %s: %w", dir, err)
@@ -129,7 +129,7 @@ func OpenJournal(dir, log string) (*Journal, error) {
 	return j, nil
 }
 
-func (j *Journal) openLists(dir, log string) (err error) {
+func (j *ChangeList) openLists(dir, log string) (err error) {
 	// The files are the user's, but not the names: the folder is root's.
 	if j.list, err = os.OpenFile(filepath.Join(dir, ListName), os.O_RDWR|unix.O_NOFOLLOW, 0); err != nil {
 		return err
@@ -168,9 +168,9 @@ func (j *Journal) openLists(dir, log string) (err error) {
 	return j.log.Truncate(end) // the entry that was half written
 }
 
-// Close brings the rest of the list into the log, and closes the files. Close the Journal of a capsule before
-// CreateJournal replaces its list.
-func (j *Journal) Close() error {
+// Close brings the rest of the list into the log, and closes the files. Close the ChangeList of a capsule before
+// CreateChangeList replaces its list.
+func (j *ChangeList) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	err := j.syncLists(true)
@@ -178,7 +178,7 @@ func (j *Journal) Close() error {
 	return err
 }
 
-func (j *Journal) closeFiles() {
+func (j *ChangeList) closeFiles() {
 	for _, f := range []*os.File{j.list, j.more, j.log} {
 		if f != nil {
 			f.Close()
@@ -186,7 +186,7 @@ func (j *Journal) closeFiles() {
 	}
 }
 
-func (j *Journal) readHead() (listHead, error) {
+func (j *ChangeList) readHead() (listHead, error) {
 	b := make([]byte, tableAt)
 	if _, err := j.list.ReadAt(b, 0); err != nil {
 		return listHead{}, err
@@ -197,7 +197,7 @@ func (j *Journal) readHead() (listHead, error) {
 // Run calls Sync every period until ctx ends. There is no event to wait for: the list is a mapping. Run goes on after
 // an error of Sync, which it passes to report if the Sync before had no error, and passes nil to report when Sync
 // succeeds again.
-func (j *Journal) Run(ctx context.Context, period time.Duration, report func(error)) {
+func (j *ChangeList) Run(ctx context.Context, period time.Duration, report func(error)) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	failing := false
@@ -216,7 +216,7 @@ func (j *Journal) Run(ctx context.Context, period time.Duration, report func(err
 }
 
 // Sync brings the new entries of the list into the log, durably.
-func (j *Journal) Sync() error {
+func (j *ChangeList) Sync() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.syncLists(false)
@@ -224,7 +224,7 @@ func (j *Journal) Sync() error {
 
 // Cut brings everything into the log, also entries of changes that programs were about to make, and makes the shims
 // forget which paths they have recorded. The programs must be frozen. Their later changes are behind the Mark.
-func (j *Journal) Cut() (Mark, error) {
+func (j *ChangeList) Cut() (Mark, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := errors.Join(j.syncLists(true), j.emptySecondList()); err != nil {
@@ -245,7 +245,7 @@ func (j *Journal) Cut() (Mark, error) {
 
 // Add appends changes that were observed without the shim, if the journal does not have these paths since the last Cut.
 // The entries are durable with the next Sync that returns no error.
-func (j *Journal) Add(entries ...Entry) error {
+func (j *ChangeList) Add(entries ...Entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	b, err := j.newEntries(false) // the shim knows more than the kernel tells
@@ -268,7 +268,7 @@ func (j *Journal) Add(entries ...Entry) error {
 // SetRealPath makes Add record each file under the path that real returns for the path under which
 // the file was seen: files of a container are seen at the place where the capsule shows the
 // container.
-func (j *Journal) SetRealPath(real func(path string) string) {
+func (j *ChangeList) SetRealPath(real func(path string) string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.real = real
@@ -276,7 +276,7 @@ func (j *Journal) SetRealPath(real func(path string) string) {
 
 // Drain brings the reports that a Watch has received so far into the journal. The caller calls Drain when the programs
 // are frozen, before Cut.
-func (j *Journal) Drain(ctx context.Context) error {
+func (j *ChangeList) Drain(ctx context.Context) error {
 	j.mu.Lock()
 	w := j.watcher
 	j.mu.Unlock()
@@ -297,7 +297,7 @@ func (j *Journal) Drain(ctx context.Context) error {
 // NoteContainer has the kernel report from now on which files are written on the capsule's mounts, those of a container that
 // has just been shown included. The caller calls NoteContainer before a program starts that has the container for its root: it
 // bypasses the shim.
-func (j *Journal) NoteContainer() error {
+func (j *ChangeList) NoteContainer() error {
 	if ever, _ := j.hadBypass(); !ever {
 		j.recordBypass() // for a Watch that begins later
 	}
@@ -313,14 +313,14 @@ func (j *Journal) NoteContainer() error {
 	return nil
 }
 
-func (j *Journal) setWatcher(w *watcher) {
+func (j *ChangeList) setWatcher(w *watcher) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.watcher = w
 }
 
 // markIncomplete notes in the log that changes are missing.
-func (j *Journal) markIncomplete() {
+func (j *ChangeList) markIncomplete() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.losing {
@@ -331,15 +331,15 @@ func (j *Journal) markIncomplete() {
 
 // hadBypass says whether a program of the job has bypassed the shim, now or before, and in
 // unwatched whether a program may have done so while no Watch ran.
-func (j *Journal) hadBypass() (ever, unwatched bool) {
+func (j *ChangeList) hadBypass() (ever, unwatched bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.ranWithoutShim, j.missed
 }
 
-// recordBypass notes in the log that a program has bypassed the shim, for the next Journal on this
+// recordBypass notes in the log that a program has bypassed the shim, for the next ChangeList on this
 // log.
-func (j *Journal) recordBypass() {
+func (j *ChangeList) recordBypass() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.ranWithoutShim = true

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-func touchedSince(t *testing.T, j *Journal, m Mark) TouchedFiles {
+func touchedSince(t *testing.T, j *ChangeList, m Mark) TouchedFiles {
 	t.Helper()
 	got, err := j.Since(m)
 	if err != nil {
@@ -30,7 +30,7 @@ func TestShimWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	os.Chmod(filepath.Join(dir, "old"), 0o666)
-	j, env := journalFor(t)
+	j, env := changeListFor(t)
 	runAsUser(t, env, "/bin/bash", "-c", "cd "+dir+`
 		echo one >new; echo two >>new; echo three >>old
 		mkdir d; mv new d/moved; ln d/moved hard; ln -s nowhere soft; rm hard
@@ -53,11 +53,11 @@ c D/d/../up`, "D", dir)
 	}
 }
 
-// TestJournalGoesOn: a second Journal on the same list takes up where the first stopped,
+// TestJournalGoesOn: a second ChangeList on the same list takes up where the first stopped,
 // also when it died in the middle of a write; a new list goes on in the old log.
 func TestJournalGoesOn(t *testing.T) {
 	dir := ownFolder(t)
-	j, env := journalFor(t)
+	j, env := changeListFor(t)
 	base := filepath.Dir(j.log.Name())
 	write := func(name string) { runAsUser(t, env, "/bin/sh", "-c", ": >"+filepath.Join(dir, name)) }
 	write("one")
@@ -66,7 +66,7 @@ func TestJournalGoesOn(t *testing.T) {
 	}
 	j.log.WriteAt([]byte{recordMark, stateDone, 'c', 0, 200, 0}, j.end) // killed here
 	write("two")
-	again, err := OpenJournal(filepath.Join(base, "files"), j.log.Name())
+	again, err := OpenChangeList(filepath.Join(base, "files"), j.log.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,10 +75,10 @@ func TestJournalGoesOn(t *testing.T) {
 	if s := describeEntries(touchedSince(t, again, 0).Entries); s != want {
 		t.Errorf("got%s\nwant%s", s, want)
 	}
-	if err := CreateJournal(filepath.Join(base, "files"), testUID, testUID); err != nil {
+	if err := CreateChangeList(filepath.Join(base, "files"), testUID, testUID); err != nil {
 		t.Fatal(err)
 	}
-	third, err := OpenJournal(filepath.Join(base, "files"), j.log.Name())
+	third, err := OpenChangeList(filepath.Join(base, "files"), j.log.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestJournalGoesOn(t *testing.T) {
 // TestCutForgets: a path that a process has recorded before a cut is recorded again after the cut.
 func TestCutForgets(t *testing.T) {
 	dir := ownFolder(t)
-	j, env := journalFor(t)
+	j, env := changeListFor(t)
 	in, out := startAs(t, env, "/bin/bash", "-c", "cd "+dir+"; while read x; do echo $x >>f; echo done; done")
 	step := func() {
 		t.Helper()
@@ -134,7 +134,7 @@ func TestCutForgets(t *testing.T) {
 // TestAdd: entries of other observers are taken unless the shim has recorded the same change, or a larger one.
 func TestAdd(t *testing.T) {
 	dir := ownFolder(t)
-	j, env := journalFor(t)
+	j, env := changeListFor(t)
 	writeFile(t, filepath.Join(dir, "old"), "old")
 	runAsUser(t, env, "/bin/sh", "-c", "cd "+dir+"; : >new; : >>old")
 	err := j.Add(Entry{Kind: Written, Path: dir + "/new"}, Entry{Kind: Closed, Path: dir + "/old"}, Entry{Kind: Appended, Path: dir + "/old"},
@@ -155,7 +155,7 @@ func TestListFull(t *testing.T) {
 		t.Skip("makes 30,000 files")
 	}
 	dir := ownFolder(t)
-	j, env := journalFor(t)
+	j, env := changeListFor(t)
 	script := fmt.Sprintf("import os\nos.chdir(%q)\nname='x'*200\nfor i in range(30000):\n f=name+str(i)\n os.close(os.open(f,os.O_CREAT|os.O_WRONLY))\n os.unlink(f)\n", dir)
 	runAsUser(t, env, "/usr/bin/python3", "-c", script)
 	got := touchedSince(t, j, 0)
@@ -202,7 +202,7 @@ func TestHostileList(t *testing.T) {
 	for name, b := range hostileLists() {
 		t.Run(name, func(t *testing.T) {
 			ownFolder(t)
-			j, _ := journalFor(t)
+			j, _ := changeListFor(t)
 			if _, err := j.list.WriteAt(b, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -220,7 +220,7 @@ func TestHostileList(t *testing.T) {
 	}
 	t.Run("no list", func(t *testing.T) {
 		ownFolder(t)
-		j, _ := journalFor(t)
+		j, _ := changeListFor(t)
 		j.list.WriteAt([]byte("nonsense"), 0)
 		if err := j.Sync(); err == nil || !strings.Contains(err.Error(), "no list of files") {
 			t.Errorf("Sync of a list without its mark: %v", err)
@@ -228,7 +228,7 @@ func TestHostileList(t *testing.T) {
 	})
 	t.Run("truncated", func(t *testing.T) {
 		ownFolder(t)
-		j, _ := journalFor(t)
+		j, _ := changeListFor(t)
 		j.list.Truncate(70)
 		if err := j.Sync(); err == nil {
 			t.Error("no error")
@@ -265,7 +265,7 @@ func FuzzParse(f *testing.F) {
 // TestEpochPlace: the epoch is where the shim looks for it.
 func TestEpochPlace(t *testing.T) {
 	ownFolder(t)
-	j, _ := journalFor(t)
+	j, _ := changeListFor(t)
 	before, _ := j.readHead()
 	if _, err := j.Cut(); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 )
 
 // appendMore appends records to a journal's second file, as the shims do when the list is full.
-func appendMore(t *testing.T, j *Journal, round, n int) {
+func appendMore(t *testing.T, j *ChangeList, round, n int) {
 	t.Helper()
 	var b []byte
 	for i := range n {
@@ -34,7 +34,7 @@ const manyRecords = maxMore / 2 / 4000
 // TestMoreForLong: the second file takes any number of changes in a run, if the journal follows, and its space is
 // freed.
 func TestMoreForLong(t *testing.T) {
-	j, _ := journalFor(t)
+	j, _ := changeListFor(t)
 	mark := Mark(0)
 	for round := range 3 {
 		appendMore(t, j, round, manyRecords)
@@ -56,9 +56,9 @@ func TestMoreForLong(t *testing.T) {
 	}
 }
 
-// TestMoreIsEmptied: a Cut makes the second file empty, and neither this Journal nor the next loses or repeats a change.
+// TestMoreIsEmptied: a Cut makes the second file empty, and neither this ChangeList nor the next loses or repeats a change.
 func TestMoreIsEmptied(t *testing.T) {
-	j, _ := journalFor(t)
+	j, _ := changeListFor(t)
 	appendMore(t, j, 0, 10)
 	mark, err := j.Cut()
 	if err != nil {
@@ -68,7 +68,7 @@ func TestMoreIsEmptied(t *testing.T) {
 		t.Errorf("%d bytes are left: %v", st.Size(), err)
 	}
 	appendMore(t, j, 1, 10)
-	again, err := OpenJournal(filepath.Dir(j.more.Name()), j.log.Name())
+	again, err := OpenChangeList(filepath.Dir(j.more.Name()), j.log.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestMoreIsEmptied(t *testing.T) {
 // TestMoreAtOnce: if the second file has more than the journal takes at a time, the journal notes that records are
 // lost, and goes on behind them.
 func TestMoreAtOnce(t *testing.T) {
-	j, _ := journalFor(t)
+	j, _ := changeListFor(t)
 	if err := os.Truncate(j.more.Name(), 1<<40); err != nil {
 		t.Fatal(err)
 	}

@@ -11,13 +11,13 @@ import (
 )
 
 // The log is on a shared folder, which can be full or away for a while. Bytes that are not known to be durable stay in
-// memory (Journal.tail), at their place before Journal.end, until they are: the shims do not record a change again.
+// memory (ChangeList.tail), at their place before ChangeList.end, until they are: the shims do not record a change again.
 
 // maxTail bounds the tail. Of a log that cannot be written for that long, the rest is lost, and the log says so later.
 const maxTail = 2 * maxMore
 
 // writeDurably appends b to the log and makes the whole log durable. After an error the next call does both.
-func (j *Journal) writeDurably(b []byte) error {
+func (j *ChangeList) writeDurably(b []byte) error {
 	if err := j.writeUnsynced(b); err != nil || len(j.tail) == 0 {
 		return err
 	}
@@ -30,7 +30,7 @@ func (j *Journal) writeDurably(b []byte) error {
 }
 
 // writeUnsynced appends b to the log at once. b outlives this process, not yet the node. After an error the next call writes b.
-func (j *Journal) writeUnsynced(b []byte) error {
+func (j *ChangeList) writeUnsynced(b []byte) error {
 	switch {
 	case len(b) == 0:
 	case j.positionOf(j.end)+int64(len(b)) > maxLog, len(j.tail)+len(b) > maxTail:
@@ -49,7 +49,7 @@ func (j *Journal) writeUnsynced(b []byte) error {
 }
 
 // appendRecords appends b to the log. If b cannot be written now, the next Sync or Cut writes b, or returns the error.
-func (j *Journal) appendRecords(b []byte) {
+func (j *ChangeList) appendRecords(b []byte) {
 	_ = j.writeUnsynced(b)
 }
 
@@ -78,7 +78,7 @@ func readLog(log io.ReaderAt, from int64, f func(e Entry, ends int64)) (end int6
 }
 
 // Since returns the changes after m. The programs must be frozen or dead.
-func (j *Journal) Since(m Mark) (TouchedFiles, error) {
+func (j *ChangeList) Since(m Mark) (TouchedFiles, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.syncLists(true); err != nil {
@@ -107,7 +107,7 @@ func (j *Journal) Since(m Mark) (TouchedFiles, error) {
 // Rewind forgets the changes after m, because a PutBack has undone them; made are the paths that the PutBack returned.
 // The caller calls Rewind with the list of the new capsule, before programs run there. Without Rewind, the next PutBack
 // to the same cut would take the files that this PutBack has made for other people's.
-func (j *Journal) Rewind(m Mark, made []Name) error {
+func (j *ChangeList) Rewind(m Mark, made []Name) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if m < 0 || int64(m) > j.end {
@@ -127,7 +127,7 @@ func (j *Journal) Rewind(m Mark, made []Name) error {
 }
 
 // dropAfter drops the records after a place.
-func (j *Journal) dropAfter(place int64) error {
+func (j *ChangeList) dropAfter(place int64) error {
 	if place < j.begin {
 		if err := j.replaceLog(place, place); err != nil {
 			return err

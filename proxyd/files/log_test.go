@@ -17,7 +17,7 @@ import (
 )
 
 // makeSmallLog gives a journal a log on a file system of 4 MiB, and returns the log's folder.
-func makeSmallLog(t *testing.T, j *Journal) (dir string) {
+func makeSmallLog(t *testing.T, j *ChangeList) (dir string) {
 	t.Helper()
 	dir = makeSmallFolder(t)
 	j.mu.Lock()
@@ -48,7 +48,7 @@ func makeFiles(t *testing.T, env, dir string, n int) (want string) {
 // once.
 func TestLogWithoutSpace(t *testing.T) {
 	dir := ownFolder(t)
-	j, env := journalFor(t)
+	j, env := changeListFor(t)
 	empty := fillFolder(t, makeSmallLog(t, j))
 	want := makeFiles(t, env, dir, 60)
 	for range 2 {
@@ -74,7 +74,7 @@ func TestLogWithoutSpace(t *testing.T) {
 // pages.
 func TestLogNotSynced(t *testing.T) {
 	dir := ownFolder(t)
-	j, env := journalFor(t)
+	j, env := changeListFor(t)
 	log := j.log
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0) // a device that has no fsync, and keeps no data
 	if err != nil {
@@ -94,7 +94,7 @@ func TestLogNotSynced(t *testing.T) {
 
 // TestLogTooLate: if the log cannot be written until memory has no place for more, the log says that it is not complete.
 func TestLogTooLate(t *testing.T) {
-	j, _ := journalFor(t)
+	j, _ := changeListFor(t)
 	log := j.log
 	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
 	if err != nil {
@@ -116,7 +116,7 @@ func TestLogTooLate(t *testing.T) {
 // TestRunGoesOn: Run goes on after an error, and tells of the first error and of the success that follows.
 func TestRunGoesOn(t *testing.T) {
 	dir := ownFolder(t)
-	j, env := journalFor(t)
+	j, env := changeListFor(t)
 	empty := fillFolder(t, makeSmallLog(t, j))
 	want := makeFiles(t, env, dir, 60)
 	ctx, cancel := context.WithCancel(testDeadline(t))

@@ -44,7 +44,7 @@ func TestRollback(t *testing.T) {
 func rollBackRandomly(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	dir := ownFolder(t)
-	j, env := journalFor(t)
+	j, env := changeListFor(t)
 	ops := func() {
 		buildTools(t)
 		for range 1 + r.IntN(3) {

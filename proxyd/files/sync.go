@@ -12,7 +12,7 @@ import (
 
 // syncLists brings new records into the log, durably. final: no program runs, so that a pending
 // record will not be completed before another process looks. The caller holds j.mu.
-func (j *Journal) syncLists(final bool) error {
+func (j *ChangeList) syncLists(final bool) error {
 	b, err := j.newEntries(final)
 	if err = errors.Join(err, j.writeDurably(b)); err == nil {
 		j.freeReadRecords()
@@ -22,7 +22,7 @@ func (j *Journal) syncLists(final bool) error {
 
 // newEntries returns the entries that the log does not have yet. The caller writes these bytes, also those that come
 // with an error: newEntries does not return them again.
-func (j *Journal) newEntries(final bool) ([]byte, error) {
+func (j *ChangeList) newEntries(final bool) ([]byte, error) {
 	head, err := j.readHead()
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (j *Journal) newEntries(final bool) ([]byte, error) {
 }
 
 // appendEntry takes an entry into the log.
-func (j *Journal) appendEntry(b []byte, e Entry) []byte {
+func (j *ChangeList) appendEntry(b []byte, e Entry) []byte {
 	if !e.isValid() {
 		return b
 	}
@@ -68,7 +68,7 @@ func (j *Journal) appendEntry(b []byte, e Entry) []byte {
 
 // readList takes the records of the list from pos to end. Records at the very end that are not done stay before pos:
 // their writers can give the place back, and other writers then write there.
-func (j *Journal) readList(b []byte, end int64, final bool) ([]byte, error) {
+func (j *ChangeList) readList(b []byte, end int64, final bool) ([]byte, error) {
 	if end <= j.pos {
 		return b, nil
 	}
@@ -114,7 +114,7 @@ func (j *Journal) readList(b []byte, end int64, final bool) ([]byte, error) {
 }
 
 // appendUncertain takes a change that a program was about to make, once.
-func (j *Journal) appendUncertain(b []byte, at int64, p parsedRecord) []byte {
+func (j *ChangeList) appendUncertain(b []byte, at int64, p parsedRecord) []byte {
 	if p.state != statePending || j.loggedUnsure[at] || len(j.loggedUnsure) >= maxEntries {
 		return b
 	}
@@ -125,7 +125,7 @@ func (j *Journal) appendUncertain(b []byte, at int64, p parsedRecord) []byte {
 
 // notePending remembers a place that may be completed later. If there are many, some are places of killed writers,
 // which no process will complete.
-func (j *Journal) notePending(at int64) {
+func (j *ChangeList) notePending(at int64) {
 	for o := range j.pending {
 		if len(j.pending) < maxPending {
 			break
@@ -136,7 +136,7 @@ func (j *Journal) notePending(at int64) {
 }
 
 // checkPending looks again at records that were not completed when readList read them.
-func (j *Journal) checkPending(b []byte, final bool) ([]byte, error) {
+func (j *ChangeList) checkPending(b []byte, final bool) ([]byte, error) {
 	buf := make([]byte, recordSize(maxPath, maxPath))
 	for at := range j.pending {
 		n, err := j.list.ReadAt(buf, at)
@@ -157,7 +157,7 @@ func (j *Journal) checkPending(b []byte, final bool) ([]byte, error) {
 }
 
 // readMore takes the new records of the second file.
-func (j *Journal) readMore(b []byte) ([]byte, error) {
+func (j *ChangeList) readMore(b []byte) ([]byte, error) {
 	st, err := j.more.Stat()
 	if err != nil || st.Size() <= j.morePos {
 		return b, err
@@ -187,7 +187,7 @@ func (j *Journal) readMore(b []byte) ([]byte, error) {
 }
 
 // freeReadRecords frees the space of records that were read from the second file. The log has them durably.
-func (j *Journal) freeReadRecords() {
+func (j *ChangeList) freeReadRecords() {
 	if j.morePos-j.freed < minFreed {
 		return
 	}
@@ -199,12 +199,12 @@ func (j *Journal) freeReadRecords() {
 
 // emptySecondList makes the second file empty if all of it is in the log, so that no limit of a file's size is met in a long run.
 // No program may be running: each appends to the file.
-func (j *Journal) emptySecondList() error {
+func (j *ChangeList) emptySecondList() error {
 	st, err := j.more.Stat()
 	if err != nil || j.morePos == 0 || st.Size() != j.morePos {
 		return err
 	}
-	// If a crash comes after the anchor and before the truncation, the next Journal reads the records of the file a second
+	// If a crash comes after the anchor and before the truncation, the next ChangeList reads the records of the file a second
 	// time, and loses no record.
 	if err := j.writeDurably(appendRecord(nil, Entry{Kind: anchorMore, Path: j.run})); err != nil {
 		return err

@@ -40,7 +40,7 @@ const (
 
 // Watch tells j which files programs write that bypass the shim: static programs, those of Go, set-id programs. Watch
 // returns ctx's error, or nil when the capsule has ended. No program waits for Watch: the kernel reports after the
-// event, and does not wait for an answer. There is at most a single Watch for a Journal at a time.
+// event, and does not wait for an answer. There is at most a single Watch for a ChangeList at a time.
 //
 // A report of each file that is closed would cost every program a part of its time. So at first only the execution of
 // programs is watched, of each program once; when a program bypasses the shim, the capsule's own mounts are watched for
@@ -49,7 +49,7 @@ const (
 // queue of reports has overflowed, the journal notes that the list is not complete. The names that these programs
 // remove, rename or make without writing are not seen; a file that was renamed after writing is found again in its
 // folder.
-func Watch(ctx context.Context, what WatchedCapsule, j *Journal) error {
+func Watch(ctx context.Context, what WatchedCapsule, j *ChangeList) error {
 	w, err := newWatcher(what, j)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the capsule has ended already
@@ -88,7 +88,7 @@ var errGone = errors.New("the capsule is gone")
 
 type watcher struct {
 	what   WatchedCapsule
-	j      *Journal
+	j      *ChangeList
 	f      *os.File // to wait for events; closed once the kernel reports files
 	raw    syscall.RawConn
 	ns     string // the mount namespace: another process may get the PID
@@ -113,7 +113,7 @@ type judgement struct {
 	withoutShim bool
 }
 
-func newWatcher(what WatchedCapsule, j *Journal) (*watcher, error) {
+func newWatcher(what WatchedCapsule, j *ChangeList) (*watcher, error) {
 	w := &watcher{
 		what: what, j: j, points: map[uint64]string{}, judged: map[int]judgement{}, ours: map[[2]uint64]bool{}, buf: make([]byte, 64<<10),
 	}

@@ -87,8 +87,8 @@ func buildStatic(t testing.TB) string {
 	return bin
 }
 
-// drainJournal returns the entries of the journal, after all reports of the kernel have been added.
-func drainJournal(t testing.TB, j *Journal, m Mark) TouchedFiles {
+// drainChangeList returns the entries of the journal, after all reports of the kernel have been added.
+func drainChangeList(t testing.TB, j *ChangeList, m Mark) TouchedFiles {
 	t.Helper()
 	if err := j.Drain(testDeadline(t)); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func drainJournal(t testing.TB, j *Journal, m Mark) TouchedFiles {
 }
 
 // waitForPath waits until the journal has a path.
-func waitForPath(t *testing.T, j *Journal, kind Kind, path string, nudge func()) Entry {
+func waitForPath(t *testing.T, j *ChangeList, kind Kind, path string, nudge func()) Entry {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		for _, e := range touchedSince(t, j, 0).Entries {
@@ -120,7 +120,7 @@ func waitForPath(t *testing.T, j *Journal, kind Kind, path string, nudge func())
 func TestWatch(t *testing.T) {
 	dir := ownFolder(t)
 	static := buildStatic(t)
-	j, env := journalFor(t)
+	j, env := changeListFor(t)
 	buildTools(t)
 	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
 	ctx, cancel := context.WithCancel(testDeadline(t))
@@ -138,7 +138,7 @@ func TestWatch(t *testing.T) {
 	waitForPath(t, j, Closed, in("static"), func() { r.runLine(t, static+" w "+in("static")+" data") })
 	// Under which name depends on when the event is read.
 	r.runLine(t, static+" s "+in("renamed")+" data")
-	state := recordNow(t, nil, newShelf(), Job{}, drainJournal(t, j, 0).Entries...)
+	state := recordNow(t, nil, newShelf(), Job{}, drainChangeList(t, j, 0).Entries...)
 	if f := state.Files[Name(in("renamed"))]; f == nil || f.Type != Regular || f.Size != 4 {
 		t.Errorf("the renamed file was not found: %+v", f)
 	}
@@ -153,7 +153,7 @@ func TestWatch(t *testing.T) {
 	// A successor does not see all changes that were made while no Watch ran.
 	r.runLine(t, static+" w "+in("unseen")+" data")
 	r.runLine(t, "LD_PRELOAD= /bin/sh -c 'exec 7>"+in("open")+"; sleep 60' & until test -e "+in("open")+"; do :; done")
-	again, err := OpenJournal(filepath.Dir(j.list.Name()), j.log.Name())
+	again, err := OpenChangeList(filepath.Dir(j.list.Name()), j.log.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestWatch(t *testing.T) {
 	go func() { ended <- Watch(ctx, r.watchedMounts(), again) }()
 	waitForPath(t, again, Closed, in("open"), func() {})
 	r.runLine(t, static+" w "+in("seen")+" data")
-	got := drainJournal(t, again, 0)
+	got := drainChangeList(t, again, 0)
 	if s := describeEntries(got.Entries); !got.Lost || !strings.Contains(s, in("seen")) || strings.Contains(s, in("unseen")) {
 		t.Errorf("list of a successor: lost %v, entries %s", got.Lost, s)
 	}
@@ -171,7 +171,7 @@ func TestWatch(t *testing.T) {
 }
 
 // setWatcherFor gives a journal a watcher of a room's mounts, which is closed at the end of the test.
-func setWatcherFor(t *testing.T, r *room, j *Journal) *watcher {
+func setWatcherFor(t *testing.T, r *room, j *ChangeList) *watcher {
 	t.Helper()
 	w, err := newWatcher(r.watchedMounts(), j)
 	if err != nil {
@@ -188,7 +188,7 @@ func setWatcherFor(t *testing.T, r *room, j *Journal) *watcher {
 func TestNoteContainer(t *testing.T) {
 	dir := ownFolder(t)
 	static := buildStatic(t)
-	j, env := journalFor(t)
+	j, env := changeListFor(t)
 	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
 	setWatcherFor(t, r, j)
 	at := filepath.Join(dir, "at")
@@ -200,14 +200,14 @@ func TestNoteContainer(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.runLine(t, fmt.Sprintf("%[1]s w %[2]s/%[3]s data w %[2]s/in/%[3]s data; umount -l %[2]s", static, at, turn))
-		got := describeEntries(drainJournal(t, j, 0).Entries)
+		got := describeEntries(drainChangeList(t, j, 0).Entries)
 		for _, want := range []string{at + "/" + turn, at + "/in/" + turn} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s is not in the journal: %s", want, got)
 			}
 		}
 	}
-	got := drainJournal(t, j, 0)
+	got := drainChangeList(t, j, 0)
 	for _, e := range got.Entries {
 		if name := filepath.Base(e.Path); e.Kind == Closed && name != ListName && !strings.HasPrefix(e.Path, at+"/") {
 			t.Errorf("the journal names %s, want a path below the mount", e.Path)
@@ -220,7 +220,7 @@ func TestNoteContainer(t *testing.T) {
 
 // TestNoteContainerWhileWaiting: a Watch that waits for events when a container is shown goes on.
 func TestNoteContainerWhileWaiting(t *testing.T) {
-	j, env := journalFor(t)
+	j, env := changeListFor(t)
 	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
 	w := setWatcherFor(t, r, j)
 	ended := make(chan error)
@@ -244,7 +244,7 @@ func TestNoteContainerWhileWaiting(t *testing.T) {
 // scanProcesses.
 func TestWatchWithoutShim(t *testing.T) {
 	dir := ownFolder(t)
-	j, env := journalFor(t)
+	j, env := changeListFor(t)
 	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
 	r.runLine(t, "LD_PRELOAD= /bin/sleep 60 & until grep -q sleep /proc/$!/comm; do :; done")
 	ctx, cancel := context.WithCancel(testDeadline(t))
@@ -263,7 +263,7 @@ func TestWatchOverflow(t *testing.T) {
 	}
 	dir := ownFolder(t)
 	static := buildStatic(t)
-	j, env := journalFor(t)
+	j, env := changeListFor(t)
 	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
 	w := setWatcherFor(t, r, j)
 	if err := w.markFiles(); err != nil {
@@ -275,7 +275,7 @@ func TestWatchOverflow(t *testing.T) {
 		t.Skipf("SKIP: the kernel keeps %d events", n)
 	}
 	r.runLine(t, fmt.Sprintf("setpriv --reuid %[1]d --regid %[1]d --clear-groups %s n %s/f %d", testUID, static, dir, n+100))
-	got := drainJournal(t, j, 0)
+	got := drainChangeList(t, j, 0)
 	if len(got.Entries) < n-10 || !got.Lost {
 		t.Errorf("%d entries, lost %v", len(got.Entries), got.Lost)
 	}
@@ -284,7 +284,7 @@ func TestWatchOverflow(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.runLine(t, static+" w "+dir+"/later data")
-	if got = drainJournal(t, j, mark); got.Lost || len(got.Entries) == 0 {
+	if got = drainChangeList(t, j, mark); got.Lost || len(got.Entries) == 0 {
 		t.Errorf("after the cut: %d entries, lost %v", len(got.Entries), got.Lost)
 	}
 	shelf := newShelf()
@@ -304,7 +304,7 @@ func TestWatchOverflow(t *testing.T) {
 func TestWithoutShim(t *testing.T) {
 	dir := ownFolder(t)
 	static := buildStatic(t)
-	j, env := journalFor(t)
+	j, env := changeListFor(t)
 	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
 	j.recordBypass()
 	ctx, cancel := context.WithCancel(testDeadline(t))
@@ -317,11 +317,11 @@ func TestWithoutShim(t *testing.T) {
 	}
 	waitFor(t, func() bool { // until it is armed
 		do("w first x")
-		return strings.Contains(describeEntries(drainJournal(t, j, 0).Entries), "first")
+		return strings.Contains(describeEntries(drainChangeList(t, j, 0).Entries), "first")
 	})
 	do("a log 1 w kept one w gone two w moved three s saved old m d - w d/in four w d/changed five s a1 1 s a2 2")
 	do("f own 3750 f own/inner 711 w own/inner/f six")
-	got := drainJournal(t, j, 0)
+	got := drainChangeList(t, j, 0)
 	mark, err := j.Cut()
 	if err != nil {
 		t.Fatal(err)
@@ -339,7 +339,7 @@ func TestWithoutShim(t *testing.T) {
 	do("a log 2 d gone - s saved new s saved newer s more x w d/changed other m e - m e/f - w e/f/deep y w short z d short - s a1 11 s a2 22")
 	writeFile(t, filepath.Join(dir, "other"), "of another job")
 	want = append(want, snapshotOf(t, dir, "other"))
-	report, err := PutBack(testDeadline(t), testUser, Job{}, state, drainJournal(t, j, mark), shelf)
+	report, err := PutBack(testDeadline(t), testUser, Job{}, state, drainChangeList(t, j, mark), shelf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +363,7 @@ func snapshotOf(t *testing.T, dir, name string) string {
 // TestWatchEnds: Watch returns nil when the capsule is gone.
 func TestWatchEnds(t *testing.T) {
 	ownFolder(t)
-	j, env := journalFor(t)
+	j, env := changeListFor(t)
 	r := newRoom(t, env)
 	ended := make(chan error, 1)
 	go func() { ended <- Watch(testDeadline(t), r.watchedMounts(), j) }()
