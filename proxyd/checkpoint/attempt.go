@@ -41,7 +41,7 @@ type attempt struct {
 	reports     map[string]*calls.PrepareReply
 	reservation *store.Reservation
 	writer      upload.ShareWriter
-	parts       []store.Part
+	parts       []store.NodeStreams
 	meta        records.Meta
 
 	cutNumber      uint64   // identifies the cut to the device servers

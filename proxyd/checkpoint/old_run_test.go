@@ -23,7 +23,7 @@ type committedWriter struct {
 }
 
 // Commit implements upload.ShareWriter.
-func (w *committedWriter) Commit(context.Context, []byte, []store.Part) error {
+func (w *committedWriter) Commit(context.Context, []byte, []store.NodeStreams) error {
 	w.committed = true
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 	"slices"
 )
 
-// Part has the streams that a node wrote; the leader adds them to the manifest. A Part may travel as JSON.
-type Part struct {
+// NodeStreams has the streams that a node wrote; the leader adds them to the manifest. A NodeStreams may travel as JSON.
+type NodeStreams struct {
 	ID      ID           `json:"id"`
 	Streams []StreamInfo `json:"streams"`
 	Stats   Stats        `json:"stats"`
@@ -23,7 +23,7 @@ type Part struct {
 
 // Finish ends the Writer of a node that is not the leader. All its streams must be closed.
 // Afterwards the written data is durable, and protected by the leader's lease alone.
-func (w *Writer) Finish(ctx context.Context) (Part, error) {
+func (w *Writer) Finish(ctx context.Context) (NodeStreams, error) {
 	part, err := w.finishWorkers(ctx)
 	if err == nil {
 		w.fail(ErrClosed)
@@ -35,7 +35,7 @@ func (w *Writer) Finish(ctx context.Context) (Part, error) {
 // The manifest keeps meta for the caller. If the error is nil, the checkpoint survives any crash. After an error there
 // is no checkpoint, unless ctx ended or the folder was lost at that very moment; the Writer has failed, and only Abort
 // may be called.
-func (w *Writer) Commit(ctx context.Context, meta []byte, parts ...Part) (ID, error) {
+func (w *Writer) Commit(ctx context.Context, meta []byte, parts ...NodeStreams) (ID, error) {
 	if w.own == nil {
 		return ID{}, fmt.Errorf("checkpoint %s: commit: only the leader's Writer can", w.up.ID)
 	}
@@ -57,18 +57,18 @@ func (w *Writer) Commit(ctx context.Context, meta []byte, parts ...Part) (ID, er
 }
 
 // finishWorkers ends the chunk workers and makes their work durable.
-func (w *Writer) finishWorkers(ctx context.Context) (Part, error) {
+func (w *Writer) finishWorkers(ctx context.Context) (NodeStreams, error) {
 	if err := w.Err(); err != nil {
-		return Part{}, err
+		return NodeStreams{}, err
 	}
 	if err := w.stopStreams(); err != nil {
-		return Part{}, fmt.Errorf("checkpoint %s: %w", w.up.ID, err)
+		return NodeStreams{}, fmt.Errorf("checkpoint %s: %w", w.up.ID, err)
 	}
 	if err := w.st.be.Sync(ctx, w.usedFolders()...); err != nil {
 		w.fail(err)
-		return Part{}, w.Err()
+		return NodeStreams{}, w.Err()
 	}
-	part := Part{ID: w.up.ID, Streams: slices.Collect(maps.Values(w.closed)), Stats: w.Stats()}
+	part := NodeStreams{ID: w.up.ID, Streams: slices.Collect(maps.Values(w.closed)), Stats: w.Stats()}
 	return part, w.Err()
 }
 
@@ -92,7 +92,7 @@ func (w *Writer) stopStreams() error {
 }
 
 // makeManifest puts the parts together.
-func (w *Writer) makeManifest(meta []byte, parts []Part) (*Manifest, error) {
+func (w *Writer) makeManifest(meta []byte, parts []NodeStreams) (*Manifest, error) {
 	m := &Manifest{ID: w.up.ID, Created: w.st.opt.Now().UTC(), Meta: meta}
 	for _, p := range parts {
 		if p.ID != w.up.ID {

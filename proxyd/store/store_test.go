@@ -246,7 +246,7 @@ func TestNodesCommitTogether(t *testing.T) {
 	s := openStore(t, storetest.NewMem(), store.Options{})
 	data := storetest.NewImage(5, 500).Bytes()
 	leader := mustReturn(s.Create(t.Context(), store.Upload{ID: checkpointID(7, 1), Node: "n1"}))
-	var parts []store.Part
+	var parts []store.NodeStreams
 	for _, node := range []string{"n2", "n3"} {
 		w := mustReturn(s.Join(t.Context(), store.Upload{ID: checkpointID(7, 1), Node: node}, leader.Ticket()))
 		failOn(t, writeRanks(w, [][]byte{data, data}))

@@ -120,7 +120,7 @@ type DumpArgs struct {
 // DumpReply has the streams and capsules that a node adds to the manifest. The leader's own streams are in its writer,
 // so its Part is nil.
 type DumpReply struct {
-	Part         *store.Part
+	Part         *store.NodeStreams
 	Capsules     []records.CapsuleMeta
 	StageFull    bool // the share did not fit into the stage
 	BaseUnusable bool // the base could not be read

@@ -328,9 +328,9 @@ func decodeAddresses(m map[int32]string) map[int]string {
 	return addresses
 }
 
-// encodePart encodes a part of a manifest as the manifest stores it; nil gives no bytes. The type store.Part is the
+// encodePart encodes a part of a manifest as the manifest stores it; nil gives no bytes. The type store.NodeStreams is the
 // only definition of that form: docs/decisions/19-manifest-parts-as-stored.md says why proxyd.proto has no second.
-func encodePart(part *store.Part) ([]byte, error) {
+func encodePart(part *store.NodeStreams) ([]byte, error) {
 	if part == nil {
 		return nil, nil
 	}

@@ -120,7 +120,7 @@ func sameReply(got, want any) bool {
 
 // TestReplyMessages: replies arrive whole, and an empty message is the zero reply.
 func TestReplyMessages(t *testing.T) {
-	part := &store.Part{}
+	part := &store.NodeStreams{}
 	for _, reply := range []any{
 		PrepareReply{
 			Capsules: 1, Programs: 2, Bytes: 1 << 40, Obstacles: []processes.Obstacle{{Program: "batch", PID: 7, Name: "ssh", What: "has a terminal", Cure: "close it"}},

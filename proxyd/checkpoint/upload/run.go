@@ -176,7 +176,7 @@ func (u *Uploads) tryUpload(ctx context.Context, b *uploadRun) (err error) {
 }
 
 // uploadShares has all nodes copy their shares into the store.
-func (u *Uploads) uploadShares(ctx context.Context, w *store.Writer, up *Record) (meta []byte, parts []store.Part, err error) {
+func (u *Uploads) uploadShares(ctx context.Context, w *store.Writer, up *Record) (meta []byte, parts []store.NodeStreams, err error) {
 	id := u.idOf(up)
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)

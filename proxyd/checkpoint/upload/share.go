@@ -33,7 +33,7 @@ func IsOutOfSpace(err error) bool {
 
 // ShareReply is the answer of a node that was asked to copy its share.
 type ShareReply struct {
-	Part *store.Part
+	Part *store.NodeStreams
 	Lost string // why the node can never provide its share
 }
 

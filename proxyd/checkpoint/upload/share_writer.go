@@ -24,10 +24,10 @@ type ShareWriter interface {
 	OpenBase(ctx context.Context, id store.ID) (*store.Manifest, func(ctx context.Context, name string) error, error)
 	// Finish ends the share of a node that does not lead. It returns nil for a share that stays
 	// in the node's stage.
-	Finish(ctx context.Context) (*store.Part, error)
+	Finish(ctx context.Context) (*store.NodeStreams, error)
 	// Commit ends the leader's share and the checkpoint, with the parts that Finish returned on
 	// other nodes.
-	Commit(ctx context.Context, meta []byte, parts []store.Part) error
+	Commit(ctx context.Context, meta []byte, parts []store.NodeStreams) error
 	// Abort drops a share that was neither ended nor aborted before. It may be called during writes, which then fail.
 	Abort(ctx context.Context) error
 }
@@ -42,13 +42,13 @@ type StoreShare struct {
 func (o StoreShare) Create(name string) (io.WriteCloser, error) { return createStream(o.Writer, name) }
 
 // Finish implements ShareWriter.
-func (o StoreShare) Finish(ctx context.Context) (*store.Part, error) {
+func (o StoreShare) Finish(ctx context.Context) (*store.NodeStreams, error) {
 	part, err := o.Writer.Finish(ctx)
 	return &part, err
 }
 
 // Commit implements ShareWriter.
-func (o StoreShare) Commit(ctx context.Context, meta []byte, parts []store.Part) error {
+func (o StoreShare) Commit(ctx context.Context, meta []byte, parts []store.NodeStreams) error {
 	_, err := o.Writer.Commit(ctx, meta, parts...)
 	return err
 }
@@ -61,10 +61,12 @@ type StageShare struct {
 }
 
 // Finish implements ShareWriter.
-func (o StageShare) Finish(context.Context) (*store.Part, error) { return nil, o.Share.Commit(nil) }
+func (o StageShare) Finish(context.Context) (*store.NodeStreams, error) {
+	return nil, o.Share.Commit(nil)
+}
 
 // Commit implements ShareWriter.
-func (o StageShare) Commit(_ context.Context, meta []byte, _ []store.Part) error {
+func (o StageShare) Commit(_ context.Context, meta []byte, _ []store.NodeStreams) error {
 	return o.Share.Commit(meta)
 }
 
