@@ -77,7 +77,7 @@ func (k *keeper) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, erro
 // moveBoth finds a cut of both servers, saves and kills them, and has two new servers take their places.
 func (p *pair) moveBoth(ctx context.Context) error {
 	p.moves++
-	found, err := cut.Find(ctx, []cut.Member{p.keepers[0], p.keepers[1]}, cut.Options{Attempt: uint64(p.moves), Lease: time.Minute})
+	found, err := cut.Find(ctx, []cut.Member{p.keepers[0], p.keepers[1]}, cut.Options{Attempt: uint64(p.moves), LeaderTimeout: time.Minute})
 	if err != nil {
 		return err
 	}

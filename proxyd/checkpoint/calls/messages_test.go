@@ -46,7 +46,7 @@ func TestCallMessages(t *testing.T) {
 	asked := runs.Requester{Node: "n1", Capsule: 2, Program: "s0-1.0", At: time.Unix(5, 7).UTC()}
 	arguments := map[string][]any{
 		PhasePrepare:     {PrepareArgs{true, 3, true}, PrepareArgs{}},
-		Exchange:         {ExchangeArgs{2, &cut.Orders{Attempt: 7, Lease: time.Second, Do: []cut.Order{{Open: true}}}}},
+		Exchange:         {ExchangeArgs{2, &cut.Orders{Attempt: 7, LeaderTimeout: time.Second, Do: []cut.Order{{Open: true}}}}},
 		PhaseDrain:       {DrainArgs{}, DrainArgs{true}},
 		PhaseDump:        {DumpArgs{"ticket", []string{"s0-1"}, 7, 3}, DumpArgs{}},
 		MakeCapsules:     {MakeCapsulesArgs{3, 2, []string{"n1", "n2"}}},

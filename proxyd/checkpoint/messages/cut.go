@@ -19,7 +19,7 @@ func EncodeOrders(o *cut.Orders) *rpc.CutOrders {
 		return nil
 	}
 	return &rpc.CutOrders{
-		Attempt: o.Attempt, Lease: encodeDuration(o.Lease), Wait: encodeDuration(o.Wait), Heard: o.Heard, Orders: convertAll(o.Do, encodeOrder),
+		Attempt: o.Attempt, Lease: encodeDuration(o.LeaderTimeout), Wait: encodeDuration(o.Wait), Heard: o.Heard, Orders: convertAll(o.Do, encodeOrder),
 	}
 }
 
@@ -29,7 +29,7 @@ func DecodeOrders(m *rpc.CutOrders) *cut.Orders {
 		return nil
 	}
 	return &cut.Orders{
-		Attempt: m.GetAttempt(), Lease: m.GetLease().AsDuration(), Wait: m.GetWait().AsDuration(), Heard: m.GetHeard(), Do: convertAll(m.GetOrders(), decodeOrder),
+		Attempt: m.GetAttempt(), LeaderTimeout: m.GetLease().AsDuration(), Wait: m.GetWait().AsDuration(), Heard: m.GetHeard(), Do: convertAll(m.GetOrders(), decodeOrder),
 	}
 }
 

@@ -22,7 +22,7 @@ type Options struct {
 	// Tick is the time without any event after which every process is let go a step further; 1 s.
 	Tick time.Duration
 	// Lease is how long a device server stays in the attempt without hearing of the leader; 10 s.
-	Lease time.Duration
+	LeaderTimeout time.Duration
 	// KeepCollectives has queued collectives that no rank has begun saved as collectives. Without it, they are carried
 	// out before the cut. With it, a cut of a busy machine is not always found in time, for an unknown reason
 	// (tests/workloads, TestCut/streams), so only tests set it.
@@ -67,7 +67,7 @@ func Find(ctx context.Context, members []Member, o Options) (*Cut, error) {
 	for _, d := range []struct {
 		value    *time.Duration
 		standard time.Duration
-	}{{&o.Deadline, time.Minute}, {&o.Tick, time.Second}, {&o.Lease, 10 * time.Second}} {
+	}{{&o.Deadline, time.Minute}, {&o.Tick, time.Second}, {&o.LeaderTimeout, 10 * time.Second}} {
 		if *d.value == 0 {
 			*d.value = d.standard
 		}
@@ -76,7 +76,7 @@ func Find(ctx context.Context, members []Member, o Options) (*Cut, error) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	f.cancel = cancel
 	for i, m := range members {
-		p := newMemberLink(i, m, o.Attempt, o.Lease)
+		p := newMemberLink(i, m, o.Attempt, o.LeaderTimeout)
 		p.sendOrder(Order{Open: true})
 		f.links = append(f.links, p)
 		f.work.Go(func() { p.runLink(own, f.news) })
@@ -86,7 +86,7 @@ func Find(ctx context.Context, members []Member, o Options) (*Cut, error) {
 		return nil, errors.Join(err, f.endAttempt(ctx))
 	}
 	c := &Cut{Attempt: o.Attempt, Who: f.state.who, Counts: f.state.counts, f: f, lost: make(chan struct{})}
-	f.work.Go(func() { c.renewLeases(own) })
+	f.work.Go(func() { c.renewTimeouts(own) })
 	return c, nil
 }
 
@@ -228,7 +228,7 @@ func (f *finder) endAttempt(ctx context.Context) error {
 	var all sync.WaitGroup
 	for i, p := range f.links {
 		all.Go(func() {
-			_, err := p.member.Exchange(ctx, &Orders{Attempt: p.attempt, Lease: p.lease, Heard: p.heard, Do: []Order{o}})
+			_, err := p.member.Exchange(ctx, &Orders{Attempt: p.attempt, LeaderTimeout: p.leaderTimeout, Heard: p.heard, Do: []Order{o}})
 			if err != nil {
 				errs[i] = fmt.Errorf("device server %d: open the gates: %w", i, err)
 			}
@@ -238,8 +238,8 @@ func (f *finder) endAttempt(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// renewLeases renews the leases of the members until the Cut is opened or lost.
-func (c *Cut) renewLeases(ctx context.Context) {
+// renewTimeouts renews the leases of the members until the Cut is opened or lost.
+func (c *Cut) renewTimeouts(ctx context.Context) {
 	for {
 		select {
 		case h := <-c.f.news:

@@ -18,10 +18,10 @@ type memberReport struct {
 
 // memberLink carries orders to a member and events back. One goroutine runs a memberLink: new orders end the wait for events.
 type memberLink struct {
-	number  int
-	member  Member
-	attempt uint64
-	lease   time.Duration
+	number        int
+	member        Member
+	attempt       uint64
+	leaderTimeout time.Duration
 
 	mu     sync.Mutex
 	orders []Order
@@ -30,7 +30,7 @@ type memberLink struct {
 }
 
 func newMemberLink(number int, m Member, attempt uint64, lease time.Duration) *memberLink {
-	return &memberLink{number: number, member: m, attempt: attempt, lease: lease, news: make(chan struct{}, 1)}
+	return &memberLink{number: number, member: m, attempt: attempt, leaderTimeout: lease, news: make(chan struct{}, 1)}
 }
 
 // sendOrder adds an order behind the orders before.
@@ -78,13 +78,13 @@ func (p *memberLink) runLink(ctx context.Context, to chan<- memberReport) {
 
 // exchangeEvents makes an exchange: it sends the pending orders, or, if there are none, waits for events.
 func (p *memberLink) exchangeEvents(ctx context.Context) (*Events, error) {
-	o := &Orders{Attempt: p.attempt, Lease: p.lease, Heard: p.heard, Do: p.takeOrders()}
+	o := &Orders{Attempt: p.attempt, LeaderTimeout: p.leaderTimeout, Heard: p.heard, Do: p.takeOrders()}
 	var e *Events
 	var err error
 	if len(o.Do) > 0 {
 		e, err = p.member.Exchange(ctx, o)
 	} else {
-		o.Wait = p.lease / 3
+		o.Wait = p.leaderTimeout / 3
 		e, err = p.exchangeUntilOrders(ctx, o)
 	}
 	if err == nil {

@@ -32,11 +32,11 @@ type Member interface {
 
 // Orders has the leader's orders for a member.
 type Orders struct {
-	Attempt uint64        `json:"attempt"`         // from 1
-	Lease   time.Duration `json:"lease"`           // from now on, until the next Exchange
-	Wait    time.Duration `json:"wait,omitempty"`  // for events, if there are none
-	Heard   uint64        `json:"heard,omitempty"` // how many of the attempt's events the leader has
-	Do      []Order       `json:"do,omitempty"`
+	Attempt       uint64        `json:"attempt"`         // from 1
+	LeaderTimeout time.Duration `json:"lease"`           // from now on, until the next Exchange
+	Wait          time.Duration `json:"wait,omitempty"`  // for events, if there are none
+	Heard         uint64        `json:"heard,omitempty"` // how many of the attempt's events the leader has
+	Do            []Order       `json:"do,omitempty"`
 }
 
 // Order is carried out in the sequence of its fields.

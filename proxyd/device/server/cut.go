@@ -99,8 +99,8 @@ func (s *Server) unheardEvents(o *cut.Orders) (*cut.Events, <-chan struct{}, err
 	if err != nil {
 		return nil, nil, err
 	}
-	a.until = time.Now().Add(o.Lease)
-	a.expiry.Reset(o.Lease)
+	a.until = time.Now().Add(o.LeaderTimeout)
+	a.expiry.Reset(o.LeaderTimeout)
 	if o.Heard < a.heard || o.Heard-a.heard > uint64(len(a.events)) {
 		return nil, nil, fmt.Errorf("attempt %d: event %d is asked for, of %d from %d", a.number, o.Heard, len(a.events), a.heard)
 	}
@@ -148,11 +148,11 @@ func (s *Server) openAttempt(o *cut.Orders) error {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
 	a := &cutAttempt{
-		s: s, number: o.Attempt, until: time.Now().Add(o.Lease), news: make(chan struct{}), gates: map[uint64]*gatedProcess{},
+		s: s, number: o.Attempt, until: time.Now().Add(o.LeaderTimeout), news: make(chan struct{}), gates: map[uint64]*gatedProcess{},
 		created: map[barrier.Comm]chan struct{}{}, sealed: make(chan struct{}),
 	}
 	a.ctx, a.cancel = context.WithCancel(s.ctx)
-	a.expiry = time.AfterFunc(o.Lease, a.expireLease)
+	a.expiry = time.AfterFunc(o.LeaderTimeout, a.expireLease)
 	s.cuts.now = a
 	e := cut.Event{Kind: cut.Opened}
 	for _, p := range all {

@@ -42,7 +42,7 @@ func TestCutHolds(t *testing.T) {
 	// The gates are shut, and the call comes when they open: in an attempt of which only the members' side is there.
 	number := attempts.Add(1)
 	for _, s := range nodes {
-		if _, err := s.Exchange(t.Context(), &cut.Orders{Attempt: number, Lease: long, Do: []cut.Order{{Open: true}}}); err != nil {
+		if _, err := s.Exchange(t.Context(), &cut.Orders{Attempt: number, LeaderTimeout: long, Do: []cut.Order{{Open: true}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,7 +57,7 @@ func TestCutHolds(t *testing.T) {
 		t.Error("the communicator is made, though the leader has not said so")
 	}
 	for _, s := range nodes {
-		if _, err := s.Exchange(t.Context(), &cut.Orders{Attempt: number, Lease: long, Do: []cut.Order{{Forget: true}}}); err != nil {
+		if _, err := s.Exchange(t.Context(), &cut.Orders{Attempt: number, LeaderTimeout: long, Do: []cut.Order{{Forget: true}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

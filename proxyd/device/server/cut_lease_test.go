@@ -43,7 +43,7 @@ func TestCutLeaderLost(t *testing.T) {
 	at := all[0].alloc(64)
 	for _, behind := range []bool{false, true} {
 		members := []cut.Member{nodes[0], &mute{nodes[1], make(chan struct{})}}
-		o := cut.Options{Attempt: attempts.Add(1), Lease: 300 * time.Millisecond, Deadline: long}
+		o := cut.Options{Attempt: attempts.Add(1), LeaderTimeout: 300 * time.Millisecond, Deadline: long}
 		if behind {
 			all[0].sumUp(commA, at) // and no cut is found
 		}
@@ -67,7 +67,7 @@ func TestCutLeaderLost(t *testing.T) {
 				t.Errorf("saved for an attempt that was forgotten: %v", err)
 			}
 			for _, order := range []cut.Order{{Open: true}, {Shut: true}, {}} {
-				if _, err := s.Exchange(t.Context(), &cut.Orders{Attempt: o.Attempt, Lease: long, Do: []cut.Order{order}}); !errors.Is(err, cut.ErrForgotten) {
+				if _, err := s.Exchange(t.Context(), &cut.Orders{Attempt: o.Attempt, LeaderTimeout: long, Do: []cut.Order{order}}); !errors.Is(err, cut.ErrForgotten) {
 					t.Errorf("%+v of an attempt that was forgotten: %v", order, err)
 				}
 			}
@@ -292,7 +292,7 @@ func TestCutControl(t *testing.T) {
 	all[0].sumUp(commA, all[0].alloc(64))
 	time.AfterFunc(20*time.Millisecond, func() { all[1].sumUp(commA, all[1].alloc(64)) })
 	number := attempts.Add(1)
-	c, err := cut.Find(t.Context(), members, cut.Options{Attempt: number, Tick: 10 * time.Millisecond, Deadline: long, Lease: long})
+	c, err := cut.Find(t.Context(), members, cut.Options{Attempt: number, Tick: 10 * time.Millisecond, Deadline: long, LeaderTimeout: long})
 	if err != nil {
 		t.Fatal(err)
 	}

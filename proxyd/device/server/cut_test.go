@@ -75,8 +75,8 @@ func findCut(t testing.TB, o cut.Options, all ...*Server) (*cut.Cut, error) {
 	if o.Deadline == 0 {
 		o.Deadline = long
 	}
-	if o.Lease == 0 {
-		o.Lease = long
+	if o.LeaderTimeout == 0 {
+		o.LeaderTimeout = long
 	}
 	return cut.Find(t.Context(), localMembers(all...), o)
 }
