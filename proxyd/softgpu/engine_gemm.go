@@ -51,7 +51,7 @@ func (k gemmKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 
 // viewMemory returns the memory as the launch sees it, and the collector of the launch's accesses; nil if l.seen is
 // nil.
-func (l *launch) viewMemory() (*memory.Memory, *memory.Touched) {
+func (l *launch) viewMemory() (*memory.Memory, *memory.TouchedRanges) {
 	sees := l.memory.(*memory.Memory)
 	if len(l.parts) > 0 {
 		parts := make([]memory.Part, len(l.parts))
@@ -63,5 +63,5 @@ func (l *launch) viewMemory() (*memory.Memory, *memory.Touched) {
 	if l.seen == nil {
 		return sees, nil
 	}
-	return sees, &memory.Touched{}
+	return sees, &memory.TouchedRanges{}
 }

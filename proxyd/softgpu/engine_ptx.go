@@ -251,7 +251,7 @@ func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 }
 
 // addTouched adds the memory that a launch, or a part of it, has accessed.
-func (a *accesses) addTouched(t *memory.Touched) {
+func (a *accesses) addTouched(t *memory.TouchedRanges) {
 	for _, r := range t.Ranges() {
 		x := splice.Span{Base: r.Base, Size: r.Size}
 		if a.reads = append(a.reads, x); r.Written {

@@ -27,18 +27,18 @@ type event struct {
 // for the same.
 type recordings struct {
 	mu   sync.Mutex
-	last *recording // nil: never recorded
+	last *eventRecording // nil: never recorded
 }
 
 // lastRecording is the recording that the events stand for.
-func (r *recordings) lastRecording() *recording {
+func (r *recordings) lastRecording() *eventRecording {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last
 }
 
-// recording is a use of an event. at is written before the mark is reached.
-type recording struct {
+// eventRecording is a use of an event. at is written before the mark is reached.
+type eventRecording struct {
 	mark *mark
 	at   time.Duration
 }
@@ -50,7 +50,7 @@ func (c *cudaContext) NewEvent(cfg backend.EventConfig) (backend.Event, error) {
 	}
 	e := &event{context: c, cfg: cfg, recorded: &recordings{}}
 	if cfg.At != nil {
-		last := &recording{mark: newMark(), at: *cfg.At}
+		last := &eventRecording{mark: newMark(), at: *cfg.At}
 		last.mark.reachMark()
 		e.recorded.last = last
 		e.cfg.At = nil
@@ -62,7 +62,7 @@ func (c *cudaContext) NewEvent(cfg backend.EventConfig) (backend.Event, error) {
 func (e *event) Config() backend.EventConfig { return e.cfg }
 
 // currentRecording is the recording that the event stands for.
-func (e *event) currentRecording() (*recording, error) {
+func (e *event) currentRecording() (*eventRecording, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.gone {
@@ -73,7 +73,7 @@ func (e *event) currentRecording() (*recording, error) {
 
 // bindMark lets the event stand for a recording, with work that is queued already: a later wait for the event must find
 // the recording.
-func (e *event) bindMark(r *recording) {
+func (e *event) bindMark(r *eventRecording) {
 	e.recorded.mu.Lock()
 	defer e.recorded.mu.Unlock()
 	e.recorded.last = r
@@ -142,7 +142,7 @@ func (st *stream) Record(x backend.Event) error {
 	if _, err := e.currentRecording(); err != nil {
 		return err
 	}
-	r := &recording{mark: newMark()}
+	r := &eventRecording{mark: newMark()}
 	st.submitOperation(&operation{mark: r.mark, always: true, run: func(*operation) error {
 		r.at = st.context.space.device.backend.timeSinceStart()
 		return nil

@@ -126,7 +126,7 @@ type run struct {
 	context *cudaContext
 	*plan
 	off     map[backend.NodeID]bool
-	records []*recording
+	records []*eventRecording
 	waits   []*mark
 	child   []*run
 }
@@ -134,14 +134,14 @@ type run struct {
 // beginRun makes a run.
 func (p *plan) beginRun(c *cudaContext, off map[backend.NodeID]bool) (*run, error) {
 	n := len(p.steps)
-	r := &run{context: c, plan: p, off: off, records: make([]*recording, n), waits: make([]*mark, n), child: make([]*run, n)}
+	r := &run{context: c, plan: p, off: off, records: make([]*eventRecording, n), waits: make([]*mark, n), child: make([]*run, n)}
 	for i, s := range p.steps {
 		var err error
-		var now *recording
+		var now *eventRecording
 		switch {
 		case s.record != nil:
 			if _, err = s.record.currentRecording(); err == nil {
-				r.records[i] = &recording{mark: newMark()}
+				r.records[i] = &eventRecording{mark: newMark()}
 			}
 		case s.wait != nil:
 			if now, err = s.wait.currentRecording(); now != nil {

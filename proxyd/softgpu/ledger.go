@@ -14,7 +14,7 @@ import (
 // spaceLedger is the memory that calls may name, over bytes of this process. The space's lock guards a spaceLedger.
 type spaceLedger struct {
 	*ledger.Ledger[*arena]
-	freeing []freeing
+	freeing []freedMemory
 }
 
 type (
@@ -50,8 +50,8 @@ func (a *arena) freeBytes() {
 	}
 }
 
-// freeing is memory that calls may no longer name and that work may still use.
-type freeing struct {
+// freedMemory is memory that calls may no longer name and that work may still use.
+type freedMemory struct {
 	base backend.Addr
 	size uint64
 	over *mark
@@ -66,14 +66,14 @@ func bytesOf(p piece) []byte {
 // addFreeing notes that addresses may be given to other allocations, which wait for the mark.
 func (b *spaceLedger) addFreeing(a backend.Addr, n uint64) *mark {
 	over := newMark()
-	b.freeing = append(b.freeing, freeing{a, n, over})
+	b.freeing = append(b.freeing, freedMemory{a, n, over})
 	return over
 }
 
 // waitsFor lists the marks that must be reached before addresses can be used again.
 func (b *spaceLedger) waitsFor(a backend.Addr, n uint64) []*mark {
 	var out []*mark
-	b.freeing = slices.DeleteFunc(b.freeing, func(f freeing) bool { return f.over.isReached() })
+	b.freeing = slices.DeleteFunc(b.freeing, func(f freedMemory) bool { return f.over.isReached() })
 	for _, f := range b.freeing {
 		if f.base < a+backend.Addr(n) && a < f.base+backend.Addr(f.size) {
 			out = append(out, f.over)

@@ -110,7 +110,7 @@ type spliceLaunch struct {
 	space     *space
 	operation *operation
 	others    int // spaces that may launch the same
-	at        moment
+	at        memoryVersion
 	holds     bool // other work of the space waits
 	site      splice.Site
 	plan      splice.Plan

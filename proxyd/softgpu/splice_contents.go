@@ -53,9 +53,9 @@ func writesOf(buffers []backend.Buffer) writes {
 // readsOnly is the write set of an operation that writes no memory.
 var readsOnly = writes{by: copyWriter}
 
-// moment is when a launch looks at the memory of its space. While the moment is the same, no other operation has begun in the
+// memoryVersion is when a launch looks at the memory of its space. While the moment is the same, no other operation has begun in the
 // space, and no memory has come or gone.
-type moment struct{ begun, remapped uint64 }
+type memoryVersion struct{ begun, remapped uint64 }
 
 // forgetWrites forgets the contents of memory that may have been written.
 func (r *reclaimer) forgetWrites(w writes) {
@@ -84,12 +84,12 @@ func (r *reclaimer) noteRemapped(a backend.Addr, n uint64) {
 }
 
 // isUndisturbed tells whether op is alone, and the moment is still the same. The caller holds mu.
-func (r *reclaimer) isUndisturbed(op *operation, at moment) bool {
-	return len(r.running) == 1 && r.running[op] && at == moment{r.begun, r.remapped}
+func (r *reclaimer) isUndisturbed(op *operation, at memoryVersion) bool {
+	return len(r.running) == 1 && r.running[op] && at == memoryVersion{r.begun, r.remapped}
 }
 
 // findContent returns the known content of a piece of memory, or nil.
-func (r *reclaimer) findContent(op *operation, at moment, x splice.Span) *splice.Content {
+func (r *reclaimer) findContent(op *operation, at memoryVersion, x splice.Span) *splice.Content {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.isUndisturbed(op, at) {
@@ -100,7 +100,7 @@ func (r *reclaimer) findContent(op *operation, at moment, x splice.Span) *splice
 
 // noteContent notes the content that a piece of memory has had since a moment, and still has. It returns false if that
 // is not certain.
-func (r *reclaimer) noteContent(op *operation, at moment, x splice.Span, c *splice.Content) bool {
+func (r *reclaimer) noteContent(op *operation, at memoryVersion, x splice.Span, c *splice.Content) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.isUndisturbed(op, at) && !r.hooks.isOmitted(noteCheck) {
@@ -193,7 +193,7 @@ func nameContents(written []splice.Span) (out []keptContent) {
 }
 
 // noteResult notes that a result was written to memory, which holds it if the moment is still the same.
-func (r *reclaimer) noteResult(op *operation, at moment, result []keptContent) {
+func (r *reclaimer) noteResult(op *operation, at memoryVersion, result []keptContent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, x := range result {

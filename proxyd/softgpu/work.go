@@ -124,15 +124,15 @@ func (r *reclaimer) beginOperation(op *operation) bool {
 
 // isAlone tells whether no operation but op uses the bytes, and returns the moment. If the moment is the same later, no
 // other operation has used the bytes meanwhile.
-func (r *reclaimer) isAlone(op *operation) (at moment, alone bool) {
+func (r *reclaimer) isAlone(op *operation) (at memoryVersion, alone bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return moment{r.begun, r.remapped}, len(r.running) == 1 && r.running[op]
+	return memoryVersion{r.begun, r.remapped}, len(r.running) == 1 && r.running[op]
 }
 
 // blockOthers lets no other operation begin, and returns true, if op is alone and no other operation has begun since
 // the moment that isAlone returned. The caller calls unblockOthers soon, and waits for no operation before.
-func (r *reclaimer) blockOthers(op *operation, at moment) bool {
+func (r *reclaimer) blockOthers(op *operation, at memoryVersion) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.begun != at.begun || len(r.running) != 1 || !r.running[op] {

@@ -249,7 +249,7 @@ func TestRunAsPTX(t *testing.T) {
 		for _, by := range multipliers {
 			m, d := p.mapMemory(t)
 			var issued atomic.Uint64
-			touched := &memory.Touched{}
+			touched := &memory.TouchedRanges{}
 			done, ok, err := runBy(t.Context(), Launch{Kernel: p.kernel, Grid: p.grid(), Params: p.params(), Memory: m, Issued: &issued, Touched: touched}, by)
 			g := p.grid()
 			if blocks := uint64(g[0]) * uint64(g[1]) * uint64(g[2]); !ok || err != nil || done != blocks {

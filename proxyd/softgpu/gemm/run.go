@@ -27,7 +27,7 @@ type Launch struct {
 	// that is compiled: the choice of launches to splice depends on that. The PTX issues many more.
 	Issued *atomic.Uint64
 	// Touched, if not nil, collects the memory that the launch accesses.
-	Touched *memory.Touched
+	Touched *memory.TouchedRanges
 }
 
 // Run runs the launch's blocks and returns how many are done, in ascending order: with those that ran before. It

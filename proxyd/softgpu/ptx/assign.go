@@ -17,7 +17,7 @@ import (
 // independent: whether a value is alive depends on a single thread, and not on the places where other lanes stand.
 
 // eachOperand calls f for each register and constant of a micro-operation.
-func (m *micro) eachOperand(f func(o opnd, r *ref)) {
+func (m *microOperation) eachOperand(f func(o opnd, r *ref)) {
 	s := m.shape
 	for _, x := range [...]struct {
 		o opnd
@@ -79,7 +79,7 @@ func assignRegisters(g *graph) {
 // liveness is the places at which the virtual registers of a function are alive.
 type liveness struct {
 	*graph
-	code    []micro
+	code    []microOperation
 	results map[int]bool // registers that a return reads: they are written all over the function, and alive at its end
 	// crossing lists the registers that a block may read before it writes them: only these registers can be alive between
 	// blocks. number holds their places in the list, from 1.
@@ -278,15 +278,15 @@ func (p *places) Pop() any {
 	return x
 }
 
-type taken struct{ to, place int }
+type takenRegister struct{ to, place int }
 
-type busy []taken
+type takenRegisters []takenRegister
 
-func (b busy) Len() int           { return len(b) }
-func (b busy) Less(i, j int) bool { return b[i].to < b[j].to }
-func (b busy) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
-func (b *busy) Push(x any)        { *b = append(*b, x.(taken)) }
-func (b *busy) Pop() any {
+func (b takenRegisters) Len() int           { return len(b) }
+func (b takenRegisters) Less(i, j int) bool { return b[i].to < b[j].to }
+func (b takenRegisters) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
+func (b *takenRegisters) Push(x any)        { *b = append(*b, x.(takenRegister)) }
+func (b *takenRegisters) Pop() any {
 	x := (*b)[len(*b)-1]
 	*b = (*b)[:len(*b)-1]
 	return x
@@ -295,14 +295,14 @@ func (b *busy) Pop() any {
 // numberSpans assigns places to spans and rewrites the refs. Predicate 0 is not changed.
 func numberSpans(l *lowerer, spans []span) {
 	var free [3]places
-	var used [3]busy
+	var used [3]takenRegisters
 	var count [3]int
 	count[types.ClassPred] = 1
 	place := make([]ref, len(l.classes))
 	for _, s := range spans {
 		c := l.classes[s.reg]
 		for len(used[c]) > 0 && used[c][0].to < s.from {
-			heap.Push(&free[c], heap.Pop(&used[c]).(taken).place)
+			heap.Push(&free[c], heap.Pop(&used[c]).(takenRegister).place)
 		}
 		p := count[c]
 		if len(free[c]) > 0 {
@@ -311,7 +311,7 @@ func numberSpans(l *lowerer, spans []span) {
 			count[c]++
 		}
 		place[s.reg] = ref(p)
-		heap.Push(&used[c], taken{s.to, p})
+		heap.Push(&used[c], takenRegister{s.to, p})
 	}
 	l.out.n32, l.out.n64, l.out.np = count[types.Class32], count[types.Class64], count[types.ClassPred]
 	rewrite := func(o opnd, r *ref) {

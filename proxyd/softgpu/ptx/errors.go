@@ -115,7 +115,7 @@ func recoverFault(err *error) {
 	case nil:
 	case *Fault:
 		*err = p
-	case stopped:
+	case launchAbort:
 		*err = p.err
 	case runtime.Error:
 		// A mistake of this package ends the launch, and not the process that holds the state of the device.
@@ -125,5 +125,5 @@ func recoverFault(err *error) {
 	}
 }
 
-// stopped carries an error that ends a launch out of the interpreter.
-type stopped struct{ err error }
+// launchAbort carries an error that ends a launch out of the interpreter.
+type launchAbort struct{ err error }

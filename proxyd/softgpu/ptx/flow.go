@@ -9,8 +9,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/native"
 )
 
-// basic is a basic block: micro-operations from to to-1, the last of which may jump.
-type basic struct {
+// basicBlock is a basic block: micro-operations from to to-1, the last of which may jump.
+type basicBlock struct {
 	from, to int
 	next     []int // blocks that may follow
 	joins    bool  // lanes meet at its start
@@ -30,12 +30,12 @@ func finishFunction(l *lowerer) {
 // graph is a function's control flow.
 type graph struct {
 	l      *lowerer
-	blocks []basic
+	blocks []basicBlock
 	at     []int // block of each micro-operation
 }
 
 // endsFlow reports whether control never reaches the micro-operation behind this one.
-func (m *micro) endsFlow() bool {
+func (m *microOperation) endsFlow() bool {
 	switch m.flow {
 	case flowBranch, flowExit:
 		return m.guard == 0
@@ -49,7 +49,7 @@ func (m *micro) endsFlow() bool {
 }
 
 // endsBlock reports whether a block ends after a micro-operation.
-func (m *micro) endsBlock() bool {
+func (m *microOperation) endsBlock() bool {
 	return m.endsFlow() || m.flow == flowBranch || m.flow == flowExit || m.flow == flowCall
 }
 
@@ -74,7 +74,7 @@ func graphOf(l *lowerer) *graph {
 	g := &graph{l: l, at: make([]int, n)}
 	for i := range n {
 		if leader[i] {
-			g.blocks = append(g.blocks, basic{from: i})
+			g.blocks = append(g.blocks, basicBlock{from: i})
 		}
 		b := len(g.blocks) - 1
 		g.at[i] = b

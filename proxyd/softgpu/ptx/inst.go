@@ -97,7 +97,7 @@ type ext struct {
 	f       func(a, b, c uint64) uint64
 	mma     *mmaPlan
 	wmma    *wmmaSite
-	special *special
+	special *specialRegister
 	atom    *atomSite
 	bulk    *bulkCopy
 	texture *textureSite
@@ -105,8 +105,8 @@ type ext struct {
 	text    string
 }
 
-// micro is an inst while its function is lowered.
-type micro struct {
+// microOperation is an inst while its function is lowered.
+type microOperation struct {
 	inst
 	shape shape
 	label string // target before labels are resolved

@@ -69,7 +69,7 @@ type Config struct {
 	// ends with an error adds only a part of them.
 	Issued *atomic.Uint64
 	// Touched, if not nil, collects the memory that the launch accesses. It is complete if Launch returns nil.
-	Touched *memory.Touched
+	Touched *memory.TouchedRanges
 }
 
 // launch is a launch that runs.

@@ -17,7 +17,7 @@ type lowerer struct {
 	f       *syntax.Function
 	in      *syntax.Instruction
 	guard   ref
-	code    []micro
+	code    []microOperation
 	classes []types.Class // of virtual registers
 	labels  map[int]int32 // statement of the body → micro-operation
 	marks   map[string]int32
@@ -137,8 +137,8 @@ func (l *lowerer) newReg(c types.Class) ref {
 	return ref(len(l.classes)-1) << 1
 }
 
-func (l *lowerer) emitMicro(fn opFunc, s shape, d, e, a, b, c ref) *micro {
-	l.code = append(l.code, micro{
+func (l *lowerer) emitMicro(fn opFunc, s shape, d, e, a, b, c ref) *microOperation {
+	l.code = append(l.code, microOperation{
 		inst:  inst{fn: fn, d: d, e: e, a: a, b: b, c: c, guard: l.guard, line: int32(l.in.Line), join: -1, target: -1, site: -1},
 		shape: s,
 	})
@@ -146,14 +146,14 @@ func (l *lowerer) emitMicro(fn opFunc, s shape, d, e, a, b, c ref) *micro {
 }
 
 // emitFlow emits a micro-operation that the warp's loop handles itself.
-func (l *lowerer) emitFlow(f flow) *micro {
+func (l *lowerer) emitFlow(f flow) *microOperation {
 	m := l.emitMicro(nil, shape{}, 0, 0, 0, 0, 0)
 	m.flow = f
 	return m
 }
 
 // emitOperation emits an operation of the generated tables.
-func (l *lowerer) emitOperation(key string, d ref, src ...ref) *micro {
+func (l *lowerer) emitOperation(key string, d ref, src ...ref) *microOperation {
 	op, ok := alu[key]
 	if !ok {
 		l.failSyntax("no such form (%s)", key)
@@ -223,7 +223,7 @@ func (l *lowerer) resultRef(t types.Type) ref {
 }
 
 // emitLanes emits an operation that is computed lane by lane from zero-extended values.
-func (l *lowerer) emitLanes(dt types.Type, d ref, f func(a, b, c uint64) uint64, st []types.Type, src ...ref) *micro {
+func (l *lowerer) emitLanes(dt types.Type, d ref, f func(a, b, c uint64) uint64, st []types.Type, src ...ref) *microOperation {
 	var s [3]ref
 	var o [3]opnd
 	for i, r := range src {

@@ -246,7 +246,7 @@ var changeMbarrier = map[string]opFunc{
 func (b *mbarrier) expectBytes(n uint32) { b.bytes += int32(min(n, 2*mbarrierMost)) }
 
 // emitMbarrier emits an operation on the mbarrier at an address.
-func emitMbarrier(l *lowerer, f opFunc, address int, d ref, dOperand opnd, c ref, cOperand opnd) *micro {
+func emitMbarrier(l *lowerer, f opFunc, address int, d ref, dOperand opnd, c ref, cOperand opnd) *microOperation {
 	a := l.readAddress(address, l.namedSpace())
 	m := l.emitMicro(f, shape{d: dOperand, a: a.addressOperand(), c: cOperand}, d, 0, a.base, ref(a.space), c)
 	m.imm, m.ext = a.off, &ext{}

@@ -146,7 +146,7 @@ func lowerBar(l *lowerer) {
 }
 
 // syncOp emits an instruction that the lanes of a member mask execute together.
-func (l *lowerer) syncOp(key string, g, f func(w *warp, in *inst, m uint32, g *gather), mask ref, sh shape, d, e, a, b, c ref) *micro {
+func (l *lowerer) syncOp(key string, g, f func(w *warp, in *inst, m uint32, g *gather), mask ref, sh shape, d, e, a, b, c ref) *microOperation {
 	m := l.emitFlow(flowSync)
 	m.shape, m.d, m.e, m.a, m.b, m.c = sh, d, e, a, b, c
 	m.ext = &ext{sync: &syncSite{key: key, gather: g, finish: f}, refs: []ref{mask}, opnds: []opnd{use32}}

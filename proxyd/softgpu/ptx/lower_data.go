@@ -216,7 +216,7 @@ func (l *lowerer) readAddress(i int, space types.Space) access {
 }
 
 // numberSite numbers a memory access.
-func (l *lowerer) numberSite(m *micro) *micro {
+func (l *lowerer) numberSite(m *microOperation) *microOperation {
 	m.site = int32(l.b.sites)
 	l.b.sites++
 	return m

@@ -79,7 +79,7 @@ func (m *machine) runBoth(k *Kernel, cfg Config) error {
 	var err error
 	for i := range left {
 		var issued atomic.Uint64
-		var touched memory.Touched
+		var touched memory.TouchedRanges
 		for j, b := range m.mapped {
 			copy(b, before[j])
 		}

@@ -55,7 +55,7 @@ func (k *Kernel) readsUnwritten() bool {
 }
 
 // describeInst describes a micro-operation to the compiler. rets are the results of its function.
-func (m *micro) describeInst(rets []argument) native.Inst {
+func (m *microOperation) describeInst(rets []argument) native.Inst {
 	in := native.Inst{
 		Key: m.key, D: native.Ref(m.d), E: native.Ref(m.e), A: native.Ref(m.a), B: native.Ref(m.b), C: native.Ref(m.c),
 		Guard: native.Ref(m.guard), Imm: m.imm, Site: m.site, Target: m.target, Meet: m.join,
@@ -110,12 +110,12 @@ const (
 )
 
 // specialKeys are the operations that read special registers.
-var specialKeys = func() map[string]micro {
-	m := map[string]micro{"%laneid": {key: "lane"}, "%warpid": {key: "uniform", inst: inst{imm: uniformWarp}}}
+var specialKeys = func() map[string]microOperation {
+	m := map[string]microOperation{"%laneid": {key: "lane"}, "%warpid": {key: "uniform", inst: inst{imm: uniformWarp}}}
 	for k, axis := range []string{"x", "y", "z"} {
-		m["%tid."+axis] = micro{key: "thread", inst: inst{imm: uint64(k)}}
+		m["%tid."+axis] = microOperation{key: "thread", inst: inst{imm: uint64(k)}}
 		for name, at := range map[string]int{"%ctaid.": uniformBlock, "%ntid.": uniformSize, "%nctaid.": uniformGrid} {
-			m[name+axis] = micro{key: "uniform", inst: inst{imm: uint64(at + k)}}
+			m[name+axis] = microOperation{key: "uniform", inst: inst{imm: uint64(at + k)}}
 		}
 	}
 	return m

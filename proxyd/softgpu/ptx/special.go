@@ -54,8 +54,8 @@ func (l *lowerer) specialRegister(o syntax.Operand) (ref, types.Type, bool) {
 	return d, s.typ, true
 }
 
-// special is a special register: its value in all lanes, or lane by lane.
-type special struct {
+// specialRegister is a special register: its value in all lanes, or lane by lane.
+type specialRegister struct {
 	typ   types.Type
 	value func(w *warp) uint64
 	lane  func(w *warp, i int) uint64
@@ -85,15 +85,21 @@ func opSpecial(w *warp, in *inst, m uint32) {
 	}
 }
 
-func uniformSpecial(f func(w *warp) uint64) special { return special{typ: types.U32, value: f} }
+func uniformSpecial(f func(w *warp) uint64) specialRegister {
+	return specialRegister{typ: types.U32, value: f}
+}
 
-func uniformLong(f func(w *warp) uint64) special { return special{typ: types.U64, value: f} }
+func uniformLong(f func(w *warp) uint64) specialRegister {
+	return specialRegister{typ: types.U64, value: f}
+}
 
-func perLane(f func(w *warp, lane int) uint64) special { return special{typ: types.U32, lane: f} }
+func perLane(f func(w *warp, lane int) uint64) specialRegister {
+	return specialRegister{typ: types.U32, lane: f}
+}
 
 // specials are the special registers; a register with components has an entry for each component.
-var specials = func() map[string]special {
-	m := map[string]special{
+var specials = func() map[string]specialRegister {
+	m := map[string]specialRegister{
 		"%laneid":  perLane(func(_ *warp, i int) uint64 { return uint64(i) }),
 		"%warpid":  uniformSpecial(func(w *warp) uint64 { return uint64(w.id) }),
 		"%nwarpid": uniformSpecial(func(*warp) uint64 { return 64 }),

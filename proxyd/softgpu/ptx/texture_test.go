@@ -191,7 +191,7 @@ func TestTextureFaults(t *testing.T) {
 // TestTextureTouched: a launch reports the memory that it reads of textures, the descriptor too.
 func TestTextureTouched(t *testing.T) {
 	m, _ := textureMachine(t, "tex.2d.v4.f32.f32 {%g1, _, _, _}, [%o, {%f, %f}];", texture.Descriptor{Width: 8, Height: 4, Pitch: 32, Format: texture.Float32, Channels: 1}, countingBytes(32))
-	m.cfg.Touched = &memory.Touched{}
+	m.cfg.Touched = &memory.TouchedRanges{}
 	m.runKernel("k", Dim3{1, 1, 1}, Dim3{32, 1, 1}, testOut, testObject)
 	var bases []uint64
 	for _, r := range m.cfg.Touched.Ranges() {

@@ -63,7 +63,7 @@ func TestTouched(t *testing.T) {
 			for i := range 3 {
 				cfg := Config{Grid: Dim3{X: 4, Y: 1, Z: 1}, Block: Dim3{X: 64, Y: 1, Z: 1}, Params: params, Memory: &mem, Workers: 2}
 				if i != 1 { // a launch that collects no accesses comes between
-					cfg.Touched = &memory.Touched{}
+					cfg.Touched = &memory.TouchedRanges{}
 				}
 				if err := k.Launch(context.Background(), cfg); err != nil {
 					t.Fatal(err)
@@ -131,7 +131,7 @@ func TestTouchedParts(t *testing.T) {
 					}
 				}
 				params := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, a), b)
-				cfg := Config{Grid: Dim3{X: 1, Y: 1, Z: 1}, Block: Dim3{X: x.threads, Y: 1, Z: 1}, Params: params, Memory: &mem, Touched: &memory.Touched{}}
+				cfg := Config{Grid: Dim3{X: 1, Y: 1, Z: 1}, Block: Dim3{X: x.threads, Y: 1, Z: 1}, Params: params, Memory: &mem, Touched: &memory.TouchedRanges{}}
 				if i == 1 {
 					cfg.Memory = mem.View(x.parts)
 				}

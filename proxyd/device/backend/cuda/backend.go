@@ -31,8 +31,8 @@ type Backend struct {
 	list    []*device
 	devices []backend.Device
 	epoch   time.Time
-	pinned  *pinned
-	owed    owed
+	pinned  *hostBufferPool
+	owed    orphanedLoans
 	window  *window
 
 	mu     sync.Mutex

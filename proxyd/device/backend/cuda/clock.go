@@ -14,11 +14,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
-// moment is a point of a context's time from which other points are measured: over a short time, because the driver's
+// referenceEvent is a point of a context's time from which other points are measured: over a short time, because the driver's
 // numbers have few digits.
-type moment struct {
+type referenceEvent struct {
 	event driver.Event
-	prev  *moment
+	prev  *referenceEvent
 	at    time.Duration
 	known bool
 }
@@ -28,8 +28,8 @@ type clock struct {
 	context *cudaContext
 
 	mu   sync.Mutex
-	last *moment // over: the driver has no time between events of which one is not over
-	next *moment // recorded, and not known to be over; nil: none
+	last *referenceEvent // over: the driver has no time between events of which one is not over
+	next *referenceEvent // recorded, and not known to be over; nil: none
 	made time.Time
 }
 
@@ -39,7 +39,7 @@ const renewed = time.Second
 // firstMoment makes the moment from which a new context of the driver's measures. The moment's time is that before the
 // moment is recorded: then no event has a time in the future, and an event that is recorded after a move of a space has a
 // later time than the events from before the move, however long a move takes.
-func (b *Backend) firstMoment(own *lane) (*moment, error) {
+func (b *Backend) firstMoment(own *lane) (*referenceEvent, error) {
 	at := b.elapsed()
 	e, err := b.drv.NewEvent(own.ctx, true)
 	if err == nil {
@@ -48,11 +48,11 @@ func (b *Backend) firstMoment(own *lane) (*moment, error) {
 	if err == nil {
 		err = own.waitIdle()
 	}
-	return &moment{event: e, at: at, known: true}, err
+	return &referenceEvent{event: e, at: at, known: true}, err
 }
 
 // restartClock measures from a moment from here on.
-func (k *clock) restartClock(m *moment) {
+func (k *clock) restartClock(m *referenceEvent) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.last, k.next, k.made = m, nil, time.Now()
@@ -60,7 +60,7 @@ func (k *clock) restartClock(m *moment) {
 
 // currentMoment returns the moment from which the next recording in a lane is measured. The lane may have a long kernel, so
 // a new moment is returned to later callers, when it is over.
-func (k *clock) currentMoment(l *lane) (*moment, error) {
+func (k *clock) currentMoment(l *lane) (*referenceEvent, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if time.Since(k.made) < renewed {
@@ -82,7 +82,7 @@ func (k *clock) currentMoment(l *lane) (*moment, error) {
 	if err := l.drv.Record(l.ctx, e, l.stream); err != nil {
 		return nil, err
 	}
-	k.next = &moment{event: e, prev: k.last}
+	k.next = &referenceEvent{event: e, prev: k.last}
 	return k.last, nil
 }
 
@@ -137,8 +137,8 @@ func (k *clock) keepTime(m *mark) error {
 }
 
 // resolveMoment finds the time of a moment. The caller holds mu, and the driver's context is alive.
-func (k *clock) resolveMoment(x *moment) (time.Duration, error) {
-	var chain []*moment
+func (k *clock) resolveMoment(x *referenceEvent) (time.Duration, error) {
+	var chain []*referenceEvent
 	for ; !x.known; x = x.prev {
 		chain = append(chain, x)
 	}

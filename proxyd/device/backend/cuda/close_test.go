@@ -172,7 +172,7 @@ func (w *window) isAwaited() bool {
 }
 
 // isAwaited tells whether freeBuffers was called.
-func (p *pinned) isAwaited() bool {
+func (p *hostBufferPool) isAwaited() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closed

@@ -75,11 +75,11 @@ type mark struct {
 
 	mu    sync.Mutex
 	event driver.Event
-	made  uint64        // of the context's events, when event was recorded: see queryMark
-	has   bool          // event is recorded, and ours
-	over  bool          // the work is done
-	at    time.Duration // by the backend's clock, of a restored event
-	base  *moment       // the origin of a timed mark
+	made  uint64          // of the context's events, when event was recorded: see queryMark
+	has   bool            // event is recorded, and ours
+	over  bool            // the work is done
+	at    time.Duration   // by the backend's clock, of a restored event
+	base  *referenceEvent // the origin of a timed mark
 }
 
 func (c *cudaContext) newMark(timing bool) *mark {

@@ -74,9 +74,9 @@ func endLoan(spans []*span) error {
 	return errors.Join(errs...)
 }
 
-// owed are loans of spaces that were closed meanwhile. The lent memory has no owner any more, and stays until given
+// orphanedLoans are loans of spaces that were closed meanwhile. The lent memory has no owner any more, and stays until given
 // back or until the devices have stopped.
-type owed struct {
+type orphanedLoans struct {
 	mu    sync.Mutex
 	loans map[*loan]bool
 	over  bool // all loans were ended: no team works any more
@@ -85,7 +85,7 @@ type owed struct {
 type loan struct{ spans []*span }
 
 // addLoan notes a loan, or ends the loan at once if endAllLoans was called.
-func (o *owed) addLoan(spans []*span) *loan {
+func (o *orphanedLoans) addLoan(spans []*span) *loan {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	l := &loan{spans}
@@ -101,7 +101,7 @@ func (o *owed) addLoan(spans []*span) *loan {
 }
 
 // endLoan releases a loan, once. No caller is left that could get an error.
-func (o *owed) endLoan(l *loan, _ error) {
+func (o *orphanedLoans) endLoan(l *loan, _ error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.loans[l] {
@@ -121,7 +121,7 @@ func (l *loan) release() {
 }
 
 // endAllLoans releases all loans, and each later loan at once: the devices do no work for any team.
-func (o *owed) endAllLoans() {
+func (o *orphanedLoans) endAllLoans() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.over = true

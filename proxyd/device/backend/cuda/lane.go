@@ -17,7 +17,7 @@ import (
 // lane is a stream of the driver's. One goroutine at a time moves bytes of the host through a lane.
 type lane struct {
 	drv    *driver.Driver
-	pool   *pinned
+	pool   *hostBufferPool
 	ctx    driver.Context
 	stream driver.Stream
 	done   driver.Event
@@ -144,8 +144,8 @@ func (l *lane) clearMemory(at backend.Addr, n uint64) error {
 // partSize is the number of bytes copied at once: large enough for full speed.
 const partSize = 4 << 20
 
-// pinned is buffers of host memory that devices copy from and to. They belong to the first context that there is.
-type pinned struct {
+// hostBufferPool is buffers of host memory that devices copy from and to. They belong to the first context that there is.
+type hostBufferPool struct {
 	mu       sync.Mutex
 	returned *sync.Cond     // a buffer came back
 	drv      *driver.Driver // nil: there is no context yet
@@ -155,14 +155,14 @@ type pinned struct {
 	closed   bool
 }
 
-func newPinned() *pinned {
-	p := &pinned{}
+func newPinned() *hostBufferPool {
+	p := &hostBufferPool{}
 	p.returned = sync.NewCond(&p.mu)
 	return p
 }
 
 // useContext names a context of the server's own, which outlives freeBuffers.
-func (p *pinned) useContext(drv *driver.Driver, ctx driver.Context) {
+func (p *hostBufferPool) useContext(drv *driver.Driver, ctx driver.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.drv == nil {
@@ -171,7 +171,7 @@ func (p *pinned) useContext(drv *driver.Driver, ctx driver.Context) {
 }
 
 // freeBuffers frees all buffers, when the copies that are under way have returned theirs. No copy gets a buffer any more.
-func (p *pinned) freeBuffers() error {
+func (p *hostBufferPool) freeBuffers() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
@@ -186,7 +186,7 @@ func (p *pinned) freeBuffers() error {
 	return errors.Join(errs...)
 }
 
-func (p *pinned) getBuffer() ([]byte, error) {
+func (p *hostBufferPool) getBuffer() ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -204,7 +204,7 @@ func (p *pinned) getBuffer() ([]byte, error) {
 	return b, err
 }
 
-func (p *pinned) putBuffer(b []byte) {
+func (p *hostBufferPool) putBuffer(b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free = append(p.free, b[:partSize])

@@ -22,7 +22,7 @@ type parts struct {
 	owner   uint64
 	ctx     driver.Context
 	own     *lane
-	first   *moment
+	first   *referenceEvent
 	lanes   map[*stream]*lane
 	modules map[*module]*moduleParts
 }

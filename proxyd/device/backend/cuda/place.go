@@ -312,7 +312,7 @@ func (l *places) releasePiece(p piece, over chan struct{}) {
 	l.space.mu.Lock()
 	defer l.unlockAndDrop()
 	if over != nil {
-		l.space.freed.list = slices.DeleteFunc(l.space.freed.list, func(f freeing) bool { return f.over == over })
+		l.space.freed.list = slices.DeleteFunc(l.space.freed.list, func(f freedRange) bool { return f.over == over })
 	}
 	if l.space.closed {
 		return

@@ -48,7 +48,7 @@ type space struct {
 	mu          sync.Mutex
 	closed      bool
 	ledger      *ledger.Ledger[*backing]
-	freed       freed
+	freed       freedRanges
 	places      places
 	contexts    map[backend.ContextID]*cudaContext
 	nextContext backend.ContextID
@@ -57,9 +57,9 @@ type space struct {
 	claims      []backend.Variable // of the state, until a module takes them
 }
 
-// freeing is a range of addresses that calls may no longer name and that work may still use: until over is closed, or
+// freedRange is a range of addresses that calls may no longer name and that work may still use: until over is closed, or
 // mark is passed.
-type freeing struct {
+type freedRange struct {
 	base   backend.Addr
 	size   uint64
 	over   chan struct{} // nil: mark

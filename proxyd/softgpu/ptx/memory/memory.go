@@ -95,7 +95,7 @@ func (m *Memory) Unmapped() uint64 {
 type Part struct{ Base, Size uint64 }
 
 // View returns a Memory that shows the ranges of m, some of them in parts. An access within a part finds a Range that
-// is the part alone, so Touched tells which parts a launch has accessed. Any other access finds the range of m. Parts
+// is the part alone, so TouchedRanges tells which parts a launch has accessed. Any other access finds the range of m. Parts
 // ascend and do not overlap; each lies in a range of m, which stays for as long as the View is in use. Map must not be
 // called on a View.
 func (m *Memory) View(parts []Part) *Memory {
@@ -142,10 +142,10 @@ func (m *Memory) Bytes(addr, n uint64) []byte {
 	return r.Bytes[addr-r.Base:][:n:n]
 }
 
-// Touched collects which ranges of its Memory a launch has accessed: each range that Map made, as a whole. The zero
+// TouchedRanges collects which ranges of its Memory a launch has accessed: each range that Map made, as a whole. The zero
 // value is empty. The effects of a launch depend on its Config, its kernel, and the bytes of these ranges alone, unless
 // the launch has called a hook.
-type Touched struct {
+type TouchedRanges struct {
 	mu     sync.Mutex
 	ranges map[*Range]bool // true: written
 }
@@ -157,7 +157,7 @@ type TouchedRange struct {
 }
 
 // Ranges lists the ranges, by their addresses. No launch may run that collects here.
-func (t *Touched) Ranges() []TouchedRange {
+func (t *TouchedRanges) Ranges() []TouchedRange {
 	out := make([]TouchedRange, 0, len(t.ranges))
 	for r, written := range t.ranges {
 		out = append(out, TouchedRange{r.Base, r.Size, written})
@@ -167,7 +167,7 @@ func (t *Touched) Ranges() []TouchedRange {
 }
 
 // Add adds accessed ranges: true for a range that was written.
-func (t *Touched) Add(ranges map[*Range]bool) {
+func (t *TouchedRanges) Add(ranges map[*Range]bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ranges == nil {

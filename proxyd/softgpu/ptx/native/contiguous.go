@@ -9,9 +9,9 @@ import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
 // lanes' addresses with addresses that follow each other, and the first and the last element with the memory. The code
 // for all other accesses, among them accesses to a single element, is emitted behind the block.
 
-// straight is an access of a full warp to an element for each lane.
-type straight struct {
-	helper
+// fullWarpAccess is an access of a full warp to an element for each lane.
+type fullWarpAccess struct {
+	accessRoutine
 	in   *Inst
 	from []amd64.Source // addresses
 	list []operandPart  // results of a load, operands of a store
@@ -20,8 +20,8 @@ type straight struct {
 	bail amd64.Label
 }
 
-func (e *emitter) emitStraight(in *Inst, h helper) {
-	s := &straight{helper: h, in: in, list: append(listElements(in, h, 0, in.D), listElements(in, h, 1, in.D)...)}
+func (e *emitter) emitStraight(in *Inst, h accessRoutine) {
+	s := &fullWarpAccess{accessRoutine: h, in: in, list: append(listElements(in, h, 0, in.D), listElements(in, h, 1, in.D)...)}
 	if h.store {
 		s.list = append(listElements(in, h, 0, in.C), listElements(in, h, 1, in.C)...)
 		for _, p := range s.list {
@@ -62,7 +62,7 @@ func (e *emitter) emitStraight(in *Inst, h helper) {
 }
 
 // stepTable is the first of the tables of the distances from the first lane's address to each lane's.
-func (e *emitter) stepTable(s *straight) int {
+func (e *emitter) stepTable(s *fullWarpAccess) int {
 	if s.where == global {
 		return tableLongSteps + 4*int(logTwo(int(s.size)))
 	}
@@ -71,7 +71,7 @@ func (e *emitter) stepTable(s *straight) int {
 
 // compareAddresses goes to other if the addresses differ from the first lane's by other distances than a table's;
 // without a table (-1), if they differ at all. V4 has the first lane's address in all lanes then, RCX that address.
-func (e *emitter) compareAddresses(s *straight, table int, other amd64.Label) {
+func (e *emitter) compareAddresses(s *fullWarpAccess, table int, other amd64.Label) {
 	a := e.a
 	add, broadcast := amd64.VPADDQ, amd64.VPBROADCASTQ
 	if s.where != global {
@@ -107,7 +107,7 @@ func (e *emitter) compareAddresses(s *straight, table int, other amd64.Label) {
 
 // checkRange goes to other unless n bytes from the address in RCX on are within the memory and aligned. RCX becomes their
 // offset, and RAX the address of the memory.
-func (e *emitter) checkRange(s *straight, n int32, other amd64.Label) {
+func (e *emitter) checkRange(s *fullWarpAccess, n int32, other amd64.Label) {
 	a := e.a
 	if s.where == global {
 		a.Load64(amd64.RAX, amd64.At(regSites, s.in.Site*8))
@@ -140,7 +140,7 @@ func (e *emitter) checkRange(s *straight, n int32, other amd64.Label) {
 }
 
 // accessFollowing loads or stores at RAX + RCX and behind that.
-func (e *emitter) accessFollowing(s *straight) {
+func (e *emitter) accessFollowing(s *fullWarpAccess) {
 	a := e.a
 	step := int32(partBytes)
 	if s.size < 4 {
@@ -175,7 +175,7 @@ func (e *emitter) accessFollowing(s *straight) {
 }
 
 // emitOther accesses elements that do not follow each other, or not within the memory.
-func (e *emitter) emitOther(s *straight) {
+func (e *emitter) emitOther(s *fullWarpAccess) {
 	a := e.a
 	if !s.store {
 		anywhere := a.NewLabel()
@@ -203,7 +203,7 @@ func (e *emitter) emitOther(s *straight) {
 				a.Op2(amd64.VMOVDQU32, amd64.Vec(4+i), s.data[half*n+i], amd64.Options{})
 			}
 		}
-		a.Call(e.helperLabel(s.helper))
+		a.Call(e.helperLabel(s.accessRoutine))
 		for i := range n {
 			if !s.store {
 				a.Op2(amd64.VMOVDQU32, s.regs[half*n+i], amd64.Register(amd64.Vec(4+i)), amd64.Options{})
@@ -213,7 +213,7 @@ func (e *emitter) emitOther(s *straight) {
 }
 
 // loadOne loads the element at RAX + RCX for all lanes.
-func (e *emitter) loadOne(s *straight) {
+func (e *emitter) loadOne(s *fullWarpAccess) {
 	a := e.a
 	at := amd64.Mem{Base: amd64.RAX, Index: amd64.RCX, Scale: 1}
 	switch s.size {

@@ -16,8 +16,8 @@ const (
 // shared memory, to which C is added.
 func (e *emitter) emitCopy(in *Inst, n uint8) {
 	a := e.a
-	load := helper{size: 4, count: n}
-	store := helper{where: shared, size: 4, count: n, store: true}
+	load := accessRoutine{size: 4, count: n}
+	store := accessRoutine{where: shared, size: 4, count: n, store: true}
 	shift := logTwo(4 * int(n))
 	if e.merges {
 		e.runningLanes(amd64.RAX, in.Guard)

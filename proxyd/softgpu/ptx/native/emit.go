@@ -70,8 +70,8 @@ type entry struct {
 	label  amd64.Label
 }
 
-// saved is a slot at an exit.
-type saved struct {
+// savedSlot is a slot at an exit.
+type savedSlot struct {
 	at    operandPart
 	vec   uint8
 	dirty bool
@@ -80,12 +80,12 @@ type saved struct {
 // exit is a place at which code returns.
 type exit struct {
 	pc     int32
-	issued uint32  // instructions that are not counted yet
-	before []saved // slots that are newer than memory
+	issued uint32      // instructions that are not counted yet
+	before []savedSlot // slots that are newer than memory
 	// After some exits the code goes on when the interpreter has executed the instruction at pc, with the slots of after.
 	resumes bool
 	label   amd64.Label
-	after   []saved
+	after   []savedSlot
 }
 
 // errTooLarge refuses functions that would make too much machine code.
@@ -342,11 +342,11 @@ func (e *emitter) resumeAfter(x int) {
 	e.exits[x].after = e.fullSlots()
 }
 
-func (e *emitter) fullSlots() []saved {
-	var out []saved
+func (e *emitter) fullSlots() []savedSlot {
+	var out []savedSlot
 	for i := range e.slots {
 		if s := &e.slots[i]; s.full {
-			out = append(out, saved{s.at, uint8(slotVec(i)), s.dirty})
+			out = append(out, savedSlot{s.at, uint8(slotVec(i)), s.dirty})
 		}
 	}
 	return out

@@ -9,13 +9,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
 )
 
-// helper is a routine that loads or stores for 16 lanes. V0 has the numbers of their elements, RAX the address of the
+// accessRoutine is a routine that loads or stores for 16 lanes. V0 has the numbers of their elements, RAX the address of the
 // first element, K1 the lanes, if not all run. V4 to V7 are the results of a load and the operands of a store. V2 is
 // not changed, nor are the slots.
 //
 // Most accesses are to elements that follow each other, or all to the same: the routine checks for both, and needs no
 // gather or scatter then.
-type helper struct {
+type accessRoutine struct {
 	where       space
 	size, count uint8 // bytes of an element, and elements of a vector
 	signed      bool
@@ -26,8 +26,8 @@ type helper struct {
 // routines are the helpers of a function.
 type routines struct {
 	writer
-	helpers map[helper]amd64.Label
-	wanted  []helper // in the order in which they were asked for
+	helpers map[accessRoutine]amd64.Label
+	wanted  []accessRoutine // in the order in which they were asked for
 
 	functions map[string]amd64.Label
 	emits     []func() // of the functions
@@ -51,9 +51,9 @@ func (e *routines) functionLabel(name string, f func(e *routines)) amd64.Label {
 	return l
 }
 
-func (e *routines) helperLabel(h helper) amd64.Label {
+func (e *routines) helperLabel(h accessRoutine) amd64.Label {
 	if e.helpers == nil {
-		e.helpers = map[helper]amd64.Label{}
+		e.helpers = map[accessRoutine]amd64.Label{}
 	}
 	l, ok := e.helpers[h]
 	if !ok {
@@ -79,8 +79,8 @@ func (e *routines) emitHelpers() {
 	}
 }
 
-// lanesOf are the options of an instruction for the lanes that run.
-func (h helper) lanesOf() amd64.Options {
+// laneOptions are the options of an instruction for the lanes that run.
+func (h accessRoutine) laneOptions() amd64.Options {
 	if h.masked {
 		return amd64.Options{Mask: maskTmp}
 	}
@@ -88,15 +88,15 @@ func (h helper) lanesOf() amd64.Options {
 }
 
 // laneStride is the bytes from a lane's first element to the next lane's.
-func (h helper) laneStride() uint8 { return h.size * h.count }
+func (h accessRoutine) laneStride() uint8 { return h.size * h.count }
 
 // elementAt is the place of element n of the lane with the number in RCX. Of strides of 16, RCX has twice the number.
-func (h helper) elementAt(n int) amd64.Mem {
+func (h accessRoutine) elementAt(n int) amd64.Mem {
 	return amd64.Mem{Base: amd64.RAX, Index: amd64.RCX, Scale: min(h.laneStride(), 8), Disp: int32(n)}
 }
 
 // ifEqual goes to a label if V3 has the same number in all lanes that run, in RCX then.
-func (e *routines) ifEqual(h helper, v amd64.Vec, l amd64.Label) {
+func (e *routines) ifEqual(h accessRoutine, v amd64.Vec, l amd64.Label) {
 	a := e.a
 	first := v
 	if h.masked {
@@ -119,13 +119,13 @@ func (e *routines) ifEqual(h helper, v amd64.Vec, l amd64.Label) {
 }
 
 // ifFollowing goes to a label if the elements follow each other, with the number of the first in RCX.
-func (e *routines) ifFollowing(h helper, l amd64.Label) {
+func (e *routines) ifFollowing(h accessRoutine, l amd64.Label) {
 	e.a.Op3(amd64.VPSUBD, 3, 0, amd64.Memory(e.tableAt(tableCount)), amd64.Options{})
 	e.ifEqual(h, 3, l)
 }
 
 // copyMask makes K6 the lanes of a gather or a scatter, from lane on.
-func (e *routines) copyMask(h helper, lane uint8) {
+func (e *routines) copyMask(h accessRoutine, lane uint8) {
 	switch {
 	case !h.masked:
 		e.a.Const32(amd64.RDX, 0xffff)
@@ -137,7 +137,7 @@ func (e *routines) copyMask(h helper, lane uint8) {
 	}
 }
 
-func (e *routines) emitLoad(h helper) {
+func (e *routines) emitLoad(h accessRoutine) {
 	a, following, same := e.a, e.a.NewLabel(), e.a.NewLabel()
 	tests := []func(){
 		func() { e.ifFollowing(h, following) },
@@ -170,8 +170,8 @@ func (e *routines) emitLoad(h helper) {
 }
 
 // loadFollowing loads elements that follow each other.
-func (e *routines) loadFollowing(h helper) {
-	a, opts := e.a, h.lanesOf()
+func (e *routines) loadFollowing(h accessRoutine) {
+	a, opts := e.a, h.laneOptions()
 	load := func(op amd64.Op, d amd64.Vec, disp int, opts amd64.Options) {
 		a.Op2(op, d, amd64.Memory(h.elementAt(disp)), opts)
 	}
@@ -186,10 +186,10 @@ func (e *routines) loadFollowing(h helper) {
 		}
 		load(amd64.VMOVDQU64, 5, partBytes, opts)
 	case h.count == 1:
-		load(map[helper]amd64.Op{
+		load(map[accessRoutine]amd64.Op{
 			{size: 1}: amd64.VPMOVZXBD, {size: 1, signed: true}: amd64.VPMOVSXBD,
 			{size: 2}: amd64.VPMOVZXWD, {size: 2, signed: true}: amd64.VPMOVSXWD,
-		}[helper{size: h.size, signed: h.signed}], 4, 0, opts)
+		}[accessRoutine{size: h.size, signed: h.signed}], 4, 0, opts)
 	case h.size == 4 && h.count == 2:
 		load(amd64.VMOVDQU32, 4, 0, amd64.Options{})
 		load(amd64.VMOVDQU32, 1, partBytes, amd64.Options{})
@@ -214,7 +214,7 @@ func (e *routines) loadFollowing(h helper) {
 }
 
 // loadFours loads vectors of four words that follow each other.
-func (e *routines) loadFours(h helper) {
+func (e *routines) loadFours(h accessRoutine) {
 	a := e.a
 	for i, t := range []int{tableQuarters, tableHalves} {
 		a.Op2(amd64.VMOVDQU32, 3, amd64.Memory(e.tableAt(t)), amd64.Options{})
@@ -229,8 +229,8 @@ func (e *routines) loadFours(h helper) {
 }
 
 // loadSame loads the same element for all lanes.
-func (e *routines) loadSame(h helper) {
-	a, opts := e.a, h.lanesOf()
+func (e *routines) loadSame(h accessRoutine) {
+	a, opts := e.a, h.laneOptions()
 	switch h.size {
 	case 8:
 		for i := range int(h.count) {
@@ -254,7 +254,7 @@ func (e *routines) loadSame(h helper) {
 }
 
 // emitGather loads elements from anywhere.
-func (e *routines) emitGather(h helper) {
+func (e *routines) emitGather(h accessRoutine) {
 	a := e.a
 	index := amd64.Vec(0)
 	if h.laneStride() == 16 {
@@ -287,8 +287,8 @@ func (e *routines) emitGather(h helper) {
 }
 
 // gatherNarrow loads bytes or halves of words, by the words in which they lie. Words are aligned, and so within the page.
-func (e *routines) gatherNarrow(h helper) {
-	a, opts := e.a, h.lanesOf()
+func (e *routines) gatherNarrow(h accessRoutine) {
+	a, opts := e.a, h.laneOptions()
 	sh := logTwo(int(h.size)) // of bytes in a number
 	a.ShiftImm(amd64.VPSRLD, 1, amd64.Register(0), 2-sh, amd64.Options{})
 	e.copyMask(h, 0)

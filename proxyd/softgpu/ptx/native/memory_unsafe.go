@@ -35,7 +35,7 @@ const maxElements = 1<<30 - 1
 
 // emitAccess emits a load or a store: the numbers of the accessed elements, a check that all lie within the memory and are
 // aligned, else it bails, and then a helper for each half of the warp.
-func (e *emitter) emitAccess(in *Inst, where space, h helper) {
+func (e *emitter) emitAccess(in *Inst, where space, h accessRoutine) {
 	if !e.merges && h.count == 1 && where != local {
 		if n := openWindow(e, in); n >= 0 {
 			loadByWindow(e, in, n)
@@ -174,7 +174,7 @@ func (e *emitter) indexWindow(in *Inst, where space, shift uint8, from []amd64.S
 
 // listElements lists the parts of the registers that a half of the warp loads or stores, in the order in which helpers have them
 // in V4 to V7.
-func listElements(in *Inst, h helper, half int, one Ref) []operandPart {
+func listElements(in *Inst, h accessRoutine, half int, one Ref) []operandPart {
 	refs := []Ref{one}
 	if h.count > 1 {
 		refs = in.List
@@ -190,7 +190,7 @@ func listElements(in *Inst, h helper, half int, one Ref) []operandPart {
 	return out
 }
 
-func (e *emitter) loadHalf(in *Inst, h helper, half int) {
+func (e *emitter) loadHalf(in *Inst, h accessRoutine, half int) {
 	list := listElements(in, h, half, in.D)
 	for i, p := range list {
 		e.keepOld(p, amd64.Vec(4+i))
@@ -203,7 +203,7 @@ func (e *emitter) loadHalf(in *Inst, h helper, half int) {
 	}
 }
 
-func (e *emitter) storeHalf(in *Inst, h helper, half int) {
+func (e *emitter) storeHalf(in *Inst, h accessRoutine, half int) {
 	for i, p := range listElements(in, h, half, in.C) {
 		e.a.Op2(amd64.VMOVDQU32, amd64.Vec(4+i), e.partSource(p), amd64.Options{})
 	}
@@ -214,21 +214,21 @@ func init() {
 	for name, where := range map[string]space{"global": global, "shared": shared, "local": local} {
 		for _, size := range []uint8{1, 2, 4, 8} {
 			ld, st := "ld."+name+"."+string('0'+rune(size)), "st."+name+"."+string('0'+rune(size))
-			addAccess := func(key string, h helper) {
+			addAccess := func(key string, h accessRoutine) {
 				h.where = where
 				operations[key] = operation{ownMask: true, fits: accessFits, emit: func(e *emitter, in *Inst) { e.emitAccess(in, where, h) }}
 			}
-			addAccess(ld, helper{size: size, count: 1})
-			addAccess(st, helper{size: size, count: 1, store: true})
+			addAccess(ld, accessRoutine{size: size, count: 1})
+			addAccess(st, accessRoutine{size: size, count: 1, store: true})
 			if size < 4 {
-				addAccess(ld+"s", helper{size: size, count: 1, signed: true})
+				addAccess(ld+"s", accessRoutine{size: size, count: 1, signed: true})
 				continue
 			}
 			for _, n := range []uint8{2, 4} {
 				if size*n <= 16 {
 					v := ".v" + string('0'+rune(n))
-					addAccess(ld+v, helper{size: size, count: n})
-					addAccess(st+v, helper{size: size, count: n, store: true})
+					addAccess(ld+v, accessRoutine{size: size, count: n})
+					addAccess(st+v, accessRoutine{size: size, count: n, store: true})
 				}
 			}
 		}

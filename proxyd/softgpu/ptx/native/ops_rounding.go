@@ -9,8 +9,8 @@ import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
 // memory: its operands are in registers.
 var roundings = map[string]amd64.Rounding{"rm": amd64.Down, "rp": amd64.Up, "rz": amd64.ToZero}
 
-// rounded is an arithmetic operation with a rounding: d = a op b, or d = op b, or d += a * b.
-type rounded struct {
+// roundedOperation is an arithmetic operation with a rounding: d = a op b, or d = op b, or d += a * b.
+type roundedOperation struct {
 	name           string
 	single, double amd64.Op
 	emit           func(e *emitter, o amd64.Op, d, x, y, z amd64.Vec, opts amd64.Options)
@@ -18,11 +18,11 @@ type rounded struct {
 }
 
 // roundedOperations are the operations of PTX that have all roundings. x, y and z are the operands, in order.
-var roundedOperations = func() []rounded {
+var roundedOperations = func() []roundedOperation {
 	two := func(e *emitter, o amd64.Op, d, x, y, _ amd64.Vec, opts amd64.Options) {
 		e.a.Op3(o, d, x, amd64.Register(y), opts)
 	}
-	return []rounded{
+	return []roundedOperation{
 		{"add", amd64.VADDPS, amd64.VADDPD, two, 2},
 		{"sub", amd64.VSUBPS, amd64.VSUBPD, two, 2},
 		{"mul", amd64.VMULPS, amd64.VMULPD, two, 2},
@@ -54,7 +54,7 @@ func init() {
 }
 
 // addRounded adds an operation with a rounding, for all types.
-func (o rounded) addRounded(key string, opts amd64.Options) {
+func (o roundedOperation) addRounded(key string, opts amd64.Options) {
 	operands := func(in *Inst) []Ref { return []Ref{in.A, in.B, in.C}[:o.operands] }
 	addOperation(key+".f32", func(e *emitter, in *Inst) {
 		e.eachWordPart(in.D, func(p int, d amd64.Vec) {

@@ -8,7 +8,7 @@ import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
 // Where several lanes store to the same place, the highest lane's value remains, as in the interpreter: a scatter writes in
 // the order of lanes.
 
-func (e *routines) emitStore(h helper) {
+func (e *routines) emitStore(h accessRoutine) {
 	a, following, scatter := e.a, e.a.NewLabel(), e.a.NewLabel()
 	e.ifFollowing(h, following)
 	a.Bind(scatter)
@@ -37,8 +37,8 @@ func (e *routines) emitStore(h helper) {
 }
 
 // storeFollowing stores elements that follow each other.
-func (e *routines) storeFollowing(h helper) {
-	a, opts := e.a, h.lanesOf()
+func (e *routines) storeFollowing(h accessRoutine) {
+	a, opts := e.a, h.laneOptions()
 	switch {
 	case h.count == 1 && h.size == 1:
 		a.Store(amd64.VPMOVDB, h.elementAt(0), 4, opts)
@@ -69,7 +69,7 @@ func (e *routines) storeFollowing(h helper) {
 }
 
 // storeFours stores vectors of four words that follow each other.
-func (e *routines) storeFours(h helper) {
+func (e *routines) storeFours(h accessRoutine) {
 	a, none := e.a, amd64.Options{}
 	reg := amd64.Register
 	a.Op3(amd64.VPUNPCKLDQ, 1, 4, reg(5), none)
@@ -92,7 +92,7 @@ func (e *routines) storeFours(h helper) {
 }
 
 // emitScatter stores elements anywhere.
-func (e *routines) emitScatter(h helper) {
+func (e *routines) emitScatter(h accessRoutine) {
 	a := e.a
 	index := amd64.Vec(0)
 	if h.laneStride() == 16 {
@@ -122,7 +122,7 @@ func (e *routines) emitScatter(h helper) {
 }
 
 // scatterNarrow stores bytes or halves of words anywhere, lane by lane.
-func (e *routines) scatterNarrow(h helper) {
+func (e *routines) scatterNarrow(h accessRoutine) {
 	a := e.a
 	save := amd64.At(regState, atSave)
 	values := amd64.At(regState, atSave+partBytes)

@@ -106,7 +106,7 @@ func (c *Code) encodeCode() []byte {
 	return append(b, c.text.bytes...)
 }
 
-func appendSaved(b []byte, slots []saved) []byte {
+func appendSaved(b []byte, slots []savedSlot) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(slots)))
 	for _, s := range slots {
 		b = binary.LittleEndian.AppendUint32(b, uint32(s.at.ref))
@@ -154,8 +154,8 @@ func (r *reader) readNumbers() []int32 {
 	return out
 }
 
-func (r *reader) readSaved() []saved {
-	out := make([]saved, r.readCount(8))
+func (r *reader) readSaved() []savedSlot {
+	out := make([]savedSlot, r.readCount(8))
 	for i := range out {
 		s := &out[i]
 		s.at.ref = Ref(r.readUint32())

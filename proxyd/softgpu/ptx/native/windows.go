@@ -172,7 +172,7 @@ func checkWindow(e *emitter, w window, starts []amd64.Reg, length int32, no amd6
 func loadByWindow(e *emitter, in *Inst, n int) {
 	a := e.a
 	off, _ := windowOffset(in)
-	s := &straight{helper: helper{where: shared, size: 4, count: 1}, in: in, list: []operandPart{{Word, in.D, 0}, {Word, in.D, 1}}}
+	s := &fullWarpAccess{accessRoutine: accessRoutine{where: shared, size: 4, count: 1}, in: in, list: []operandPart{{Word, in.D, 0}, {Word, in.D, 1}}}
 	for half := range 2 {
 		s.from = append(s.from, e.presentSource(operandPart{Word, in.A, half}))
 		s.regs = append(s.regs, e.newResult())
