@@ -39,7 +39,7 @@ const renewed = time.Second
 // firstMoment makes the moment from which a new context of the driver's measures. The moment's time is that before the
 // moment is recorded: then no event has a time in the future, and an event that is recorded after a move of a space has a
 // later time than the events from before the move, however long a move takes.
-func (b *Backend) firstMoment(own *lane) (*referenceEvent, error) {
+func (b *Backend) firstMoment(own *driverStream) (*referenceEvent, error) {
 	at := b.elapsed()
 	e, err := b.drv.NewEvent(own.ctx, true)
 	if err == nil {
@@ -60,7 +60,7 @@ func (k *clock) restartClock(m *referenceEvent) {
 
 // currentMoment returns the moment from which the next recording in a lane is measured. The lane may have a long kernel, so
 // a new moment is returned to later callers, when it is over.
-func (k *clock) currentMoment(l *lane) (*referenceEvent, error) {
+func (k *clock) currentMoment(l *driverStream) (*referenceEvent, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if time.Since(k.made) < renewed {

@@ -25,7 +25,7 @@ type cudaContext struct {
 	ctx    driver.Context
 	fault  atomic.Pointer[error]
 	gone   atomic.Bool
-	own    *lane // for work that is in no stream of the program
+	own    *driverStream // for work that is in no stream of the program
 	clock  clock
 	marks  events // spare events of the driver's
 
@@ -49,7 +49,7 @@ func newContext(s *space, id backend.ContextID) (*cudaContext, error) {
 	c.marks.drv, c.clock.context = s.device.backend.drv, c
 	c.legacy = c.plainStream(backend.StreamConfig{})
 	c.streams[c.legacy] = true
-	p, err := c.makeParts(s.currentDevice(), s.cfg.Owner)
+	p, err := c.makeObjects(s.currentDevice(), s.cfg.Owner)
 	if err != nil {
 		return nil, err
 	}

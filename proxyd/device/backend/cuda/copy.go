@@ -111,7 +111,7 @@ func (st *stream) copyRow(src, dst side, to, from, n uint64) error {
 	case src.host != nil && dst.host != nil:
 		return core.CopyHost(dst.host, to, src.host, from, n)
 	case src.host != nil:
-		return dst.eachPiece(st, backend.Addr(to), n, func(l *lane, at backend.Addr, n uint64) error {
+		return dst.eachPiece(st, backend.Addr(to), n, func(l *driverStream, at backend.Addr, n uint64) error {
 			return l.copyIn(at, n, func(part []byte) error {
 				err := src.host.Read(from, part)
 				from += uint64(len(part))
@@ -119,7 +119,7 @@ func (st *stream) copyRow(src, dst side, to, from, n uint64) error {
 			})
 		})
 	}
-	return src.eachPiece(st, backend.Addr(from), n, func(l *lane, at backend.Addr, n uint64) error {
+	return src.eachPiece(st, backend.Addr(from), n, func(l *driverStream, at backend.Addr, n uint64) error {
 		return l.copyOut(at, n, func(part []byte) error {
 			err := dst.host.Write(to, part)
 			to += uint64(len(part))
@@ -130,7 +130,7 @@ func (st *stream) copyRow(src, dst side, to, from, n uint64) error {
 
 // eachPiece calls f for the n bytes at an address of a side: in the stream's own lane where the program sees them, or
 // where the server sees the bytes of another space, which may be unmapped.
-func (s side) eachPiece(st *stream, a backend.Addr, n uint64, f func(l *lane, at backend.Addr, n uint64) error) error {
+func (s side) eachPiece(st *stream, a backend.Addr, n uint64, f func(l *driverStream, at backend.Addr, n uint64) error) error {
 	if s.space == st.context.space {
 		return f(st.lane, a, n)
 	}
@@ -140,7 +140,7 @@ func (s side) eachPiece(st *stream, a backend.Addr, n uint64, f func(l *lane, at
 		}
 		defer m.releaseHold()
 		m.markBlocks(at, n, false)
-		return m.device.borrowLane(func(l *lane) error { return f(l, m.at+backend.Addr(at), n) })
+		return m.device.borrowLane(func(l *driverStream) error { return f(l, m.at+backend.Addr(at), n) })
 	})
 }
 
@@ -195,14 +195,14 @@ func copyMemory(to *memory, there uint64, from *memory, at, n uint64) error {
 // copyHeld is copyMemory to memory that is held, of memory that stays.
 func (from *memory) copyHeld(to *memory, there, at, n uint64, reached bool) error {
 	if reached {
-		return to.device.borrowLane(func(l *lane) error {
+		return to.device.borrowLane(func(l *driverStream) error {
 			if err := l.drv.CopyDevice(l.ctx, l.stream, to.at+backend.Addr(there), from.at+backend.Addr(at), n); err != nil {
 				return err
 			}
 			return l.waitIdle()
 		})
 	}
-	return from.device.borrowLane(func(l *lane) error {
+	return from.device.borrowLane(func(l *driverStream) error {
 		return l.copyOut(from.at+backend.Addr(at), n, func(part []byte) error {
 			err := to.writeAt(there, part)
 			there += uint64(len(part))

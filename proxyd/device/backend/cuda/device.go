@@ -28,7 +28,7 @@ type device struct {
 	served  bool // the context of the service exists
 	stopped bool // the service will not start again, and no team is made
 	ctx     driver.Context
-	lanes   chan *lane // of the server itself, for memory that no program's stream is to move
+	lanes   chan *driverStream // of the server itself, for memory that no program's stream is to move
 	teams   map[*team]bool
 }
 
@@ -129,7 +129,7 @@ func (d *device) serviceContext() error {
 	if err != nil {
 		return err
 	}
-	lanes := make(chan *lane, maxLanes)
+	lanes := make(chan *driverStream, maxLanes)
 	for range maxLanes {
 		l, err := d.backend.newLane(ctx, 0, func(f func() error) error { return f() })
 		if err != nil {
@@ -146,7 +146,7 @@ func (d *device) serviceContext() error {
 const maxLanes = 4
 
 // borrowLane calls f with a lane of the server's own.
-func (d *device) borrowLane(f func(*lane) error) error {
+func (d *device) borrowLane(f func(*driverStream) error) error {
 	l := <-d.lanes
 	defer func() { d.lanes <- l }()
 	return f(l)

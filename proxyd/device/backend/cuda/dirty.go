@@ -17,7 +17,7 @@ import (
 type gap struct{ From, To backend.Addr }
 
 // addDirty notes that bytes of a piece are no longer zero, if the memory stays.
-func (l *places) addDirty(p piece) {
+func (l *mappedRanges) addDirty(p piece) {
 	a, end := p.Alloc.Base, p.Alloc.Base+backend.Addr(p.Size())
 	for _, x := range p.Arena.Bytes.places {
 		if from, to := max(a, x.base), min(end, x.endAddress()); from < to {
@@ -27,7 +27,7 @@ func (l *places) addDirty(p piece) {
 }
 
 // clearPiece clears all dirty bytes of a piece.
-func (l *places) clearPiece(p piece) error {
+func (l *mappedRanges) clearPiece(p piece) error {
 	a, end := p.Alloc.Base, p.Alloc.Base+backend.Addr(p.Size())
 	type clearing struct {
 		memory *memory
@@ -62,7 +62,7 @@ func (l *places) clearPiece(p piece) error {
 }
 
 // hideDirty clears the bytes of a block that belong to no allocation, because a restored space must find them zero.
-func (l *places) hideDirty(base backend.Addr, block []byte) {
+func (l *mappedRanges) hideDirty(base backend.Addr, block []byte) {
 	l.space.mu.Lock()
 	defer l.space.mu.Unlock()
 	end := base + backend.Addr(len(block))

@@ -120,7 +120,7 @@ func (p *patience) pauseBeforeRetry(ctx context.Context) error {
 
 // recordIn issues the mark in a stream. The mark is passed at once if that fails: the context has a fault then, or is
 // gone.
-func (m *mark) recordIn(l *lane) error {
+func (m *mark) recordIn(l *driverStream) error {
 	defer close(m.issued)
 	c := m.context
 	err := c.whileAlive(func() error {
@@ -212,7 +212,7 @@ func (m *mark) waitFor(ctx context.Context) error {
 }
 
 // blockLane has later work of a lane wait for the mark on the device.
-func (m *mark) blockLane(l *lane) error {
+func (m *mark) blockLane(l *driverStream) error {
 	m.mu.Lock()
 	done := m.over || !m.has
 	m.mu.Unlock()

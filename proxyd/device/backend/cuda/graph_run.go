@@ -124,7 +124,7 @@ func (r *run) runOnDevice(s *step) error {
 		return nil // the space is closed
 	}
 	defer g.Leave()
-	var l *lane
+	var l *driverStream
 	err := c.whileAlive(func() (err error) {
 		l, err = c.space.device.backend.newLane(c.ctx, 0, c.whileAlive)
 		return err

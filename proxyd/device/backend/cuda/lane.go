@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
-// lane is a stream of the driver's. One goroutine at a time moves bytes of the host through a lane.
-type lane struct {
+// driverStream is a stream of the driver's. One goroutine at a time moves bytes of the host through a lane.
+type driverStream struct {
 	drv    *driver.Driver
 	pool   *hostBufferPool
 	ctx    driver.Context
@@ -25,7 +25,7 @@ type lane struct {
 }
 
 // newLane makes a lane in a context.
-func (b *Backend) newLane(ctx driver.Context, priority int, alive func(func() error) error) (*lane, error) {
+func (b *Backend) newLane(ctx driver.Context, priority int, alive func(func() error) error) (*driverStream, error) {
 	s, err := b.drv.NewStream(ctx, priority)
 	if err != nil {
 		return nil, err
@@ -34,21 +34,23 @@ func (b *Backend) newLane(ctx driver.Context, priority int, alive func(func() er
 	if err != nil {
 		return nil, errors.Join(err, b.drv.DestroyStream(ctx, s))
 	}
-	return &lane{b.drv, b.pinned, ctx, s, e, alive}, nil
+	return &driverStream{b.drv, b.pinned, ctx, s, e, alive}, nil
 }
 
 // replaceLane has the lane be another stream of the driver's. No call uses either lane.
-func (l *lane) replaceLane(by *lane) { l.ctx, l.stream, l.done = by.ctx, by.stream, by.done }
+func (l *driverStream) replaceLane(by *driverStream) {
+	l.ctx, l.stream, l.done = by.ctx, by.stream, by.done
+}
 
 // closeLane ends the lane. No work is under way there.
-func (l *lane) closeLane() error {
+func (l *driverStream) closeLane() error {
 	return l.alive(func() error {
 		return errors.Join(l.drv.DestroyEvent(l.ctx, l.done), l.drv.DestroyStream(l.ctx, l.stream))
 	})
 }
 
 // waitIdle waits until all queued work is done, also on a failure, because queued work uses memory.
-func (l *lane) waitIdle() error {
+func (l *driverStream) waitIdle() error {
 	err := l.alive(func() error { return l.drv.Record(l.ctx, l.done, l.stream) })
 	ask := func() error { return l.drv.EventQuery(l.ctx, l.done) }
 	if err != nil {
@@ -64,12 +66,12 @@ func (l *lane) waitIdle() error {
 }
 
 // isIdle tells whether no work is under way. It returns true on an error, which later calls will return.
-func (l *lane) isIdle() bool {
+func (l *driverStream) isIdle() bool {
 	return backend.ResultOf(l.alive(func() error { return l.drv.Query(l.ctx, l.stream) })) != backend.NotReady
 }
 
 // copyOut copies n bytes of a device, a part at a time, to take, while the next part is on its way.
-func (l *lane) copyOut(from backend.Addr, n uint64, take func(part []byte) error) error {
+func (l *driverStream) copyOut(from backend.Addr, n uint64, take func(part []byte) error) error {
 	var parts [2][]byte
 	for i := range parts {
 		b, err := l.pool.getBuffer()
@@ -105,7 +107,7 @@ func (l *lane) copyOut(from backend.Addr, n uint64, take func(part []byte) error
 }
 
 // copyIn is the reverse of copyOut.
-func (l *lane) copyIn(to backend.Addr, n uint64, give func(part []byte) error) error {
+func (l *driverStream) copyIn(to backend.Addr, n uint64, give func(part []byte) error) error {
 	var parts [2][]byte
 	for i := range parts {
 		b, err := l.pool.getBuffer()
@@ -133,7 +135,7 @@ func (l *lane) copyIn(to backend.Addr, n uint64, give func(part []byte) error) e
 }
 
 // clearMemory clears memory.
-func (l *lane) clearMemory(at backend.Addr, n uint64) error {
+func (l *driverStream) clearMemory(at backend.Addr, n uint64) error {
 	err := l.alive(func() error { return l.drv.Fill(l.ctx, l.stream, &backend.Fill{Addr: at, Element: 1, Width: n}) })
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ type move struct {
 	contexts  []*cudaContext
 	memories  []*memory
 	staged    map[*memory]*memory // the copy on the new device
-	rehearsal []*parts
+	rehearsal []*contextObjects
 	allowed   []*space // peers that let the new device use their memory
 	saved     map[savedVariable][]byte
 }

@@ -72,7 +72,7 @@ func (b *Backend) checkRepeating(from, to *device) error {
 }
 
 // copyVariable copies a variable's bytes by a lane of its context, or back.
-func copyVariable(l *lane, at backend.Addr, b []byte, out bool) error {
+func copyVariable(l *driverStream, at backend.Addr, b []byte, out bool) error {
 	if out {
 		return l.copyOut(at, uint64(len(b)), func(part []byte) error {
 			b = b[copy(b, part):]
@@ -121,8 +121,8 @@ func (m *move) replaceContexts() error {
 	return err
 }
 
-// makeParts makes the parts of all contexts on a device, with their variables. The contexts before have ended.
-func (m *move) makeParts(d *device) ([]*parts, error) {
+// makeObjects makes the parts of all contexts on a device, with their variables. The contexts before have ended.
+func (m *move) makeParts(d *device) ([]*contextObjects, error) {
 	if driver.OwnsPlace(m.cfg.Owner) {
 		driver.RestartPlace(m.cfg.Owner)
 	}

@@ -15,20 +15,20 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
-// parts are the driver's objects of a context of the program. They are made when the context is, and again when its
+// contextObjects are the driver's objects of a context of the program. They are made when the context is, and again when its
 // space moves to another device.
-type parts struct {
+type contextObjects struct {
 	context *cudaContext
 	owner   uint64
 	ctx     driver.Context
-	own     *lane
+	own     *driverStream
 	first   *referenceEvent
-	lanes   map[*stream]*lane
-	modules map[*module]*moduleParts
+	lanes   map[*stream]*driverStream
+	modules map[*module]*moduleObjects
 }
 
-// moduleParts are the driver's objects of a module.
-type moduleParts struct {
+// moduleObjects are the driver's objects of a module.
+type moduleObjects struct {
 	m         driver.Module
 	functions []driver.Function // of the module's functions
 	variables []placedVariable
@@ -40,10 +40,10 @@ type placedVariable struct {
 	at backend.Addr
 }
 
-// makeParts makes the driver's context and streams, without modules. The context's streams do not change meanwhile.
-func (c *cudaContext) makeParts(d *device, owner uint64) (*parts, error) {
+// makeObjects makes the driver's context and streams, without modules. The context's streams do not change meanwhile.
+func (c *cudaContext) makeObjects(d *device, owner uint64) (*contextObjects, error) {
 	b := d.backend
-	p := &parts{context: c, owner: owner, lanes: map[*stream]*lane{}, modules: map[*module]*moduleParts{}}
+	p := &contextObjects{context: c, owner: owner, lanes: map[*stream]*driverStream{}, modules: map[*module]*moduleObjects{}}
 	var err error
 	if p.ctx, err = b.drv.NewContext(d.dev, owner); err != nil {
 		return nil, err
@@ -79,16 +79,18 @@ func (b *Backend) loadFirst(ctx driver.Context, owner uint64) (driver.Module, er
 }
 
 // newLane makes a lane of the parts.
-func (p *parts) newLane(priority int) (*lane, error) {
+func (p *contextObjects) newLane(priority int) (*driverStream, error) {
 	return p.context.space.device.backend.newLane(p.ctx, priority, func(f func() error) error { return f() })
 }
 
 // endParts ends all of the parts.
-func (p *parts) endParts() error { return p.context.space.device.backend.drv.DestroyContext(p.ctx) }
+func (p *contextObjects) endParts() error {
+	return p.context.space.device.backend.drv.DestroyContext(p.ctx)
+}
 
 // adoptParts has the context consist of the parts. No call uses the driver's context meanwhile.
-func (c *cudaContext) adoptParts(p *parts) {
-	adopt := func(old **lane, l *lane) {
+func (c *cudaContext) adoptParts(p *contextObjects) {
+	adopt := func(old **driverStream, l *driverStream) {
 		if *old == nil {
 			*old = l
 			l.alive = c.whileAlive
@@ -112,9 +114,9 @@ func (c *cudaContext) adoptParts(p *parts) {
 }
 
 // loadModule makes a module's parts again.
-func (p *parts) loadModule(m *module) error {
+func (p *contextObjects) loadModule(m *module) error {
 	drv := p.context.space.device.backend.drv
-	x := &moduleParts{}
+	x := &moduleObjects{}
 	var err error
 	if x.m, _, err = drv.Load(p.ctx, m.image, m.cfg, p.owner); err != nil {
 		return err
@@ -150,7 +152,7 @@ func (p *parts) loadModule(m *module) error {
 
 // makeAllParts makes the parts of all contexts anew, in the order in which the program has made contexts and modules,
 // because the driver places variables in that order. The caller holds the space's mu and its contexts' mu.
-func (s *space) makeAllParts(d *device, owner uint64) ([]*parts, error) {
+func (s *space) makeAllParts(d *device, owner uint64) ([]*contextObjects, error) {
 	type object struct {
 		number  uint64
 		context *cudaContext
@@ -164,13 +166,13 @@ func (s *space) makeAllParts(d *device, owner uint64) ([]*parts, error) {
 		}
 	}
 	slices.SortFunc(objects, func(a, b object) int { return cmp.Compare(a.number, b.number) })
-	made := map[*cudaContext]*parts{}
-	var all []*parts
+	made := map[*cudaContext]*contextObjects{}
+	var all []*contextObjects
 	for _, o := range objects {
 		var err error
 		if o.module != nil {
 			err = made[o.context].loadModule(o.module)
-		} else if made[o.context], err = o.context.makeParts(d, owner); err == nil {
+		} else if made[o.context], err = o.context.makeObjects(d, owner); err == nil {
 			all = append(all, made[o.context])
 		}
 		if err != nil {
@@ -181,7 +183,7 @@ func (s *space) makeAllParts(d *device, owner uint64) ([]*parts, error) {
 }
 
 // endAllParts ends all parts.
-func endAllParts(all []*parts) error {
+func endAllParts(all []*contextObjects) error {
 	var errs []error
 	for _, p := range all {
 		errs = append(errs, p.endParts())
@@ -191,7 +193,7 @@ func endAllParts(all []*parts) error {
 
 // checkVariables returns an error if a variable of the parts is not where it was: a program may know where. Of a
 // rehearsal, addresses are compared within the place of the owner.
-func (s *space) checkVariables(all []*parts) error {
+func (s *space) checkVariables(all []*contextObjects) error {
 	for _, p := range all {
 		for _, x := range p.modules {
 			for _, v := range x.variables {

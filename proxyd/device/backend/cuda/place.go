@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// places are memory at addresses of the heap. To make, map and give back memory takes longer than most uses of it, so
+// mappedRanges are memory at addresses of the heap. To make, map and give back memory takes longer than most uses of it, so
 // memory that a pool's allocation has left stays where it was, mapped, until the pool gives the memory back: at a
 // synchronisation that finds more than the pool's release threshold, when the pool is trimmed or destroyed, when the
 // device has no room, and when other memory must lie there. Allocations with other boundaries take the places that lie
@@ -19,16 +19,16 @@ import (
 // the old bytes, as with a driver, because they were the same program's. Memory of all other allocations is cleared.
 //
 // The space's mu guards places.
-type places struct {
+type mappedRanges struct {
 	space    *space
-	list     []*place         // ascending
-	leaving  map[*place]bool  // to be given back when no work uses them any more
-	releases []pendingRelease // places without users: see unlockAndDrop
-	kept     uint64           // bytes of places that no arena has
+	list     []*mappedRange        // ascending
+	leaving  map[*mappedRange]bool // to be given back when no work uses them any more
+	releases []pendingRelease      // places without users: see unlockAndDrop
+	kept     uint64                // bytes of places that no arena has
 }
 
-// place is memory at an address of the heap.
-type place struct {
+// mappedRange is memory at an address of the heap.
+type mappedRange struct {
 	base    backend.Addr
 	memory  *memory
 	uses    int            // arenas that have the place: one that is live, and those that work still uses
@@ -40,15 +40,15 @@ type place struct {
 
 // backing is the bytes of an arena: places one behind the other, or memory without an address.
 type backing struct {
-	places []*place
+	places []*mappedRange
 	memory *memory
 }
 
-func (x *place) endAddress() backend.Addr { return x.base + backend.Addr(x.memory.size) }
+func (x *mappedRange) endAddress() backend.Addr { return x.base + backend.Addr(x.memory.size) }
 
 // firstPlace is the index of the first place that ends behind an address.
-func (l *places) firstPlace(a backend.Addr) int {
-	i, _ := slices.BinarySearchFunc(l.list, a, func(x *place, a backend.Addr) int {
+func (l *mappedRanges) firstPlace(a backend.Addr) int {
+	i, _ := slices.BinarySearchFunc(l.list, a, func(x *mappedRange, a backend.Addr) int {
 		if x.endAddress() <= a {
 			return -1
 		}
@@ -58,7 +58,7 @@ func (l *places) firstPlace(a backend.Addr) int {
 }
 
 // placesIn are the places that overlap a range.
-func (l *places) placesIn(a backend.Addr, n uint64) []*place {
+func (l *mappedRanges) placesIn(a backend.Addr, n uint64) []*mappedRange {
 	i := l.firstPlace(a)
 	k := i
 	for k < len(l.list) && l.list[k].base < a+backend.Addr(n) {
@@ -67,11 +67,13 @@ func (l *places) placesIn(a backend.Addr, n uint64) []*place {
 	return slices.Clone(l.list[i:k])
 }
 
-func (l *places) enterPlace(x *place) { l.list = slices.Insert(l.list, l.firstPlace(x.base), x) }
+func (l *mappedRanges) enterPlace(x *mappedRange) {
+	l.list = slices.Insert(l.list, l.firstPlace(x.base), x)
+}
 
 // retirePlace takes a place off the list, so that no allocation gets it any more.
-func (l *places) retirePlace(x *place) {
-	l.list = slices.DeleteFunc(l.list, func(o *place) bool { return o == x })
+func (l *mappedRanges) retirePlace(x *mappedRange) {
+	l.list = slices.DeleteFunc(l.list, func(o *mappedRange) bool { return o == x })
 	if x.uses == 0 {
 		l.countKept(x, false)
 	}
@@ -80,7 +82,7 @@ func (l *places) retirePlace(x *place) {
 }
 
 // countKept adds a place to the kept bytes, or subtracts it.
-func (l *places) countKept(x *place, more bool) {
+func (l *mappedRanges) countKept(x *mappedRange, more bool) {
 	x.memory.kept.Store(more)
 	if more {
 		l.kept += x.memory.size
@@ -91,7 +93,7 @@ func (l *places) countKept(x *place, more bool) {
 
 // makeBacking makes the bytes of an arena. Places that were there and do not fit are given back when no work uses them:
 // see waitsForRange, and attachPiece.
-func (l *places) makeBacking(base backend.Addr, size uint64) (*backing, error) {
+func (l *mappedRanges) makeBacking(base backend.Addr, size uint64) (*backing, error) {
 	if base == 0 {
 		m, err := l.newMemory(size)
 		return &backing{memory: m}, err
@@ -123,7 +125,7 @@ func (l *places) makeBacking(base backend.Addr, size uint64) (*backing, error) {
 			l.releaseBacking(b, true)
 			return nil, err
 		}
-		x := &place{base: at, memory: m, uses: 1}
+		x := &mappedRange{base: at, memory: m, uses: 1}
 		l.enterPlace(x)
 		b.places = append(b.places, x)
 		at = next
@@ -132,7 +134,7 @@ func (l *places) makeBacking(base backend.Addr, size uint64) (*backing, error) {
 }
 
 // newMemory makes memory. If the device has no room, kept places are given back first.
-func (l *places) newMemory(n uint64) (*memory, error) {
+func (l *mappedRanges) newMemory(n uint64) (*memory, error) {
 	for {
 		m, err := l.space.currentDevice().newMemory(n, l.space)
 		if backend.ResultOf(err) != backend.OutOfMemory || l.dropKept(n, anyPlace, l.dropNow) == 0 {
@@ -142,7 +144,7 @@ func (l *places) newMemory(n uint64) (*memory, error) {
 }
 
 // releaseBacking ends a use of all places. Those without another use are kept, or given back.
-func (l *places) releaseBacking(b *backing, keep bool) {
+func (l *mappedRanges) releaseBacking(b *backing, keep bool) {
 	for _, x := range b.places {
 		if x.uses--; x.uses > 0 {
 			continue
@@ -160,7 +162,7 @@ func (l *places) releaseBacking(b *backing, keep bool) {
 }
 
 // evictPlace gives a place back when no work and no arena uses it any more. Until then its addresses are leaving.
-func (l *places) evictPlace(x *place) {
+func (l *mappedRanges) evictPlace(x *mappedRange) {
 	l.retirePlace(x)
 	if x.uses > 0 {
 		return // work on freed memory still uses the place: releaseBacking gives it back
@@ -192,37 +194,37 @@ func (l *places) evictPlace(x *place) {
 // A pendingRelease is an address range that is no longer used. unlockAndDrop returns the range to the driver and then
 // closes over.
 type pendingRelease struct {
-	*place
+	*mappedRange
 	over chan struct{}
 }
 
 // scheduleRelease has unlockAndDrop give a place back when mu is unlocked, because the driver is slow.
-func (l *places) scheduleRelease(x *place) {
+func (l *mappedRanges) scheduleRelease(x *mappedRange) {
 	delete(l.leaving, x)
 	x.dropped = true
 	l.releases = append(l.releases, pendingRelease{x, l.space.freed.addFreeing(x.base, x.memory.size)})
 }
 
 // unlockAndDrop unlocks mu, and gives back the places of pending releases.
-func (l *places) unlockAndDrop() {
+func (l *mappedRanges) unlockAndDrop() {
 	list := l.releases
 	l.releases = nil
 	l.space.mu.Unlock()
 	for _, x := range list {
-		l.dropPlace(x.place)
+		l.dropPlace(x.mappedRange)
 		close(x.over)
 	}
 }
 
 // dropPlace gives the memory back. No work uses it.
-func (l *places) dropPlace(x *place) {
+func (l *mappedRanges) dropPlace(x *mappedRange) {
 	_ = l.space.view.removeMemory(x.base, x.memory) // a mapping that stays is noticed by the next mapping there
 	_ = x.memory.endMemory()
 }
 
 // dropKept gives back places that are kept, until so many bytes are free, and returns how many are. Places that work
 // may still use stay.
-func (l *places) dropKept(n uint64, which func(*place) bool, drop func(*place)) (free uint64) {
+func (l *mappedRanges) dropKept(n uint64, which func(*mappedRange) bool, drop func(*mappedRange)) (free uint64) {
 	for _, x := range slices.Clone(l.list) {
 		if free >= n {
 			break
@@ -241,23 +243,23 @@ func (l *places) dropKept(n uint64, which func(*place) bool, drop func(*place)) 
 }
 
 // dropNow is dropPlace for a caller that needs the room at once.
-func (l *places) dropNow(x *place) {
+func (l *mappedRanges) dropNow(x *mappedRange) {
 	delete(l.leaving, x)
 	x.dropped = true
 	l.dropPlace(x)
 }
 
 // anyPlace, isInPool and isAway choose the places that dropKept takes.
-func anyPlace(*place) bool { return true }
+func anyPlace(*mappedRange) bool { return true }
 
-func isAway(x *place) bool { return !x.memory.isThere() }
+func isAway(x *mappedRange) bool { return !x.memory.isThere() }
 
-func isInPool(pool backend.PoolID) func(*place) bool {
-	return func(x *place) bool { return x.pool == pool }
+func isInPool(pool backend.PoolID) func(*mappedRange) bool {
+	return func(x *mappedRange) bool { return x.pool == pool }
 }
 
 // releaseSurplus gives back the bytes that pools keep beyond their thresholds. The program has synchronised.
-func (l *places) releaseSurplus() {
+func (l *mappedRanges) releaseSurplus() {
 	l.space.mu.Lock()
 	defer l.unlockAndDrop()
 	if l.kept == 0 || l.space.closed {
@@ -269,7 +271,7 @@ func (l *places) releaseSurplus() {
 }
 
 // keptOfPools is how many bytes are kept of each pool.
-func (l *places) keptOfPools() map[backend.PoolID]uint64 {
+func (l *mappedRanges) keptOfPools() map[backend.PoolID]uint64 {
 	all := map[backend.PoolID]uint64{}
 	for _, x := range l.list {
 		if x.uses == 0 {
@@ -281,7 +283,7 @@ func (l *places) keptOfPools() map[backend.PoolID]uint64 {
 
 // waitsToAttach lists the channels to wait for before a piece's memory can be mapped: other memory may lie there. The
 // caller holds mu.
-func (l *places) waitsToAttach(p piece) (all []chan struct{}) {
+func (l *mappedRanges) waitsToAttach(p piece) (all []chan struct{}) {
 	for _, x := range p.Arena.Bytes.places {
 		if !l.space.view.memoryAt(x.base, x.memory) {
 			over, _ := l.space.freed.waitsForRange(x.base, x.memory.size)
@@ -292,7 +294,7 @@ func (l *places) waitsToAttach(p piece) (all []chan struct{}) {
 }
 
 // attachPiece lets work find memory, unless it was freed and given back meanwhile.
-func (l *places) attachPiece(p piece) error {
+func (l *mappedRanges) attachPiece(p piece) error {
 	l.space.mu.Lock()
 	defer l.space.mu.Unlock()
 	for _, x := range p.Arena.Bytes.places {
@@ -308,7 +310,7 @@ func (l *places) attachPiece(p piece) error {
 
 // releasePiece gives the bytes of a piece back that was taken out of the ledger: a pool may keep them. over is the
 // channel that the caller closes afterwards: until then other work waits for over instead of the memory.
-func (l *places) releasePiece(p piece, over chan struct{}) {
+func (l *mappedRanges) releasePiece(p piece, over chan struct{}) {
 	l.space.mu.Lock()
 	defer l.unlockAndDrop()
 	if over != nil {

@@ -49,7 +49,7 @@ type space struct {
 	closed      bool
 	ledger      *ledger.Ledger[*backing]
 	freed       freedRanges
-	places      places
+	places      mappedRanges
 	contexts    map[backend.ContextID]*cudaContext
 	nextContext backend.ContextID
 	peers       []*space // spaces with memory that our kernels see
@@ -90,7 +90,7 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 		over: make(chan struct{}),
 	}
 	s.at.Store(d)
-	s.places = places{space: s, leaving: map[*place]bool{}}
+	s.places = mappedRanges{space: s, leaving: map[*mappedRange]bool{}}
 	s.freed.space, s.view.space = s, s
 	s.view.places = map[backend.Addr]*memory{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

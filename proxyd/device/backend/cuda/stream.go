@@ -18,7 +18,7 @@ import (
 type stream struct {
 	context *cudaContext
 	cfg     backend.StreamConfig
-	lane    *lane
+	lane    *driverStream
 
 	mu    sync.Mutex
 	gone  bool

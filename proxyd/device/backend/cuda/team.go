@@ -23,7 +23,7 @@ type team struct {
 	device *device
 	ctx    driver.Context
 	comm   *nccl.Comm
-	lane   *lane
+	lane   *driverStream
 	stop   chan struct{} // closed by Abort
 	once   sync.Once
 	leave  sync.Once
