@@ -152,7 +152,7 @@ func (s *Server) openAttempt(o *cut.Orders) error {
 		created: map[barrier.Comm]chan struct{}{}, sealed: make(chan struct{}),
 	}
 	a.ctx, a.cancel = context.WithCancel(s.ctx)
-	a.expiry = time.AfterFunc(o.LeaderTimeout, a.expireLease)
+	a.expiry = time.AfterFunc(o.LeaderTimeout, a.expireAttempt)
 	s.cuts.now = a
 	e := cut.Event{Kind: cut.Opened}
 	for _, p := range all {
@@ -176,8 +176,8 @@ func (s *Server) openAttempt(o *cut.Orders) error {
 	return nil
 }
 
-// expireLease forgets the attempt if its lease has run out: the leader is lost.
-func (a *cutAttempt) expireLease() {
+// expireAttempt forgets the attempt if its lease has run out: the leader is lost.
+func (a *cutAttempt) expireAttempt() {
 	a.s.cuts.mu.Lock()
 	over := !time.Now().Before(a.until)
 	a.s.cuts.mu.Unlock()

@@ -90,20 +90,20 @@ func (s *space) placeMemory(a backend.Allocation) (piece, error) {
 	}
 	p, err := s.ledger.Place(a)
 	if err != nil {
-		s.places.unlockAndDrop()
+		s.ranges.unlockAndDrop()
 		return piece{}, err
 	}
-	s.places.unlockAndDrop()
+	s.ranges.unlockAndDrop()
 	s.mu.Lock()
 	over, marks := s.freed.waitsForRange(p.Alloc.Base, p.Size())
-	over = append(over, s.places.waitsToAttach(p)...)
+	over = append(over, s.ranges.waitsToAttach(p)...)
 	s.mu.Unlock()
 	if s.freed.awaitFreed(over, marks) != nil {
 		return piece{}, errClosed
 	}
-	err = s.places.attachPiece(p)
+	err = s.ranges.attachPiece(p)
 	if err == nil {
-		err = s.places.clearPiece(p)
+		err = s.ranges.clearPiece(p)
 	}
 	if err != nil {
 		_ = s.freeMemory(p.Alloc.Base, a.Kind) // placed a moment ago
@@ -126,7 +126,7 @@ func (s *space) freeMemory(a backend.Addr, kinds ...backend.AllocKind) error {
 	}
 	over := s.freed.addFreeing(p.Alloc.Base, p.Size())
 	s.mu.Unlock()
-	s.afterWork(over, work, func() { s.places.releasePiece(p, over) })
+	s.afterWork(over, work, func() { s.ranges.releasePiece(p, over) })
 	return nil
 }
 
@@ -168,18 +168,18 @@ func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) 
 	s.mu.Lock()
 	p, err := s.ledger.PlacePooled(id, n)
 	if err != nil {
-		s.places.unlockAndDrop()
+		s.ranges.unlockAndDrop()
 		return 0, err
 	}
-	s.places.unlockAndDrop()
+	s.ranges.unlockAndDrop()
 	s.mu.Lock()
 	over, marks := s.freed.waitsInStream(p.Alloc.Base, p.Size(), st)
-	over = append(over, s.places.waitsToAttach(p)...)
+	over = append(over, s.ranges.waitsToAttach(p)...)
 	s.mu.Unlock()
 	if len(over) > 0 {
-		return p.Alloc.Base, st.enqueueTask(&task{until: over, after: marks, waits: true, always: true, run: func() error { return s.places.attachPiece(p) }})
+		return p.Alloc.Base, st.enqueueTask(&task{until: over, after: marks, waits: true, always: true, run: func() error { return s.ranges.attachPiece(p) }})
 	}
-	if err := s.places.attachPiece(p); err != nil {
+	if err := s.ranges.attachPiece(p); err != nil {
 		_ = s.freeMemory(p.Alloc.Base, backend.Pooled) // placed a moment ago
 		return 0, err
 	}
@@ -215,10 +215,10 @@ func (st *stream) FreeAsync(a backend.Addr) error {
 		return err
 	}
 	if pooled {
-		s.places.releasePiece(p, nil)
+		s.ranges.releasePiece(p, nil)
 		s.freed.retireMark()
 	} else {
-		s.afterWork(over, []*mark{m}, func() { s.places.releasePiece(p, over) })
+		s.afterWork(over, []*mark{m}, func() { s.ranges.releasePiece(p, over) })
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func (m *memory) swapInBytes() error {
 	}
 	err = drv.Allow(m.at, m.size, true, d.dev)
 	if err == nil {
-		err = d.borrowLane(m.fillNew)
+		err = d.borrowDriverStream(m.fillNew)
 	}
 	if err != nil {
 		return errors.Join(err, drv.Unmap(m.at, m.size), drv.Release(h))
@@ -218,7 +218,7 @@ func (m *memory) readAt(at uint64, p []byte) (bool, error) {
 	}
 	m.mu.Unlock()
 	defer m.releaseHold()
-	return true, m.device.borrowLane(func(l *driverStream) error {
+	return true, m.device.borrowDriverStream(func(l *driverStream) error {
 		return l.copyOut(m.at+backend.Addr(at), uint64(len(p)), func(part []byte) error {
 			p = p[copy(p, part):]
 			return nil
@@ -249,7 +249,7 @@ func (m *memory) writeAt(at uint64, p []byte) error {
 	m.holds++
 	m.mu.Unlock()
 	defer m.releaseHold()
-	return m.device.borrowLane(func(l *driverStream) error {
+	return m.device.borrowDriverStream(func(l *driverStream) error {
 		return l.copyIn(m.at+backend.Addr(at), uint64(len(p)), func(part []byte) error {
 			p = p[copy(part, p):]
 			return nil
@@ -271,7 +271,7 @@ func (m *memory) clearRange(at, n uint64) error {
 	}
 	m.mu.Unlock()
 	defer m.releaseHold()
-	return m.device.borrowLane(func(l *driverStream) error { return l.clearMemory(m.at+backend.Addr(at), n) })
+	return m.device.borrowDriverStream(func(l *driverStream) error { return l.clearMemory(m.at+backend.Addr(at), n) })
 }
 
 // zeroBlock makes a block zero. After the last block, the physical memory is dropped, unless mapped says that it is

@@ -36,10 +36,10 @@ type clock struct {
 // renewed is how old a moment may be that other points are measured from.
 const renewed = time.Second
 
-// firstMoment makes the moment from which a new context of the driver's measures. The moment's time is that before the
+// firstReference makes the moment from which a new context of the driver's measures. The moment's time is that before the
 // moment is recorded: then no event has a time in the future, and an event that is recorded after a move of a space has a
 // later time than the events from before the move, however long a move takes.
-func (b *Backend) firstMoment(own *driverStream) (*referenceEvent, error) {
+func (b *Backend) firstReference(own *driverStream) (*referenceEvent, error) {
 	at := b.elapsed()
 	e, err := b.drv.NewEvent(own.ctx, true)
 	if err == nil {
@@ -58,9 +58,9 @@ func (k *clock) restartClock(m *referenceEvent) {
 	k.last, k.next, k.made = m, nil, time.Now()
 }
 
-// currentMoment returns the moment from which the next recording in a lane is measured. The lane may have a long kernel, so
+// currentReference returns the moment from which the next recording in a lane is measured. The lane may have a long kernel, so
 // a new moment is returned to later callers, when it is over.
-func (k *clock) currentMoment(l *driverStream) (*referenceEvent, error) {
+func (k *clock) currentReference(l *driverStream) (*referenceEvent, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if time.Since(k.made) < renewed {
@@ -116,7 +116,7 @@ func (k *clock) timeOfAlive(m *mark) (time.Duration, error) {
 		// The event stands for a later mark by now: keepTime has the time of each mark that an event stands for.
 		return 0, fmt.Errorf("time of an event that was recorded again: %w", backend.NotReady)
 	}
-	at, err := k.resolveMoment(m.base)
+	at, err := k.resolveReference(m.base)
 	if err != nil {
 		return 0, err
 	}
@@ -136,8 +136,8 @@ func (k *clock) keepTime(m *mark) error {
 	return nil
 }
 
-// resolveMoment finds the time of a moment. The caller holds mu, and the driver's context is alive.
-func (k *clock) resolveMoment(x *referenceEvent) (time.Duration, error) {
+// resolveReference finds the time of a moment. The caller holds mu, and the driver's context is alive.
+func (k *clock) resolveReference(x *referenceEvent) (time.Duration, error) {
 	var chain []*referenceEvent
 	for ; !x.known; x = x.prev {
 		chain = append(chain, x)

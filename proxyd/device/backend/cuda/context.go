@@ -53,7 +53,7 @@ func newContext(s *space, id backend.ContextID) (*cudaContext, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.adoptParts(p)
+	c.adoptObjects(p)
 	return c, nil
 }
 

@@ -74,7 +74,7 @@ func (st *stream) copyTask(p backend.Copy) (*task, error) {
 
 // copyBox has the device copy.
 func (st *stream) copyBox(b driver.Box) error {
-	l := st.lane
+	l := st.driverStream
 	if b.Height == 1 && b.Depth == 1 {
 		return l.drv.CopyDevice(l.ctx, l.stream, b.To, b.From, b.Width)
 	}
@@ -132,7 +132,7 @@ func (st *stream) copyRow(src, dst side, to, from, n uint64) error {
 // where the server sees the bytes of another space, which may be unmapped.
 func (s side) eachPiece(st *stream, a backend.Addr, n uint64, f func(l *driverStream, at backend.Addr, n uint64) error) error {
 	if s.space == st.context.space {
-		return f(st.lane, a, n)
+		return f(st.driverStream, a, n)
 	}
 	return s.space.eachWindow(a, n, func(m *memory, at, n uint64) error {
 		if err := m.holdPresent(); err != nil {
@@ -140,7 +140,7 @@ func (s side) eachPiece(st *stream, a backend.Addr, n uint64, f func(l *driverSt
 		}
 		defer m.releaseHold()
 		m.markBlocks(at, n, false)
-		return m.device.borrowLane(func(l *driverStream) error { return f(l, m.at+backend.Addr(at), n) })
+		return m.device.borrowDriverStream(func(l *driverStream) error { return f(l, m.at+backend.Addr(at), n) })
 	})
 }
 
@@ -195,14 +195,14 @@ func copyMemory(to *memory, there uint64, from *memory, at, n uint64) error {
 // copyHeld is copyMemory to memory that is held, of memory that stays.
 func (from *memory) copyHeld(to *memory, there, at, n uint64, reached bool) error {
 	if reached {
-		return to.device.borrowLane(func(l *driverStream) error {
+		return to.device.borrowDriverStream(func(l *driverStream) error {
 			if err := l.drv.CopyDevice(l.ctx, l.stream, to.at+backend.Addr(there), from.at+backend.Addr(at), n); err != nil {
 				return err
 			}
 			return l.waitIdle()
 		})
 	}
-	return from.device.borrowLane(func(l *driverStream) error {
+	return from.device.borrowDriverStream(func(l *driverStream) error {
 		return l.copyOut(from.at+backend.Addr(at), n, func(part []byte) error {
 			err := to.writeAt(there, part)
 			there += uint64(len(part))
@@ -240,7 +240,7 @@ func (st *stream) fillTask(f backend.Fill) (*task, error) {
 	if err := st.context.space.checkRange(f.Addr, size); err != nil {
 		return nil, err
 	}
-	return &task{direct: true, run: func() error { return st.lane.drv.Fill(st.lane.ctx, st.lane.stream, &f) }}, nil
+	return &task{direct: true, run: func() error { return st.driverStream.drv.Fill(st.driverStream.ctx, st.driverStream.stream, &f) }}, nil
 }
 
 // Fill implements backend.Stream.

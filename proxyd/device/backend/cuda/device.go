@@ -24,12 +24,12 @@ type device struct {
 
 	holdings holdings
 
-	mu      sync.Mutex
-	served  bool // the context of the service exists
-	stopped bool // the service will not start again, and no team is made
-	ctx     driver.Context
-	lanes   chan *driverStream // of the server itself, for memory that no program's stream is to move
-	teams   map[*team]bool
+	mu            sync.Mutex
+	served        bool // the context of the service exists
+	stopped       bool // the service will not start again, and no team is made
+	ctx           driver.Context
+	driverStreams chan *driverStream // of the server itself, for memory that no program's stream is to move
+	teams         map[*team]bool
 }
 
 // reservedBytes is the memory of a device that programs do not get: contexts and code lie there.
@@ -129,26 +129,26 @@ func (d *device) serviceContext() error {
 	if err != nil {
 		return err
 	}
-	lanes := make(chan *driverStream, maxLanes)
-	for range maxLanes {
-		l, err := d.backend.newLane(ctx, 0, func(f func() error) error { return f() })
+	lanes := make(chan *driverStream, maxDriverStreams)
+	for range maxDriverStreams {
+		l, err := d.backend.newDriverStream(ctx, 0, func(f func() error) error { return f() })
 		if err != nil {
 			return errors.Join(err, drv.DestroyContext(ctx))
 		}
 		lanes <- l
 	}
-	d.ctx, d.lanes, d.served = ctx, lanes, true
+	d.ctx, d.driverStreams, d.served = ctx, lanes, true
 	d.backend.pinned.useContext(drv, ctx)
 	return nil
 }
 
-// maxLanes is how many of the server's own copies are under way on a device at once.
-const maxLanes = 4
+// maxDriverStreams is how many of the server's own copies are under way on a device at once.
+const maxDriverStreams = 4
 
-// borrowLane calls f with a lane of the server's own.
-func (d *device) borrowLane(f func(*driverStream) error) error {
-	l := <-d.lanes
-	defer func() { d.lanes <- l }()
+// borrowDriverStream calls f with a lane of the server's own.
+func (d *device) borrowDriverStream(f func(*driverStream) error) error {
+	l := <-d.driverStreams
+	defer func() { d.driverStreams <- l }()
 	return f(l)
 }
 

@@ -19,7 +19,7 @@ type gap struct{ From, To backend.Addr }
 // addDirty notes that bytes of a piece are no longer zero, if the memory stays.
 func (l *mappedRanges) addDirty(p piece) {
 	a, end := p.Alloc.Base, p.Alloc.Base+backend.Addr(p.Size())
-	for _, x := range p.Arena.Bytes.places {
+	for _, x := range p.Arena.Bytes.ranges {
 		if from, to := max(a, x.base), min(end, x.endAddress()); from < to {
 			x.dirty = addGap(x.dirty, gap{From: from, To: to})
 		}
@@ -35,7 +35,7 @@ func (l *mappedRanges) clearPiece(p piece) error {
 	}
 	var todo []clearing
 	l.space.mu.Lock()
-	for _, x := range p.Arena.Bytes.places {
+	for _, x := range p.Arena.Bytes.ranges {
 		var left []gap
 		for _, g := range x.dirty {
 			from, to := max(a, g.From), min(end, g.To)
@@ -66,7 +66,7 @@ func (l *mappedRanges) hideDirty(base backend.Addr, block []byte) {
 	l.space.mu.Lock()
 	defer l.space.mu.Unlock()
 	end := base + backend.Addr(len(block))
-	for _, x := range l.placesIn(base, uint64(len(block))) {
+	for _, x := range l.rangesIn(base, uint64(len(block))) {
 		for _, g := range x.dirty {
 			from, to := max(base, g.From), min(end, g.To)
 			if from >= to {

@@ -129,7 +129,7 @@ func (m *mark) recordIn(l *driverStream) error {
 			return err
 		}
 		if m.timing {
-			if m.base, err = c.clock.currentMoment(l); err != nil {
+			if m.base, err = c.clock.currentReference(l); err != nil {
 				return err
 			}
 		}
@@ -211,8 +211,8 @@ func (m *mark) waitFor(ctx context.Context) error {
 	return nil
 }
 
-// blockLane has later work of a lane wait for the mark on the device.
-func (m *mark) blockLane(l *driverStream) error {
+// blockDriverStream has later work of a lane wait for the mark on the device.
+func (m *mark) blockDriverStream(l *driverStream) error {
 	m.mu.Lock()
 	done := m.over || !m.has
 	m.mu.Unlock()
@@ -304,7 +304,7 @@ func (e *event) Synchronize(ctx context.Context) error {
 			return err
 		}
 	}
-	e.context.space.places.releaseSurplus()
+	e.context.space.ranges.releaseSurplus()
 	return e.context.checkUsable()
 }
 

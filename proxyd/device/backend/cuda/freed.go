@@ -97,7 +97,7 @@ func (f *freedRanges) finishMarks(all []*mark) {
 		f.list = slices.DeleteFunc(f.list, func(x freedRange) bool { return passed[x.mark] })
 		f.space.mu.Unlock()
 	}
-	f.space.places.releaseSurplus()
+	f.space.ranges.releaseSurplus()
 }
 
 // addMark notes that work may use a piece until it has come to a mark of a stream. Earlier marks of the stream on

@@ -280,7 +280,7 @@ func (st *stream) Graph(b backend.Exec) error {
 				if err != nil {
 					return err
 				}
-				return st.lane.drv.LaunchGraph(st.lane.ctx, g, st.lane.stream)
+				return st.driverStream.drv.LaunchGraph(st.driverStream.ctx, g, st.driverStream.stream)
 			}
 			x.last = j.mark
 			return st.enqueueTask(j)

@@ -126,14 +126,14 @@ func (r *run) runOnDevice(s *step) error {
 	defer g.Leave()
 	var l *driverStream
 	err := c.whileAlive(func() (err error) {
-		l, err = c.space.device.backend.newLane(c.ctx, 0, c.whileAlive)
+		l, err = c.space.device.backend.newDriverStream(c.ctx, 0, c.whileAlive)
 		return err
 	})
 	if err != nil {
 		return c.recordFault(err)
 	}
-	defer func() { _ = l.closeLane() }() // the lane goes with the context at the latest
-	st := &stream{context: c, lane: l}
+	defer func() { _ = l.closeDriverStream() }() // the lane goes with the context at the latest
+	st := &stream{context: c, driverStream: l}
 	switch {
 	case s.launch != nil:
 		err = c.whileAlive(func() error { return l.drv.Launch(l.ctx, l.stream, s.launch.forDriver()) })

@@ -24,8 +24,8 @@ type driverStream struct {
 	alive  func(func() error) error // calls f unless the context has ended
 }
 
-// newLane makes a lane in a context.
-func (b *Backend) newLane(ctx driver.Context, priority int, alive func(func() error) error) (*driverStream, error) {
+// newDriverStream makes a lane in a context.
+func (b *Backend) newDriverStream(ctx driver.Context, priority int, alive func(func() error) error) (*driverStream, error) {
 	s, err := b.drv.NewStream(ctx, priority)
 	if err != nil {
 		return nil, err
@@ -37,13 +37,13 @@ func (b *Backend) newLane(ctx driver.Context, priority int, alive func(func() er
 	return &driverStream{b.drv, b.pinned, ctx, s, e, alive}, nil
 }
 
-// replaceLane has the lane be another stream of the driver's. No call uses either lane.
-func (l *driverStream) replaceLane(by *driverStream) {
+// replaceDriverStream has the lane be another stream of the driver's. No call uses either lane.
+func (l *driverStream) replaceDriverStream(by *driverStream) {
 	l.ctx, l.stream, l.done = by.ctx, by.stream, by.done
 }
 
-// closeLane ends the lane. No work is under way there.
-func (l *driverStream) closeLane() error {
+// closeDriverStream ends the lane. No work is under way there.
+func (l *driverStream) closeDriverStream() error {
 	return l.alive(func() error {
 		return errors.Join(l.drv.DestroyEvent(l.ctx, l.done), l.drv.DestroyStream(l.ctx, l.stream))
 	})

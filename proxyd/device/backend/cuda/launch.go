@@ -200,6 +200,8 @@ func (st *stream) Launch(x backend.Launch) error {
 		if err != nil {
 			return nil, err
 		}
-		return &task{direct: true, run: func() error { return st.lane.drv.Launch(st.lane.ctx, st.lane.stream, l.forDriver()) }}, nil
+		return &task{direct: true, run: func() error {
+			return st.driverStream.drv.Launch(st.driverStream.ctx, st.driverStream.stream, l.forDriver())
+		}}, nil
 	})
 }

@@ -26,7 +26,7 @@ func (m *move) rehearseMove() error {
 		}
 	}
 	driver.RestartPlace(driver.Rehearsal)
-	all, err := m.makeAllParts(m.to, driver.Rehearsal)
+	all, err := m.makeAllObjects(m.to, driver.Rehearsal)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (m *move) rehearseMove() error {
 func (m *move) endRehearsal() error {
 	all := m.rehearsal
 	m.rehearsal = nil
-	return endAllParts(all)
+	return endAllObjects(all)
 }
 
 // checkRepeating returns an error unless the driver puts a variable of a new context where it was in a context that has
@@ -104,10 +104,10 @@ func (m *move) replaceContexts() error {
 	for _, c := range m.contexts {
 		_ = m.device.backend.drv.DestroyContext(c.ctx) // the context is gone in any case
 	}
-	all, err := m.makeParts(m.to)
+	all, err := m.makeObjects(m.to)
 	if err != nil {
 		var e error
-		if all, e = m.makeParts(m.from); e != nil {
+		if all, e = m.makeObjects(m.from); e != nil {
 			for _, c := range m.contexts {
 				c.ended = true
 				c.setFault(errors.Join(err, e))
@@ -116,17 +116,17 @@ func (m *move) replaceContexts() error {
 		}
 	}
 	for _, p := range all {
-		p.context.adoptParts(p)
+		p.context.adoptObjects(p)
 	}
 	return err
 }
 
 // makeObjects makes the parts of all contexts on a device, with their variables. The contexts before have ended.
-func (m *move) makeParts(d *device) ([]*contextObjects, error) {
+func (m *move) makeObjects(d *device) ([]*contextObjects, error) {
 	if driver.OwnsPlace(m.cfg.Owner) {
 		driver.RestartPlace(m.cfg.Owner)
 	}
-	all, err := m.makeAllParts(d, m.cfg.Owner)
+	all, err := m.makeAllObjects(d, m.cfg.Owner)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (m *move) makeParts(d *device) ([]*contextObjects, error) {
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, endAllParts(all))
+		return nil, errors.Join(err, endAllObjects(all))
 	}
 	return all, nil
 }

@@ -23,7 +23,7 @@ type contextObjects struct {
 	ctx     driver.Context
 	own     *driverStream
 	first   *referenceEvent
-	lanes   map[*stream]*driverStream
+	streams map[*stream]*driverStream
 	modules map[*module]*moduleObjects
 }
 
@@ -43,14 +43,14 @@ type placedVariable struct {
 // makeObjects makes the driver's context and streams, without modules. The context's streams do not change meanwhile.
 func (c *cudaContext) makeObjects(d *device, owner uint64) (*contextObjects, error) {
 	b := d.backend
-	p := &contextObjects{context: c, owner: owner, lanes: map[*stream]*driverStream{}, modules: map[*module]*moduleObjects{}}
+	p := &contextObjects{context: c, owner: owner, streams: map[*stream]*driverStream{}, modules: map[*module]*moduleObjects{}}
 	var err error
 	if p.ctx, err = b.drv.NewContext(d.dev, owner); err != nil {
 		return nil, err
 	}
-	if p.own, err = p.newLane(0); err == nil {
-		if p.first, err = b.firstMoment(p.own); err == nil {
-			p.lanes[c.legacy], err = p.newLane(0)
+	if p.own, err = p.newDriverStream(0); err == nil {
+		if p.first, err = b.firstReference(p.own); err == nil {
+			p.streams[c.legacy], err = p.newDriverStream(0)
 		}
 	}
 	if err == nil {
@@ -58,7 +58,7 @@ func (c *cudaContext) makeObjects(d *device, owner uint64) (*contextObjects, err
 	}
 	for st := range c.streams {
 		if err == nil && st != c.legacy {
-			p.lanes[st], err = p.newLane(st.cfg.Priority)
+			p.streams[st], err = p.newDriverStream(st.cfg.Priority)
 		}
 	}
 	for _, x := range c.limits {
@@ -67,7 +67,7 @@ func (c *cudaContext) makeObjects(d *device, owner uint64) (*contextObjects, err
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, p.endParts())
+		return nil, errors.Join(err, p.endObjects())
 	}
 	return p, nil
 }
@@ -78,32 +78,32 @@ func (b *Backend) loadFirst(ctx driver.Context, owner uint64) (driver.Module, er
 	return m, err
 }
 
-// newLane makes a lane of the parts.
-func (p *contextObjects) newLane(priority int) (*driverStream, error) {
-	return p.context.space.device.backend.newLane(p.ctx, priority, func(f func() error) error { return f() })
+// newDriverStream makes a lane of the parts.
+func (p *contextObjects) newDriverStream(priority int) (*driverStream, error) {
+	return p.context.space.device.backend.newDriverStream(p.ctx, priority, func(f func() error) error { return f() })
 }
 
-// endParts ends all of the parts.
-func (p *contextObjects) endParts() error {
+// endObjects ends all of the parts.
+func (p *contextObjects) endObjects() error {
 	return p.context.space.device.backend.drv.DestroyContext(p.ctx)
 }
 
-// adoptParts has the context consist of the parts. No call uses the driver's context meanwhile.
-func (c *cudaContext) adoptParts(p *contextObjects) {
+// adoptObjects has the context consist of the parts. No call uses the driver's context meanwhile.
+func (c *cudaContext) adoptObjects(p *contextObjects) {
 	adopt := func(old **driverStream, l *driverStream) {
 		if *old == nil {
 			*old = l
 			l.alive = c.whileAlive
 			return
 		}
-		(*old).replaceLane(l)
+		(*old).replaceDriverStream(l)
 	}
 	c.ctx = p.ctx
 	c.marks.replaceContext(p.ctx)
 	c.clock.restartClock(p.first)
 	adopt(&c.own, p.own)
-	for st, l := range p.lanes {
-		adopt(&st.lane, l)
+	for st, l := range p.streams {
+		adopt(&st.driverStream, l)
 	}
 	for m, x := range p.modules {
 		m.m = x.m
@@ -150,9 +150,9 @@ func (p *contextObjects) loadModule(m *module) error {
 	return nil
 }
 
-// makeAllParts makes the parts of all contexts anew, in the order in which the program has made contexts and modules,
+// makeAllObjects makes the parts of all contexts anew, in the order in which the program has made contexts and modules,
 // because the driver places variables in that order. The caller holds the space's mu and its contexts' mu.
-func (s *space) makeAllParts(d *device, owner uint64) ([]*contextObjects, error) {
+func (s *space) makeAllObjects(d *device, owner uint64) ([]*contextObjects, error) {
 	type object struct {
 		number  uint64
 		context *cudaContext
@@ -176,17 +176,17 @@ func (s *space) makeAllParts(d *device, owner uint64) ([]*contextObjects, error)
 			all = append(all, made[o.context])
 		}
 		if err != nil {
-			return nil, errors.Join(err, endAllParts(all))
+			return nil, errors.Join(err, endAllObjects(all))
 		}
 	}
 	return all, nil
 }
 
-// endAllParts ends all parts.
-func endAllParts(all []*contextObjects) error {
+// endAllObjects ends all parts.
+func endAllObjects(all []*contextObjects) error {
 	var errs []error
 	for _, p := range all {
-		errs = append(errs, p.endParts())
+		errs = append(errs, p.endObjects())
 	}
 	return errors.Join(errs...)
 }

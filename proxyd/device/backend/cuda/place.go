@@ -40,14 +40,14 @@ type mappedRange struct {
 
 // backing is the bytes of an arena: places one behind the other, or memory without an address.
 type backing struct {
-	places []*mappedRange
+	ranges []*mappedRange
 	memory *memory
 }
 
 func (x *mappedRange) endAddress() backend.Addr { return x.base + backend.Addr(x.memory.size) }
 
-// firstPlace is the index of the first place that ends behind an address.
-func (l *mappedRanges) firstPlace(a backend.Addr) int {
+// firstRange is the index of the first place that ends behind an address.
+func (l *mappedRanges) firstRange(a backend.Addr) int {
 	i, _ := slices.BinarySearchFunc(l.list, a, func(x *mappedRange, a backend.Addr) int {
 		if x.endAddress() <= a {
 			return -1
@@ -57,9 +57,9 @@ func (l *mappedRanges) firstPlace(a backend.Addr) int {
 	return i
 }
 
-// placesIn are the places that overlap a range.
-func (l *mappedRanges) placesIn(a backend.Addr, n uint64) []*mappedRange {
-	i := l.firstPlace(a)
+// rangesIn are the places that overlap a range.
+func (l *mappedRanges) rangesIn(a backend.Addr, n uint64) []*mappedRange {
+	i := l.firstRange(a)
 	k := i
 	for k < len(l.list) && l.list[k].base < a+backend.Addr(n) {
 		k++
@@ -67,12 +67,12 @@ func (l *mappedRanges) placesIn(a backend.Addr, n uint64) []*mappedRange {
 	return slices.Clone(l.list[i:k])
 }
 
-func (l *mappedRanges) enterPlace(x *mappedRange) {
-	l.list = slices.Insert(l.list, l.firstPlace(x.base), x)
+func (l *mappedRanges) enterRange(x *mappedRange) {
+	l.list = slices.Insert(l.list, l.firstRange(x.base), x)
 }
 
-// retirePlace takes a place off the list, so that no allocation gets it any more.
-func (l *mappedRanges) retirePlace(x *mappedRange) {
+// retireRange takes a place off the list, so that no allocation gets it any more.
+func (l *mappedRanges) retireRange(x *mappedRange) {
 	l.list = slices.DeleteFunc(l.list, func(o *mappedRange) bool { return o == x })
 	if x.uses == 0 {
 		l.countKept(x, false)
@@ -100,24 +100,24 @@ func (l *mappedRanges) makeBacking(base backend.Addr, size uint64) (*backing, er
 	}
 	end := base + backend.Addr(size)
 	b := &backing{}
-	for _, x := range l.placesIn(base, size) {
+	for _, x := range l.rangesIn(base, size) {
 		if x.base < base || x.endAddress() > end {
-			l.evictPlace(x)
+			l.evictRange(x)
 			continue
 		}
 		if x.uses == 0 {
 			l.countKept(x, false)
 		}
 		x.uses++
-		b.places = append(b.places, x)
+		b.ranges = append(b.ranges, x)
 	}
 	for at := base; at < end; {
 		next := end
-		if i := l.firstPlace(at); i < len(l.list) {
+		if i := l.firstRange(at); i < len(l.list) {
 			next = min(end, l.list[i].base)
 		}
 		if next <= at {
-			at = l.list[l.firstPlace(at)].endAddress()
+			at = l.list[l.firstRange(at)].endAddress()
 			continue
 		}
 		m, err := l.newMemory(uint64(next - at))
@@ -126,8 +126,8 @@ func (l *mappedRanges) makeBacking(base backend.Addr, size uint64) (*backing, er
 			return nil, err
 		}
 		x := &mappedRange{base: at, memory: m, uses: 1}
-		l.enterPlace(x)
-		b.places = append(b.places, x)
+		l.enterRange(x)
+		b.ranges = append(b.ranges, x)
 		at = next
 	}
 	return b, nil
@@ -137,7 +137,7 @@ func (l *mappedRanges) makeBacking(base backend.Addr, size uint64) (*backing, er
 func (l *mappedRanges) newMemory(n uint64) (*memory, error) {
 	for {
 		m, err := l.space.currentDevice().newMemory(n, l.space)
-		if backend.ResultOf(err) != backend.OutOfMemory || l.dropKept(n, anyPlace, l.dropNow) == 0 {
+		if backend.ResultOf(err) != backend.OutOfMemory || l.dropKept(n, anyRange, l.dropNow) == 0 {
 			return m, err
 		}
 	}
@@ -145,7 +145,7 @@ func (l *mappedRanges) newMemory(n uint64) (*memory, error) {
 
 // releaseBacking ends a use of all places. Those without another use are kept, or given back.
 func (l *mappedRanges) releaseBacking(b *backing, keep bool) {
-	for _, x := range b.places {
+	for _, x := range b.ranges {
 		if x.uses--; x.uses > 0 {
 			continue
 		}
@@ -156,14 +156,14 @@ func (l *mappedRanges) releaseBacking(b *backing, keep bool) {
 		x.dirty = []gap{{From: x.base, To: x.endAddress()}}
 		l.countKept(x, true)
 		if !keep {
-			l.evictPlace(x)
+			l.evictRange(x)
 		}
 	}
 }
 
-// evictPlace gives a place back when no work and no arena uses it any more. Until then its addresses are leaving.
-func (l *mappedRanges) evictPlace(x *mappedRange) {
-	l.retirePlace(x)
+// evictRange gives a place back when no work and no arena uses it any more. Until then its addresses are leaving.
+func (l *mappedRanges) evictRange(x *mappedRange) {
+	l.retireRange(x)
 	if x.uses > 0 {
 		return // work on freed memory still uses the place: releaseBacking gives it back
 	}
@@ -186,7 +186,7 @@ func (l *mappedRanges) evictPlace(x *mappedRange) {
 		}
 		l.space.mu.Unlock()
 		if mine {
-			l.dropPlace(x)
+			l.dropRange(x)
 		}
 	}()
 }
@@ -211,13 +211,13 @@ func (l *mappedRanges) unlockAndDrop() {
 	l.releases = nil
 	l.space.mu.Unlock()
 	for _, x := range list {
-		l.dropPlace(x.mappedRange)
+		l.dropRange(x.mappedRange)
 		close(x.over)
 	}
 }
 
-// dropPlace gives the memory back. No work uses it.
-func (l *mappedRanges) dropPlace(x *mappedRange) {
+// dropRange gives the memory back. No work uses it.
+func (l *mappedRanges) dropRange(x *mappedRange) {
 	_ = l.space.view.removeMemory(x.base, x.memory) // a mapping that stays is noticed by the next mapping there
 	_ = x.memory.endMemory()
 }
@@ -235,22 +235,22 @@ func (l *mappedRanges) dropKept(n uint64, which func(*mappedRange) bool, drop fu
 		if over, marks := l.space.freed.waitsForRange(x.base, x.memory.size); len(over)+len(marks) > 0 {
 			continue
 		}
-		l.retirePlace(x)
+		l.retireRange(x)
 		drop(x)
 		free += x.memory.size
 	}
 	return free
 }
 
-// dropNow is dropPlace for a caller that needs the room at once.
+// dropNow is dropRange for a caller that needs the room at once.
 func (l *mappedRanges) dropNow(x *mappedRange) {
 	delete(l.leaving, x)
 	x.dropped = true
-	l.dropPlace(x)
+	l.dropRange(x)
 }
 
-// anyPlace, isInPool and isAway choose the places that dropKept takes.
-func anyPlace(*mappedRange) bool { return true }
+// anyRange, isInPool and isAway choose the places that dropKept takes.
+func anyRange(*mappedRange) bool { return true }
 
 func isAway(x *mappedRange) bool { return !x.memory.isThere() }
 
@@ -284,7 +284,7 @@ func (l *mappedRanges) keptOfPools() map[backend.PoolID]uint64 {
 // waitsToAttach lists the channels to wait for before a piece's memory can be mapped: other memory may lie there. The
 // caller holds mu.
 func (l *mappedRanges) waitsToAttach(p piece) (all []chan struct{}) {
-	for _, x := range p.Arena.Bytes.places {
+	for _, x := range p.Arena.Bytes.ranges {
 		if !l.space.view.memoryAt(x.base, x.memory) {
 			over, _ := l.space.freed.waitsForRange(x.base, x.memory.size)
 			all = append(all, over...)
@@ -297,7 +297,7 @@ func (l *mappedRanges) waitsToAttach(p piece) (all []chan struct{}) {
 func (l *mappedRanges) attachPiece(p piece) error {
 	l.space.mu.Lock()
 	defer l.space.mu.Unlock()
-	for _, x := range p.Arena.Bytes.places {
+	for _, x := range p.Arena.Bytes.ranges {
 		if x.dropped {
 			continue
 		}
@@ -320,7 +320,7 @@ func (l *mappedRanges) releasePiece(p piece, over chan struct{}) {
 		return
 	}
 	l.addDirty(p)
-	for _, x := range p.Arena.Bytes.places {
+	for _, x := range p.Arena.Bytes.ranges {
 		x.pool = p.Alloc.Pool
 	}
 	if l.space.ledger.Unref(p.Arena) {
@@ -334,9 +334,9 @@ func (s *space) TrimPool(id backend.PoolID, keep uint64) error {
 		return err
 	}
 	s.mu.Lock()
-	defer s.places.unlockAndDrop()
+	defer s.ranges.unlockAndDrop()
 	if !s.closed {
-		s.places.dropKept(s.ledger.Excess(id, s.places.keptOfPools()[id], keep), isInPool(id), s.places.scheduleRelease)
+		s.ranges.dropKept(s.ledger.Excess(id, s.ranges.keptOfPools()[id], keep), isInPool(id), s.ranges.scheduleRelease)
 	}
 	return nil
 }
@@ -347,6 +347,6 @@ func (s *space) DestroyPool(id backend.PoolID) error {
 	if err := s.Calls.DestroyPool(id); err != nil {
 		return err
 	}
-	s.places.releaseSurplus()
+	s.ranges.releaseSurplus()
 	return nil
 }

@@ -130,7 +130,7 @@ func (st *stream) issueTask(j *task) error {
 	var err error
 	if c.Err() == nil {
 		for _, m := range j.after {
-			if err = m.blockLane(st.lane); err != nil {
+			if err = m.blockDriverStream(st.driverStream); err != nil {
 				break
 			}
 		}
@@ -144,7 +144,7 @@ func (st *stream) issueTask(j *task) error {
 	}
 	err = c.recordFault(err)
 	if j.mark != nil {
-		err = errors.Join(err, j.mark.recordIn(st.lane))
+		err = errors.Join(err, j.mark.recordIn(st.driverStream))
 	}
 	if backend.ResultOf(err) == backend.ContextIsDestroyed {
 		return nil // the goroutine that has ended the context knows
@@ -227,7 +227,7 @@ func (s *space) awaitDependencies(j *task) (live bool) {
 // waitDevice waits, within a task, until the device has done the earlier work.
 func (st *stream) waitDevice() error {
 	m := st.context.newMark(false)
-	if err := m.recordIn(st.lane); err != nil {
+	if err := m.recordIn(st.driverStream); err != nil {
 		return err
 	}
 	if m.waitFor(st.context.space.ctx) != nil {

@@ -49,7 +49,7 @@ type space struct {
 	closed      bool
 	ledger      *ledger.Ledger[*backing]
 	freed       freedRanges
-	places      mappedRanges
+	ranges      mappedRanges
 	contexts    map[backend.ContextID]*cudaContext
 	nextContext backend.ContextID
 	peers       []*space // spaces with memory that our kernels see
@@ -90,11 +90,11 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 		over: make(chan struct{}),
 	}
 	s.at.Store(d)
-	s.places = mappedRanges{space: s, leaving: map[*mappedRange]bool{}}
+	s.ranges = mappedRanges{space: s, leaving: map[*mappedRange]bool{}}
 	s.freed.space, s.view.space = s, s
 	s.view.places = map[backend.Addr]*memory{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.ledger = ledger.New(cfg.Base, cfg.Size, cfg.Memory, s.places.makeBacking)
+	s.ledger = ledger.New(cfg.Base, cfg.Size, cfg.Memory, s.ranges.makeBacking)
 	s.Calls = ledger.NewCalls(&s.mu, s.ledger, s.checkOpen)
 	if cfg.State != nil {
 		if err := s.restoreState(cfg.State); err != nil {
@@ -142,14 +142,14 @@ func (s *space) Map() error {
 // showMemory maps all memory. Memory that a pool keeps goes if it is not on the device, or if there is no room.
 func (s *space) showMemory() error {
 	s.mu.Lock()
-	s.places.dropKept(^uint64(0), isAway, s.places.dropNow)
+	s.ranges.dropKept(^uint64(0), isAway, s.ranges.dropNow)
 	s.mu.Unlock()
 	err := s.view.mapView()
 	if backend.ResultOf(err) != backend.OutOfMemory {
 		return err
 	}
 	s.mu.Lock()
-	n := s.places.dropKept(^uint64(0), anyPlace, s.places.dropNow)
+	n := s.ranges.dropKept(^uint64(0), anyRange, s.ranges.dropNow)
 	s.mu.Unlock()
 	if n == 0 {
 		return err
@@ -228,7 +228,7 @@ func (s *space) Unmap() error {
 // anyBusy tells whether the device has work of these streams.
 func anyBusy(streams []*stream) bool {
 	for _, st := range streams {
-		if !st.lane.isIdle() {
+		if !st.driverStream.isIdle() {
 			return true
 		}
 	}
@@ -351,10 +351,10 @@ func (s *space) releaseAll() error {
 			errs = append(errs, a.Bytes.memory.endMemory())
 		}
 	})
-	for _, x := range slices.Concat(s.places.list, slices.Collect(maps.Keys(s.places.leaving))) {
+	for _, x := range slices.Concat(s.ranges.list, slices.Collect(maps.Keys(s.ranges.leaving))) {
 		errs = append(errs, x.memory.endMemory())
 	}
-	s.places.list, s.places.leaving = nil, nil
+	s.ranges.list, s.ranges.leaving = nil, nil
 	return errors.Join(errs...)
 }
 

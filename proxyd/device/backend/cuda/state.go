@@ -43,7 +43,7 @@ func (s *space) restoreState(st *backend.State) error {
 	if err := s.ledger.Restore(st); err != nil {
 		return bad(err)
 	}
-	for _, x := range s.places.list {
+	for _, x := range s.ranges.list {
 		if err := s.view.addMemory(x.base, x.memory); err != nil {
 			return bad(err)
 		}
@@ -72,7 +72,7 @@ func (s *space) findBlock(id backend.BlockID) (*memory, uint64, error) {
 	if ar.Bytes.memory != nil {
 		return ar.Bytes.memory, at, nil
 	}
-	for _, x := range ar.Bytes.places {
+	for _, x := range ar.Bytes.ranges {
 		if a := ar.Base + backend.Addr(at); a >= x.base && a < x.endAddress() {
 			return x.memory, uint64(a - x.base), nil
 		}
@@ -94,7 +94,7 @@ func (s *space) Blocks(key *[32]byte, yield func(backend.BlockID, backend.Hash) 
 	}
 	var next atomic.Int64
 	var stop atomic.Bool
-	hands := min(maxLanes, runtime.GOMAXPROCS(0))
+	hands := min(maxDriverStreams, runtime.GOMAXPROCS(0))
 	errs := make([]error, hands)
 	var wg sync.WaitGroup
 	for w := range hands {
@@ -149,7 +149,7 @@ func (s *space) ReadBlock(id backend.BlockID, p []byte) (bool, error) {
 	}
 	some, err := m.readAt(at, p)
 	if some && id.Memory == 0 {
-		s.places.hideDirty(id.Base, p)
+		s.ranges.hideDirty(id.Base, p)
 	}
 	return some, err
 }

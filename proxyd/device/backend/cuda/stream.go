@@ -16,9 +16,9 @@ import (
 // stream is a stream of the program, and a lane. Work that the driver can take goes to it at once. After work that
 // must wait, a goroutine carries out all further work in the stream's order.
 type stream struct {
-	context *cudaContext
-	cfg     backend.StreamConfig
-	lane    *driverStream
+	context      *cudaContext
+	cfg          backend.StreamConfig
+	driverStream *driverStream
 
 	mu    sync.Mutex
 	gone  bool
@@ -43,7 +43,7 @@ func (c *cudaContext) newStream(cfg backend.StreamConfig) (*stream, error) {
 	defer c.space.steady.RUnlock()
 	st := c.plainStream(cfg)
 	err := c.whileAlive(func() (err error) {
-		st.lane, err = c.space.device.backend.newLane(c.ctx, st.cfg.Priority, c.whileAlive)
+		st.driverStream, err = c.space.device.backend.newDriverStream(c.ctx, st.cfg.Priority, c.whileAlive)
 		return err
 	})
 	if err != nil {
@@ -123,7 +123,7 @@ func (st *stream) isEmpty() bool {
 
 // queryDriver asks the driver, and notes a fault.
 func (st *stream) queryDriver() error {
-	return st.context.recordFault(st.lane.alive(func() error { return st.lane.drv.Query(st.lane.ctx, st.lane.stream) }))
+	return st.context.recordFault(st.driverStream.alive(func() error { return st.driverStream.drv.Query(st.driverStream.ctx, st.driverStream.stream) }))
 }
 
 // fenceMark returns a mark behind all queued work. A fence waits for no other stream, and no other stream for it.
@@ -288,6 +288,6 @@ func (st *stream) closeEmpty() bool {
 	}
 	st.ended = true
 	delete(c.streams, st)
-	_ = st.lane.closeLane() // the lane goes with the context at the latest
+	_ = st.driverStream.closeDriverStream() // the lane goes with the context at the latest
 	return true
 }

@@ -23,7 +23,9 @@ func (st *stream) checkWord(a backend.Addr, size int) error {
 // Write implements backend.Stream.
 func (st *stream) Write(a backend.Addr, size int, value uint64) error {
 	return st.prepareAndEnqueue(func() (*task, error) {
-		run := func() error { return st.lane.drv.WriteValue(st.lane.ctx, st.lane.stream, a, size, value) }
+		run := func() error {
+			return st.driverStream.drv.WriteValue(st.driverStream.ctx, st.driverStream.stream, a, size, value)
+		}
 		return &task{direct: true, run: run}, st.checkWord(a, size)
 	})
 }

@@ -150,7 +150,7 @@ func (m *memory) copyToHost() error {
 		return err
 	}
 	to := m.away
-	return m.device.borrowLane(func(l *driverStream) error {
+	return m.device.borrowDriverStream(func(l *driverStream) error {
 		return l.copyOut(m.at, m.size, func(part []byte) error {
 			to = to[copy(to, part):]
 			return nil

@@ -20,13 +20,13 @@ import (
 // team is a rank of a communicator of NCCL's. A team lives in the device's primary context, as NCCL expects, in a
 // stream of its own, and names memory by its addresses in the window, so that any space may be mapped.
 type team struct {
-	device *device
-	ctx    driver.Context
-	comm   *nccl.Comm
-	lane   *driverStream
-	stop   chan struct{} // closed by Abort
-	once   sync.Once
-	leave  sync.Once
+	device       *device
+	ctx          driver.Context
+	comm         *nccl.Comm
+	driverStream *driverStream
+	stop         chan struct{} // closed by Abort
+	once         sync.Once
+	leave        sync.Once
 
 	mu    sync.Mutex // held by the user of comm
 	ended bool
@@ -93,7 +93,7 @@ func (d *device) Join(ctx context.Context, id backend.TeamID, members, member in
 	if t.ctx, err = drv.Primary(d.dev); err != nil {
 		return nil, err
 	}
-	t.lane, err = d.backend.newLane(t.ctx, 0, func(f func() error) error { return f() })
+	t.driverStream, err = d.backend.newDriverStream(t.ctx, 0, func(f func() error) error { return f() })
 	if err != nil {
 		return nil, errors.Join(err, drv.Unprimary(d.dev))
 	}
@@ -102,7 +102,7 @@ func (d *device) Join(ctx context.Context, id backend.TeamID, members, member in
 		return err
 	})
 	if err != nil {
-		return nil, errors.Join(err, t.lane.closeLane(), drv.Unprimary(d.dev))
+		return nil, errors.Join(err, t.driverStream.closeDriverStream(), drv.Unprimary(d.dev))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -201,7 +201,7 @@ func (t *team) Do(ops []backend.TeamOp) error {
 	drv := t.device.backend.drv
 	forget := func() {}
 	err = drv.Within(t.ctx, func() (err error) {
-		forget, err = t.comm.Group(list, t.lane.stream.Pointer())
+		forget, err = t.comm.Group(list, t.driverStream.stream.Pointer())
 		return err
 	})
 	if err == nil {
@@ -236,7 +236,7 @@ func (t *team) spanAddress(x backend.Span) (backend.Addr, error) {
 
 // waitIssued returns when the device has done the issued operations. The caller holds mu.
 func (t *team) waitIssued() error {
-	l := t.lane
+	l := t.driverStream
 	if err := l.drv.Record(l.ctx, l.done, l.stream); err != nil {
 		return err
 	}
@@ -303,8 +303,8 @@ func (t *team) endTeam(how func() error) {
 	d := t.device
 	// All waiters for the team have its reason by now: an error here says no more.
 	_ = d.backend.drv.Within(t.ctx, how)
-	_ = t.lane.waitIdle()
-	_ = t.lane.closeLane()
+	_ = t.driverStream.waitIdle()
+	_ = t.driverStream.closeDriverStream()
 	_ = d.backend.drv.Unprimary(d.dev)
 	d.mu.Lock()
 	delete(d.teams, t)

@@ -55,11 +55,11 @@ func (s *space) SetAccess(a backend.Addr, size uint64, allow bool) error {
 		s.mu.Unlock()
 		return err
 	}
-	for _, x := range s.places.placesIn(a, size) {
-		s.places.evictPlace(x) // of allocations that were there before the addresses were reserved
+	for _, x := range s.ranges.rangesIn(a, size) {
+		s.ranges.evictRange(x) // of allocations that were there before the addresses were reserved
 	}
 	over, marks := s.freed.waitsForRange(a, size)
-	s.places.unlockAndDrop()
+	s.ranges.unlockAndDrop()
 	if s.freed.awaitFreed(over, marks) != nil {
 		return errClosed
 	}
