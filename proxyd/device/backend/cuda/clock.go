@@ -33,11 +33,11 @@ type clock struct {
 	made time.Time
 }
 
-// renewed is how old a moment may be that other points are measured from.
+// renewed is how old a reference event may be that other points are measured from.
 const renewed = time.Second
 
-// firstReference makes the moment from which a new context of the driver's measures. The moment's time is that before the
-// moment is recorded: then no event has a time in the future, and an event that is recorded after a move of a space has a
+// firstReference makes the event from which a new context of the driver's measures. The event's time is that before the
+// event is recorded: then no event has a time in the future, and an event that is recorded after a move of a space has a
 // later time than the events from before the move, however long a move takes.
 func (b *Backend) firstReference(own *driverStream) (*referenceEvent, error) {
 	at := b.elapsed()
@@ -51,15 +51,15 @@ func (b *Backend) firstReference(own *driverStream) (*referenceEvent, error) {
 	return &referenceEvent{event: e, at: at, known: true}, err
 }
 
-// restartClock measures from a moment from here on.
+// restartClock measures from a reference event from here on.
 func (k *clock) restartClock(m *referenceEvent) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.last, k.next, k.made = m, nil, time.Now()
 }
 
-// currentReference returns the moment from which the next recording in a lane is measured. The lane may have a long kernel, so
-// a new moment is returned to later callers, when it is over.
+// currentReference returns the event from which the next recording in a driver stream is measured. The driver stream may
+// have a long kernel, so a new event is returned to later callers, when it is over.
 func (k *clock) currentReference(l *driverStream) (*referenceEvent, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -136,7 +136,7 @@ func (k *clock) keepTime(m *mark) error {
 	return nil
 }
 
-// resolveReference finds the time of a moment. The caller holds mu, and the driver's context is alive.
+// resolveReference finds the time of a reference event. The caller holds mu, and the driver's context is alive.
 func (k *clock) resolveReference(x *referenceEvent) (time.Duration, error) {
 	var chain []*referenceEvent
 	for ; !x.known; x = x.prev {

@@ -145,7 +145,7 @@ func (d *device) serviceContext() error {
 // maxDriverStreams is how many of the server's own copies are under way on a device at once.
 const maxDriverStreams = 4
 
-// borrowDriverStream calls f with a lane of the server's own.
+// borrowDriverStream calls f with a driver stream of the server's own.
 func (d *device) borrowDriverStream(f func(*driverStream) error) error {
 	l := <-d.driverStreams
 	defer func() { d.driverStreams <- l }()

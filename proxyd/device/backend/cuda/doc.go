@@ -5,16 +5,16 @@
 //
 //	driver      libcuda.so.1 for Go; nccl, libnccl.so.2. All C is there
 //	Backend     addresses, taken first of all                            backend.go
-//	├─ device   its facts, and the server's own context and lanes        device.go lane.go
+//	├─ device   its facts, and the server's own context and driver streams  device.go driver_stream.go
 //	│  └─ team  a rank of NCCL's, in the device's primary context        team.go
 //	├─ memory   physical memory, which the server sees in its window,    bytes.go swap.go window.go
 //	│           or has in the host's memory
 //	└─ space    the names of calls (package ledger); the view: memory     space.go alloc.go vmm.go host.go view.go
 //	   │        that work finds at the program's addresses while mapped
 //	   │        and can move to another device                         move.go move_contexts.go
-//	   ├─ place      memory at an address, which a pool may keep          place.go
-//	   └─ cudaContext   each a context of the driver: a fault stays there    context.go parts.go
-//	      ├─ stream     a lane, and a queue before it                    stream.go queue.go copy.go stream_words.go exchange.go launch.go
+//	   ├─ mappedRange   memory at an address, which a pool may keep       mapped_range.go
+//	   └─ cudaContext   each a context of the driver: a fault stays there    context.go context_objects.go
+//	      ├─ stream     a driver stream, and a queue before it           stream.go queue.go copy.go stream_words.go exchange.go launch.go
 //	      ├─ mark       a point of a stream's work                       event.go clock.go
 //	      ├─ module     code, and variables                              module.go variable.go facts.go
 //	      └─ exec       a graph                                          graph.go graph_run.go

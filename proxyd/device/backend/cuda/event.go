@@ -211,7 +211,7 @@ func (m *mark) waitFor(ctx context.Context) error {
 	return nil
 }
 
-// blockDriverStream has later work of a lane wait for the mark on the device.
+// blockDriverStream has later work of a driver stream wait for the mark on the device.
 func (m *mark) blockDriverStream(l *driverStream) error {
 	m.mu.Lock()
 	done := m.over || !m.has

@@ -132,7 +132,7 @@ func (r *run) runOnDevice(s *step) error {
 	if err != nil {
 		return c.recordFault(err)
 	}
-	defer func() { _ = l.closeDriverStream() }() // the lane goes with the context at the latest
+	defer func() { _ = l.closeDriverStream() }() // the driver stream goes with the context at the latest
 	st := &stream{context: c, driverStream: l}
 	switch {
 	case s.launch != nil:

@@ -38,7 +38,7 @@ type move struct {
 	saved     map[savedVariable][]byte
 }
 
-// savedVariable names a variable while its module's parts are made again.
+// savedVariable names a variable while its module's objects are made again.
 type savedVariable struct {
 	module *module
 	name   string

@@ -71,7 +71,7 @@ func (b *Backend) checkRepeating(from, to *device) error {
 	return nil
 }
 
-// copyVariable copies a variable's bytes by a lane of its context, or back.
+// copyVariable copies a variable's bytes by a driver stream of its context, or back.
 func copyVariable(l *driverStream, at backend.Addr, b []byte, out bool) error {
 	if out {
 		return l.copyOut(at, uint64(len(b)), func(part []byte) error {
@@ -121,7 +121,7 @@ func (m *move) replaceContexts() error {
 	return err
 }
 
-// makeObjects makes the parts of all contexts on a device, with their variables. The contexts before have ended.
+// makeObjects makes the objects of all contexts on a device, with their variables. The contexts before have ended.
 func (m *move) makeObjects(d *device) ([]*contextObjects, error) {
 	if driver.OwnsPlace(m.cfg.Owner) {
 		driver.RestartPlace(m.cfg.Owner)

@@ -140,7 +140,7 @@ func TestMove(t *testing.T) {
 	if s := x.from.Swapped(); s.Out+s.In > 0 {
 		t.Errorf("swapped %+v: memory went through the host's", s)
 	}
-	// The second device's own context has stayed, with its lanes.
+	// The second device's own context has stayed, with its driver streams.
 	x.mustSucceed(x.to.stopService())
 	if now := x.library.Live(); now != live {
 		t.Errorf("there are %s, and were %s", now, live)

@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// stream is a stream of the program, and a lane. Work that the driver can take goes to it at once. After work that
+// stream is a stream of the program, and a driver stream. Work that the driver can take goes to it at once. After work that
 // must wait, a goroutine carries out all further work in the stream's order.
 type stream struct {
 	context      *cudaContext
@@ -22,7 +22,7 @@ type stream struct {
 
 	mu    sync.Mutex
 	gone  bool
-	ended bool // the lane is closed
+	ended bool // the driver stream is closed
 	queue []*task
 	busy  bool
 	now   *task  // taken off the queue and not done
@@ -31,7 +31,7 @@ type stream struct {
 	room  chan struct{} // closed when the queue is no longer full; nil when no goroutine waits
 }
 
-// plainStream is a stream that has no lane yet.
+// plainStream is a stream that has no driver stream yet.
 func (c *cudaContext) plainStream(cfg backend.StreamConfig) *stream {
 	cfg.Priority = min(max(cfg.Priority, backend.GreatestPriority), backend.LeastPriority)
 	return &stream{context: c, cfg: cfg}
@@ -288,6 +288,6 @@ func (st *stream) closeEmpty() bool {
 	}
 	st.ended = true
 	delete(c.streams, st)
-	_ = st.driverStream.closeDriverStream() // the lane goes with the context at the latest
+	_ = st.driverStream.closeDriverStream() // the driver stream goes with the context at the latest
 	return true
 }

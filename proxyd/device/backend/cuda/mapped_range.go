@@ -14,31 +14,31 @@ import (
 // mappedRanges are memory at addresses of the heap. To make, map and give back memory takes longer than most uses of it, so
 // memory that a pool's allocation has left stays where it was, mapped, until the pool gives the memory back: at a
 // synchronisation that finds more than the pool's release threshold, when the pool is trimmed or destroyed, when the
-// device has no room, and when other memory must lie there. Allocations with other boundaries take the places that lie
+// device has no room, and when other memory must lie there. Allocations with other boundaries take the ranges that lie
 // within them, and new memory for the gaps. Memory that was used and is free is dirty. An allocation of a pool may find
 // the old bytes, as with a driver, because they were the same program's. Memory of all other allocations is cleared.
 //
-// The space's mu guards places.
+// The space's mu guards mappedRanges.
 type mappedRanges struct {
 	space    *space
 	list     []*mappedRange        // ascending
 	leaving  map[*mappedRange]bool // to be given back when no work uses them any more
-	releases []pendingRelease      // places without users: see unlockAndDrop
-	kept     uint64                // bytes of places that no arena has
+	releases []pendingRelease      // ranges without users: see unlockAndDrop
+	kept     uint64                // bytes of ranges that no arena has
 }
 
 // mappedRange is memory at an address of the heap.
 type mappedRange struct {
 	base    backend.Addr
 	memory  *memory
-	uses    int            // arenas that have the place: one that is live, and those that work still uses
-	pool    backend.PoolID // whose allocation left the place last
+	uses    int            // arenas that have the range: one that is live, and those that work still uses
+	pool    backend.PoolID // whose allocation left the range last
 	gone    bool           // given back with the last use: other memory will lie there
 	dropped bool           // the memory is given back, or is about to be
-	dirty   []gap          // ascending; of the place when the place is used, else all of it may be dirty
+	dirty   []gap          // ascending; of the range when the range is used, else all of it may be dirty
 }
 
-// backing is the bytes of an arena: places one behind the other, or memory without an address.
+// backing is the bytes of an arena: ranges one behind the other, or memory without an address.
 type backing struct {
 	ranges []*mappedRange
 	memory *memory
@@ -46,7 +46,7 @@ type backing struct {
 
 func (x *mappedRange) endAddress() backend.Addr { return x.base + backend.Addr(x.memory.size) }
 
-// firstRange is the index of the first place that ends behind an address.
+// firstRange is the index of the first range that ends behind an address.
 func (l *mappedRanges) firstRange(a backend.Addr) int {
 	i, _ := slices.BinarySearchFunc(l.list, a, func(x *mappedRange, a backend.Addr) int {
 		if x.endAddress() <= a {
@@ -57,7 +57,7 @@ func (l *mappedRanges) firstRange(a backend.Addr) int {
 	return i
 }
 
-// rangesIn are the places that overlap a range.
+// rangesIn are the mapped ranges that overlap a range of addresses.
 func (l *mappedRanges) rangesIn(a backend.Addr, n uint64) []*mappedRange {
 	i := l.firstRange(a)
 	k := i
@@ -71,7 +71,7 @@ func (l *mappedRanges) enterRange(x *mappedRange) {
 	l.list = slices.Insert(l.list, l.firstRange(x.base), x)
 }
 
-// retireRange takes a place off the list, so that no allocation gets it any more.
+// retireRange takes a range off the list, so that no allocation gets it any more.
 func (l *mappedRanges) retireRange(x *mappedRange) {
 	l.list = slices.DeleteFunc(l.list, func(o *mappedRange) bool { return o == x })
 	if x.uses == 0 {
@@ -81,7 +81,7 @@ func (l *mappedRanges) retireRange(x *mappedRange) {
 	l.leaving[x] = true
 }
 
-// countKept adds a place to the kept bytes, or subtracts it.
+// countKept adds a range to the kept bytes, or subtracts it.
 func (l *mappedRanges) countKept(x *mappedRange, more bool) {
 	x.memory.kept.Store(more)
 	if more {
@@ -91,7 +91,7 @@ func (l *mappedRanges) countKept(x *mappedRange, more bool) {
 	}
 }
 
-// makeBacking makes the bytes of an arena. Places that were there and do not fit are given back when no work uses them:
+// makeBacking makes the bytes of an arena. Ranges that were there and do not fit are given back when no work uses them:
 // see waitsForRange, and attachPiece.
 func (l *mappedRanges) makeBacking(base backend.Addr, size uint64) (*backing, error) {
 	if base == 0 {
@@ -133,7 +133,7 @@ func (l *mappedRanges) makeBacking(base backend.Addr, size uint64) (*backing, er
 	return b, nil
 }
 
-// newMemory makes memory. If the device has no room, kept places are given back first.
+// newMemory makes memory. If the device has no room, kept ranges are given back first.
 func (l *mappedRanges) newMemory(n uint64) (*memory, error) {
 	for {
 		m, err := l.space.currentDevice().newMemory(n, l.space)
@@ -143,7 +143,7 @@ func (l *mappedRanges) newMemory(n uint64) (*memory, error) {
 	}
 }
 
-// releaseBacking ends a use of all places. Those without another use are kept, or given back.
+// releaseBacking ends a use of all ranges. Those without another use are kept, or given back.
 func (l *mappedRanges) releaseBacking(b *backing, keep bool) {
 	for _, x := range b.ranges {
 		if x.uses--; x.uses > 0 {
@@ -161,11 +161,11 @@ func (l *mappedRanges) releaseBacking(b *backing, keep bool) {
 	}
 }
 
-// evictRange gives a place back when no work and no arena uses it any more. Until then its addresses are leaving.
+// evictRange gives a range back when no work and no arena uses it any more. Until then its addresses are leaving.
 func (l *mappedRanges) evictRange(x *mappedRange) {
 	l.retireRange(x)
 	if x.uses > 0 {
-		return // work on freed memory still uses the place: releaseBacking gives it back
+		return // work on freed memory still uses the range: releaseBacking gives it back
 	}
 	over, marks := l.space.freed.waitsForRange(x.base, x.memory.size)
 	if len(over)+len(marks) == 0 {
@@ -198,14 +198,14 @@ type pendingRelease struct {
 	over chan struct{}
 }
 
-// scheduleRelease has unlockAndDrop give a place back when mu is unlocked, because the driver is slow.
+// scheduleRelease has unlockAndDrop give a range back when mu is unlocked, because the driver is slow.
 func (l *mappedRanges) scheduleRelease(x *mappedRange) {
 	delete(l.leaving, x)
 	x.dropped = true
 	l.releases = append(l.releases, pendingRelease{x, l.space.freed.addFreeing(x.base, x.memory.size)})
 }
 
-// unlockAndDrop unlocks mu, and gives back the places of pending releases.
+// unlockAndDrop unlocks mu, and gives back the ranges of pending releases.
 func (l *mappedRanges) unlockAndDrop() {
 	list := l.releases
 	l.releases = nil
@@ -222,7 +222,7 @@ func (l *mappedRanges) dropRange(x *mappedRange) {
 	_ = x.memory.endMemory()
 }
 
-// dropKept gives back places that are kept, until so many bytes are free, and returns how many are. Places that work
+// dropKept gives back ranges that are kept, until so many bytes are free, and returns how many are. Ranges that work
 // may still use stay.
 func (l *mappedRanges) dropKept(n uint64, which func(*mappedRange) bool, drop func(*mappedRange)) (free uint64) {
 	for _, x := range slices.Clone(l.list) {
@@ -249,7 +249,7 @@ func (l *mappedRanges) dropNow(x *mappedRange) {
 	l.dropRange(x)
 }
 
-// anyRange, isInPool and isAway choose the places that dropKept takes.
+// anyRange, isInPool and isAway choose the ranges that dropKept takes.
 func anyRange(*mappedRange) bool { return true }
 
 func isAway(x *mappedRange) bool { return !x.memory.isThere() }

@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
-// driverStream is a stream of the driver's. One goroutine at a time moves bytes of the host through a lane.
+// driverStream is a stream of the driver's. One goroutine at a time moves bytes of the host through a driver stream.
 type driverStream struct {
 	drv    *driver.Driver
 	pool   *hostBufferPool
@@ -24,7 +24,7 @@ type driverStream struct {
 	alive  func(func() error) error // calls f unless the context has ended
 }
 
-// newDriverStream makes a lane in a context.
+// newDriverStream makes a driver stream in a context.
 func (b *Backend) newDriverStream(ctx driver.Context, priority int, alive func(func() error) error) (*driverStream, error) {
 	s, err := b.drv.NewStream(ctx, priority)
 	if err != nil {
@@ -37,12 +37,12 @@ func (b *Backend) newDriverStream(ctx driver.Context, priority int, alive func(f
 	return &driverStream{b.drv, b.pinned, ctx, s, e, alive}, nil
 }
 
-// replaceDriverStream has the lane be another stream of the driver's. No call uses either lane.
+// replaceDriverStream has the driver stream be another stream of the driver's. No call uses either driver stream.
 func (l *driverStream) replaceDriverStream(by *driverStream) {
 	l.ctx, l.stream, l.done = by.ctx, by.stream, by.done
 }
 
-// closeDriverStream ends the lane. No work is under way there.
+// closeDriverStream ends the driver stream. No work is under way there.
 func (l *driverStream) closeDriverStream() error {
 	return l.alive(func() error {
 		return errors.Join(l.drv.DestroyEvent(l.ctx, l.done), l.drv.DestroyStream(l.ctx, l.stream))

@@ -34,7 +34,7 @@ type moduleObjects struct {
 	variables []placedVariable
 }
 
-// placedVariable is a variable with its address in the parts.
+// placedVariable is a variable with its address in the objects.
 type placedVariable struct {
 	variable
 	at backend.Addr
@@ -78,17 +78,17 @@ func (b *Backend) loadFirst(ctx driver.Context, owner uint64) (driver.Module, er
 	return m, err
 }
 
-// newDriverStream makes a lane of the parts.
+// newDriverStream makes a driver stream of the objects.
 func (p *contextObjects) newDriverStream(priority int) (*driverStream, error) {
 	return p.context.space.device.backend.newDriverStream(p.ctx, priority, func(f func() error) error { return f() })
 }
 
-// endObjects ends all of the parts.
+// endObjects ends all of the objects.
 func (p *contextObjects) endObjects() error {
 	return p.context.space.device.backend.drv.DestroyContext(p.ctx)
 }
 
-// adoptObjects has the context consist of the parts. No call uses the driver's context meanwhile.
+// adoptObjects has the context consist of the objects. No call uses the driver's context meanwhile.
 func (c *cudaContext) adoptObjects(p *contextObjects) {
 	adopt := func(old **driverStream, l *driverStream) {
 		if *old == nil {
@@ -113,7 +113,7 @@ func (c *cudaContext) adoptObjects(p *contextObjects) {
 	}
 }
 
-// loadModule makes a module's parts again.
+// loadModule makes a module's objects again.
 func (p *contextObjects) loadModule(m *module) error {
 	drv := p.context.space.device.backend.drv
 	x := &moduleObjects{}
@@ -150,7 +150,7 @@ func (p *contextObjects) loadModule(m *module) error {
 	return nil
 }
 
-// makeAllObjects makes the parts of all contexts anew, in the order in which the program has made contexts and modules,
+// makeAllObjects makes the objects of all contexts anew, in the order in which the program has made contexts and modules,
 // because the driver places variables in that order. The caller holds the space's mu and its contexts' mu.
 func (s *space) makeAllObjects(d *device, owner uint64) ([]*contextObjects, error) {
 	type object struct {
@@ -182,7 +182,7 @@ func (s *space) makeAllObjects(d *device, owner uint64) ([]*contextObjects, erro
 	return all, nil
 }
 
-// endAllObjects ends all parts.
+// endAllObjects ends all objects.
 func endAllObjects(all []*contextObjects) error {
 	var errs []error
 	for _, p := range all {
@@ -191,7 +191,7 @@ func endAllObjects(all []*contextObjects) error {
 	return errors.Join(errs...)
 }
 
-// checkVariables returns an error if a variable of the parts is not where it was: a program may know where. Of a
+// checkVariables returns an error if a variable of the objects is not where it was: a program may know where. Of a
 // rehearsal, addresses are compared within the place of the owner.
 func (s *space) checkVariables(all []*contextObjects) error {
 	for _, p := range all {
