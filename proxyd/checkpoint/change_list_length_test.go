@@ -17,31 +17,31 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// newChangeList returns a capsule's journal with an empty list and log.
+// newChangeList returns a capsule's change list with an empty list and log.
 func newChangeList(t *testing.T) *files.ChangeList {
 	t.Helper()
 	dir := t.TempDir()
 	noError(t, files.CreateChangeList(filepath.Join(dir, "list"), uint32(os.Getuid()), uint32(os.Getgid())))
-	journal, err := files.OpenChangeList(filepath.Join(dir, "list"), filepath.Join(dir, "log"))
+	changes, err := files.OpenChangeList(filepath.Join(dir, "list"), filepath.Join(dir, "log"))
 	noError(t, err)
-	t.Cleanup(func() { noError(t, journal.Close()) })
-	return journal
+	t.Cleanup(func() { noError(t, changes.Close()) })
+	return changes
 }
 
-// addChanges adds many changes to a journal, and returns the mark behind them.
-func addChanges(t *testing.T, journal *files.ChangeList, round int) files.Mark {
+// addChanges adds many changes to a change list, and returns the mark behind them.
+func addChanges(t *testing.T, changes *files.ChangeList, round int) files.Mark {
 	t.Helper()
 	for i := range 4500 {
-		noError(t, journal.Add(files.Entry{Kind: files.Written, Path: fmt.Sprintf("/%d/%d/%s", round, i, strings.Repeat("x", 4000))}))
+		noError(t, changes.Add(files.Entry{Kind: files.Written, Path: fmt.Sprintf("/%d/%d/%s", round, i, strings.Repeat("x", 4000))}))
 	}
-	mark, err := journal.Cut()
+	mark, err := changes.Cut()
 	noError(t, err)
 	return mark
 }
 
-// TestShortenJournal: a long list of changed files loses what was before the oldest checkpoint in the store, and a dump
+// TestShortenChangeList: a long list of changed files loses what was before the oldest checkpoint in the store, and a dump
 // whose own beginning was lost with it begins from the newest checkpoint of the run.
-func TestShortenJournal(t *testing.T) {
+func TestShortenChangeList(t *testing.T) {
 	l := newLab(t)
 	c := l.bootNode("n1", t.TempDir()+"/s", nil)
 	j := c.jobFor(7)

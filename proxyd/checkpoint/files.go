@@ -23,7 +23,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 )
 
-// changesPeriod bounds the loss of recorded changes at a crash of the node. Without changes the journal is not written.
+// changesPeriod bounds the loss of recorded changes at a crash of the node. Without changes the change list is not written.
 const changesPeriod = 100 * time.Millisecond
 
 // createChangeList creates the list for a capsule that is about to be made.
@@ -189,7 +189,7 @@ func (lc *localCapsule) restoreFileState(ctx context.Context, point *runs.Resume
 	return lc.changes.Rewind(state.Mark, report.Made)
 }
 
-// changesIdleTimeout is longer than the writers of a journal need to end, unless a file server
+// changesIdleTimeout is longer than the writers of a change list need to end, unless a file server
 // hangs.
 const changesIdleTimeout = 5 * time.Second
 
@@ -281,7 +281,7 @@ func containersOf(all []capsule.Container, programs []capsule.Program) []capsule
 	return used
 }
 
-// translateContainers has the journal name files of containers by their paths in the capsule.
+// translateContainers has the change list name files of containers by their paths in the capsule.
 func (lc *localCapsule) translateContainers() {
 	shown := slices.Concat(lc.note.Containers, lc.note.PastContainers)
 	if len(shown) == 0 {

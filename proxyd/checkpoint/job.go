@@ -87,7 +87,7 @@ type localCapsule struct {
 
 	restoring restoreTurns // taken before job.mu
 
-	changesIdle chan struct{} // closed when no goroutine writes to journal any more
+	changesIdle chan struct{} // closed when no goroutine writes to change list any more
 
 	sruns  steps.Sruns
 	inputs processes.KeptInputs // of the programs' wardens in the attempt in progress
@@ -100,7 +100,7 @@ type localCapsule struct {
 	observed     map[string]syscalls.WaitObservations // programs as they were before they were frozen
 	scriptEnded  bool                                 // the event of the batch script's end has arrived
 
-	forgetting sync.Mutex // held while old changes are removed from journal, and from a dump's choice of a mark until it has the changes since
+	forgetting sync.Mutex // held while old changes are removed from change list, and from a dump's choice of a mark until it has the changes since
 
 	changes      *files.ChangeList // records what programs do to files. Does not change
 	manyFiles    bool              // the newest dump recorded many files or bytes; false before this daemon's first dump

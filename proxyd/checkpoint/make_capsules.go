@@ -131,7 +131,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 }
 
 // newLocalCapsule returns a capsule of a job's present run that has no processes yet: its addresses are connected, and its
-// journal is new. The caller closes the journal after an error.
+// change list is new. The caller closes the change list after an error.
 func newLocalCapsule(ctx context.Context, j *job, index int, snap runs.Snapshot) (*localCapsule, error) {
 	if err := j.connectCapsules(ctx, snap.Record, snap.Placement); err != nil {
 		return nil, err

@@ -130,7 +130,7 @@ func (p *participant) openBase(ctx context.Context, w upload.ShareWriter, id sto
 	return base
 }
 
-// fileHistory is what a capsule's journal and the checkpoints know of how its programs changed files.
+// fileHistory is what a capsule's change list and the checkpoints know of how its programs changed files.
 type fileHistory struct{ lc *localCapsule }
 
 // changesSinceEarlier returns the state of files from which a dump of the capsule begins, as earlierFiles does, and the
@@ -148,7 +148,7 @@ func (h fileHistory) changesSinceEarlier(ctx context.Context, on *upload.Base) (
 
 // earlierFiles returns the state of files from which a dump of the capsule begins: that of the base, of which streams
 // can be taken over, or that of the checkpoint from which the run resumed. It is nil if there is neither. Where the
-// journal does not know all changes since then, it is that of the newest checkpoint of the run. The state can
+// change list does not know all changes since then, it is that of the newest checkpoint of the run. The state can
 // be large, so it is read for each dump and not kept in memory. A checkpoint that cannot be read counts as none: the
 // dump then reads and writes more files.
 func (h fileHistory) earlierFiles(ctx context.Context, on *upload.Base) (state *files.State, inBase bool) {
@@ -180,8 +180,8 @@ func (h fileHistory) filesAtResume() *files.State {
 	return state
 }
 
-// filesOfRun returns the state of files at the newest checkpoint of this run since which the journal knows all changes, or
-// nil. It is only asked for where the journal has forgotten changes.
+// filesOfRun returns the state of files at the newest checkpoint of this run since which the change list knows all changes, or
+// nil. It is only asked for where the change list has forgotten changes.
 func (h fileHistory) filesOfRun(ctx context.Context) *files.State {
 	j, forgotten := h.lc.j, h.lc.changes.Forgotten()
 	if forgotten == 0 {

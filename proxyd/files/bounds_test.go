@@ -93,7 +93,7 @@ func TestManyRemoved(t *testing.T) {
 	state = recordNow(t, state, shelf, Job{}, temporary(40, 42)...)
 	expect(state, 40, 41)
 
-	// 5: named by the shim. 15: a program that bypasses the shim made the file. 16: the journal does not know whether
+	// 5: named by the shim. 15: a program that bypasses the shim made the file. 16: the change list does not know whether
 	// the file is there.
 	waitForLaterFiles(t, dir, state)
 	for _, i := range []int{5, 15, 16} {

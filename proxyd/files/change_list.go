@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names in a journal's folder. The environment variable Env tells the shim the path of ListName
+// Names in a change list's folder. The environment variable Env tells the shim the path of ListName
 // as the capsule sees that path.
 const (
 	ListName = "list"
@@ -79,7 +79,7 @@ func createFile(path string, isList bool, run string, uid, gid uint32) error {
 	return f.Chown(int(uid), int(gid))
 }
 
-// Mark is a place in a journal's log.
+// Mark is a place in a change list's log.
 type Mark int64
 
 // pathChanges has the changes that are known of a path.
@@ -118,7 +118,7 @@ type ChangeList struct {
 
 // OpenChangeList opens the list in dir, made by CreateChangeList, and the log, which is made if
 // missing. Exactly one ChangeList may be open on a log. After a restart of the caller the new
-// Journal continues where the last ChangeList stopped; with a new list, the new ChangeList continues
+// ChangeList continues where the last ChangeList stopped; with a new list, the new ChangeList continues
 // the old log.
 func OpenChangeList(dir, log string) (*ChangeList, error) {
 	j := &ChangeList{logPath: log, pending: map[int64]bool{}, known: map[string]pathChanges{}, loggedUnsure: map[int64]bool{}}
@@ -243,7 +243,7 @@ func (j *ChangeList) Cut() (Mark, error) {
 	return Mark(j.end), nil
 }
 
-// Add appends changes that were observed without the shim, if the journal does not have these paths since the last Cut.
+// Add appends changes that were observed without the shim, if the change list does not have these paths since the last Cut.
 // The entries are durable with the next Sync that returns no error.
 func (j *ChangeList) Add(entries ...Entry) error {
 	j.mu.Lock()
@@ -274,7 +274,7 @@ func (j *ChangeList) SetRealPath(real func(path string) string) {
 	j.real = real
 }
 
-// Drain brings the reports that a Watch has received so far into the journal. The caller calls Drain when the programs
+// Drain brings the reports that a Watch has received so far into the change list. The caller calls Drain when the programs
 // are frozen, before Cut.
 func (j *ChangeList) Drain(ctx context.Context) error {
 	j.mu.Lock()

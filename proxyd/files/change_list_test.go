@@ -23,7 +23,7 @@ func touchedSince(t *testing.T, j *ChangeList, m Mark) TouchedFiles {
 	return got
 }
 
-// TestShimWrites: changes that programs make through libc are in the journal, with their kind and the absolute path.
+// TestShimWrites: changes that programs make through libc are in the change list, with their kind and the absolute path.
 func TestShimWrites(t *testing.T) {
 	dir := ownFolder(t)
 	if err := os.WriteFile(filepath.Join(dir, "old"), []byte("12345"), 0o666); err != nil {
@@ -53,9 +53,9 @@ c D/d/../up`, "D", dir)
 	}
 }
 
-// TestJournalGoesOn: a second ChangeList on the same list takes up where the first stopped,
+// TestChangeListGoesOn: a second ChangeList on the same list takes up where the first stopped,
 // also when it died in the middle of a write; a new list goes on in the old log.
-func TestJournalGoesOn(t *testing.T) {
+func TestChangeListGoesOn(t *testing.T) {
 	dir := ownFolder(t)
 	j, env := changeListFor(t)
 	base := filepath.Dir(j.log.Name())
@@ -197,7 +197,7 @@ func hostileLists() map[string][]byte {
 	return map[string][]byte{"all marks": full, "endless tail": endless, "forged anchor": anchor, "bad paths": paths, "too long": short, "tail before start": head(3)}
 }
 
-// TestHostileList: a list with any bytes that the user may write does not break the journal.
+// TestHostileList: a list with any bytes that the user may write does not break the change list.
 func TestHostileList(t *testing.T) {
 	for name, b := range hostileLists() {
 		t.Run(name, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestHostileList(t *testing.T) {
 			for range 2 {
 				for _, e := range touchedSince(t, j, 0).Entries {
 					if !e.isValid() {
-						t.Errorf("the journal returns the invalid entry %+v", e)
+						t.Errorf("the change list returns the invalid entry %+v", e)
 					}
 				}
 			}

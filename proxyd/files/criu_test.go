@@ -74,7 +74,7 @@ func TestCRIU(t *testing.T) {
 	if err != nil || len(report.Notes) > 0 {
 		t.Fatalf("PutBack: %v, report %+v; want no notes", err, report)
 	}
-	// The log of the journal is in the same folder, for once.
+	// The log of the change list is in the same folder, for once.
 	without := func(lines []string) (out []string) {
 		for _, l := range lines {
 			if !strings.HasPrefix(l, "journal ") {

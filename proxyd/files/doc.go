@@ -49,7 +49,7 @@
 // A file is taken for another user's, left alone and noted, when
 //
 //   - it belongs to another user, or
-//   - another inode is at its path, on the same file system, and the journal does not
+//   - another inode is at its path, on the same file system, and the change list does not
 //     say that the job did something to the path or to a folder above.
 //
 // On another file system (the job has moved, and the folder is not shared) inodes prove nothing; the files that the
@@ -68,7 +68,7 @@
 //
 // # Locks
 //
-// Journal.mu, alone. All else belongs to a single goroutine.
+// ChangeList.mu, alone. All else belongs to a single goroutine.
 //
 // # Limits
 //
@@ -84,7 +84,7 @@
 //     is there under both names, and an empty folder that it made stays. Anything by io_uring is
 //     unseen, except files that are open at the cut.
 //   - A file that the kernel has to open for a report, and that root may not open (NFS with
-//     root_squash), is lost; the journal says so.
+//     root_squash), is lost; the change list says so.
 //   - A program built with the address sanitizer does not start with anything in
 //     LD_PRELOAD before its run-time library, unless ASAN_OPTIONS has
 //     verify_asan_link_order=0.

@@ -24,7 +24,7 @@ func forgetAnything(t *testing.T) {
 	t.Cleanup(func() { minForget = had })
 }
 
-// longRun is a journal, and a model of the entries that the journal must return.
+// longRun is a change list, and a model of the entries that the change list must return.
 type longRun struct {
 	t       *testing.T
 	j       *ChangeList
@@ -119,7 +119,7 @@ func (r *longRun) checkEntries() {
 }
 
 // TestForget: after the changes before a mark were removed, Since returns the same for later marks, and reports changes as
-// lost for earlier marks. Both hold after the journal is opened again, and after a restore has gone back to a mark.
+// lost for earlier marks. Both hold after the change list is opened again, and after a restore has gone back to a mark.
 func TestForget(t *testing.T) {
 	forgetAnything(t)
 	seeds := uint64(20)
@@ -150,7 +150,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestForgetKeepsPlaces: a journal that is opened after Forget reads no entry of the list twice, and knows of programs that
+// TestForgetKeepsPlaces: a change list that is opened after Forget reads no entry of the list twice, and knows of programs that
 // bypassed the shim.
 func TestForgetKeepsPlaces(t *testing.T) {
 	forgetAnything(t)
@@ -213,7 +213,7 @@ func TestForgetWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestLogNeverFull: a journal whose old changes are removed takes more than a log can have.
+// TestLogNeverFull: a change list whose old changes are removed takes more than a log can have.
 func TestLogNeverFull(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes more than 256 MiB")

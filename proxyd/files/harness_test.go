@@ -115,7 +115,7 @@ func ownFolder(t testing.TB) string {
 	return dir
 }
 
-// changeListFor returns a journal, and the environment variable for programs.
+// changeListFor returns a change list, and the environment variable for programs.
 func changeListFor(t testing.TB) (*ChangeList, string) {
 	t.Helper()
 	dir, err := os.MkdirTemp(parent, "journal-")

@@ -37,7 +37,7 @@ func identityAt(p string) uint64 {
 }
 
 // followRenamed adds entries with the new names of files that the kernel has reported under another name: for a program
-// that bypasses the shim the journal knows the written files, not the renames. The new name is looked for in the same
+// that bypasses the shim the change list knows the written files, not the renames. The new name is looked for in the same
 // folder.
 func (w *worker) followRenamed() {
 	folders := map[string]map[uint64]string{}

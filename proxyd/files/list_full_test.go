@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// appendMore appends records to a journal's second file, as the shims do when the list is full.
+// appendMore appends records to a change list's second file, as the shims do when the list is full.
 func appendMore(t *testing.T, j *ChangeList, round, n int) {
 	t.Helper()
 	var b []byte
@@ -31,7 +31,7 @@ func appendMore(t *testing.T, j *ChangeList, round, n int) {
 
 const manyRecords = maxMore / 2 / 4000
 
-// TestMoreForLong: the second file takes any number of changes in a run, if the journal follows, and its space is
+// TestMoreForLong: the second file takes any number of changes in a run, if the change list follows, and its space is
 // freed.
 func TestMoreForLong(t *testing.T) {
 	j, _ := changeListFor(t)
@@ -81,7 +81,7 @@ func TestMoreIsEmptied(t *testing.T) {
 	}
 }
 
-// TestMoreAtOnce: if the second file has more than the journal takes at a time, the journal notes that records are
+// TestMoreAtOnce: if the second file has more than the change list takes at a time, the change list notes that records are
 // lost, and goes on behind them.
 func TestMoreAtOnce(t *testing.T) {
 	j, _ := changeListFor(t)

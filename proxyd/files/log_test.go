@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeSmallLog gives a journal a log on a file system of 4 MiB, and returns the log's folder.
+// makeSmallLog gives a change list a log on a file system of 4 MiB, and returns the log's folder.
 func makeSmallLog(t *testing.T, j *ChangeList) (dir string) {
 	t.Helper()
 	dir = makeSmallFolder(t)

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// parentsOf is how tests have a job write files in folders that no entry of the journal names, as after a program that
+// parentsOf is how tests have a job write files in folders that no entry of the change list names, as after a program that
 // bypasses the shim.
 func parentsOf(t *testing.T, dir string) []Entry {
 	t.Helper()

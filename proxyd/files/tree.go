@@ -20,7 +20,7 @@ type fact struct {
 	gone    bool // the job took the file away for certain, and no new file is known to have come since
 	unique  bool // the present file may have no other name, and is not the job's
 	lost    bool // it is not known which file was there before the span
-	maybe   bool // the job may have made the file: the journal does not know
+	maybe   bool // the job may have made the file: the change list does not know
 	size    int64
 	link    string // the path was made a hard link to this path
 }

@@ -126,7 +126,7 @@ func (b *backer) cleanUp(t *tree) {
 }
 
 // pruneFolders removes the folders that lead to files of programs that bypass the shim, if the folders are new and
-// empty: the journal did not see the folders being made.
+// empty: the change list did not see the folders being made.
 func (b *backer) pruneFolders() {
 	for _, e := range b.entries {
 		if e.Kind != Closed {

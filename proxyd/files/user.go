@@ -46,7 +46,7 @@ func estimateWork(s *State, entries []Entry) (size int) {
 	return size
 }
 
-// Job has facts about a job's files that are not in the journal.
+// Job has facts about a job's files that are not in the change list.
 type Job struct {
 	Exclude []string // absolute paths: these, and all paths below, are neither recorded nor touched
 	Logs    []string // absolute paths of the files that Slurm writes, as the capsule sees them: likewise

@@ -46,7 +46,7 @@ const (
 // programs is watched, of each program once; when a program bypasses the shim, the capsule's own mounts are watched for
 // files closed after writing, until the capsule ends, and later mounts from their beginning. Changes in the first
 // milliseconds of such a program can be missed, and changes while no Watch runs are missed: then, and when the kernel's
-// queue of reports has overflowed, the journal notes that the list is not complete. The names that these programs
+// queue of reports has overflowed, the change list notes that the list is not complete. The names that these programs
 // remove, rename or make without writing are not seen; a file that was renamed after writing is found again in its
 // folder.
 func Watch(ctx context.Context, what WatchedCapsule, j *ChangeList) error {

@@ -87,7 +87,7 @@ func buildStatic(t testing.TB) string {
 	return bin
 }
 
-// drainChangeList returns the entries of the journal, after all reports of the kernel have been added.
+// drainChangeList returns the entries of the change list, after all reports of the kernel have been added.
 func drainChangeList(t testing.TB, j *ChangeList, m Mark) TouchedFiles {
 	t.Helper()
 	if err := j.Drain(testDeadline(t)); err != nil {
@@ -100,7 +100,7 @@ func drainChangeList(t testing.TB, j *ChangeList, m Mark) TouchedFiles {
 	return got
 }
 
-// waitForPath waits until the journal has a path.
+// waitForPath waits until the change list has a path.
 func waitForPath(t *testing.T, j *ChangeList, kind Kind, path string, nudge func()) Entry {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -111,11 +111,11 @@ func waitForPath(t *testing.T, j *ChangeList, kind Kind, path string, nudge func
 		}
 		nudge()
 	}
-	t.Fatalf("%s is not in the journal: %s", path, describeEntries(touchedSince(t, j, 0).Entries))
+	t.Fatalf("%s is not in the change list: %s", path, describeEntries(touchedSince(t, j, 0).Entries))
 	return Entry{}
 }
 
-// TestWatch: files of static programs are in the journal, whenever the programs began;
+// TestWatch: files of static programs are in the change list, whenever the programs began;
 // as long as there are no such programs, closing a file tells no process.
 func TestWatch(t *testing.T) {
 	dir := ownFolder(t)
@@ -170,7 +170,7 @@ func TestWatch(t *testing.T) {
 	<-ended
 }
 
-// setWatcherFor gives a journal a watcher of a room's mounts, which is closed at the end of the test.
+// setWatcherFor gives a change list a watcher of a room's mounts, which is closed at the end of the test.
 func setWatcherFor(t *testing.T, r *room, j *ChangeList) *watcher {
 	t.Helper()
 	w, err := newWatcher(r.watchedMounts(), j)
@@ -182,7 +182,7 @@ func setWatcherFor(t *testing.T, r *room, j *ChangeList) *watcher {
 	return w
 }
 
-// TestNoteContainer: a file that is written on a mount is in the journal by its path in the capsule, also when the
+// TestNoteContainer: a file that is written on a mount is in the change list by its path in the capsule, also when the
 // mount is as new as the program, when it is gone by the time at which the report is read, and when a later mount has
 // its number.
 func TestNoteContainer(t *testing.T) {
@@ -203,18 +203,18 @@ func TestNoteContainer(t *testing.T) {
 		got := describeEntries(drainChangeList(t, j, 0).Entries)
 		for _, want := range []string{at + "/" + turn, at + "/in/" + turn} {
 			if !strings.Contains(got, want) {
-				t.Errorf("%s is not in the journal: %s", want, got)
+				t.Errorf("%s is not in the change list: %s", want, got)
 			}
 		}
 	}
 	got := drainChangeList(t, j, 0)
 	for _, e := range got.Entries {
 		if name := filepath.Base(e.Path); e.Kind == Closed && name != ListName && !strings.HasPrefix(e.Path, at+"/") {
-			t.Errorf("the journal names %s, want a path below the mount", e.Path)
+			t.Errorf("the change list names %s, want a path below the mount", e.Path)
 		}
 	}
 	if got.Lost {
-		t.Error("the journal is Lost, want a complete list")
+		t.Error("the change list is Lost, want a complete list")
 	}
 }
 
@@ -256,7 +256,7 @@ func TestWatchWithoutShim(t *testing.T) {
 	<-ended
 }
 
-// TestWatchOverflow: when the kernel's queue of reports has overflowed, the journal says so, and so do the next States.
+// TestWatchOverflow: when the kernel's queue of reports has overflowed, the change list says so, and so do the next States.
 func TestWatchOverflow(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes more files than the kernel keeps events")

@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// OldestMark returns the least mark that a job's checkpoints in the store have of a capsule's journal: no restore asks
+// OldestMark returns the least mark that a job's checkpoints in the store have of a capsule's change list: no restore asks
 // for changes before it. It is 0 if the job has no checkpoint, or if a checkpoint has no mark or cannot be read.
 func OldestMark(ctx context.Context, s *store.Store, job store.JobID, index int) (files.Mark, error) {
 	all, err := s.List(ctx, &job)
@@ -58,7 +58,7 @@ func LoadNewest(ctx context.Context, s *store.Store, job store.JobID, run, index
 	return nil, err
 }
 
-// markOf returns the mark of a capsule's journal at a checkpoint; 0: a checkpoint of an older release does not say.
+// markOf returns the mark of a capsule's change list at a checkpoint; 0: a checkpoint of an older release does not say.
 func markOf(meta *records.Meta, index int) files.Mark {
 	if m := meta.Capsule(index); m != nil && m.FilesSummary != nil {
 		return m.FilesSummary.Mark
