@@ -9,8 +9,8 @@ import (
 )
 
 // Base is a committed checkpoint from which an upload takes over streams. To name its chunks is as safe as to find them
-// in the store: the manifest was read under the upload's lease, so a collector that sees the manifest deleted waits for
-// that lease, as it waits for a restore's. After its own commit the new checkpoint does not need the old one: its
+// in the store: the manifest was read under the upload's claim, so a collector that sees the manifest deleted waits for
+// that claim, as it waits for a restore's. After its own commit the new checkpoint does not need the old one: its
 // recipes name the chunks.
 type Base struct {
 	w *Writer

@@ -122,9 +122,9 @@ type folderState struct {
 	used bool
 }
 
-// refreshFolder makes sure that a look into the folder shows the state after the lease was made: until the folder is
+// refreshFolder makes sure that a look into the folder shows the state after the claim was made: until the folder is
 // opened, NFS may remember older names, of chunks that were collected since. Later removals do not matter, because they
-// respect the lease.
+// respect the claim.
 func (f *folderState) refreshFolder(ctx context.Context, be Backend, dir string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// heartbeat is the record that a lease's owner writes into the lease, repeatedly.
+// heartbeat is the record that a claim's owner writes into the claim, repeatedly.
 type heartbeat struct {
 	Owner string `json:"owner"`
 	Count uint64 `json:"count"`
@@ -23,37 +23,37 @@ type heartbeat struct {
 
 const maxBeat = 64 << 10
 
-// lease is a lease that this process holds.
-type lease struct {
+// claim is a claim that this process holds.
+type claim struct {
 	st     *Store
-	name   leaseName
-	folder string // the lease's folder, if it is not name's
+	name   claimName
+	folder string // the claim's folder, if it is not name's
 	what   string
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when beating has stopped
 
 	mu    sync.Mutex
 	bytes uint64
-	lost  error // why the lease is no longer held
+	lost  error // why the claim is no longer held
 }
 
-// acquireLease registers a lease under the current generation. onLost is called once, from another
+// acquireClaim registers a claim under the current generation. onLost is called once, from another
 // goroutine, if other processes declare this process dead.
-func (s *Store) acquireLease(ctx context.Context, kind leaseKind, what string, bytes uint64, onLost func(error)) (*lease, error) {
+func (s *Store) acquireClaim(ctx context.Context, kind claimKind, what string, bytes uint64, onLost func(error)) (*claim, error) {
 	g, err := s.currentGeneration(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("lease: %w", err)
+		return nil, fmt.Errorf("claim: %w", err)
 	}
-	l := &lease{st: s, name: leaseName{g, kind, uniqueName()}, what: what, bytes: bytes, ended: make(chan struct{})}
+	l := &claim{st: s, name: claimName{g, kind, uniqueName()}, what: what, bytes: bytes, ended: make(chan struct{})}
 	if err := s.be.Mkdir(ctx, l.name.folderPath()); err != nil {
-		return nil, fmt.Errorf("lease: %w", err)
+		return nil, fmt.Errorf("claim: %w", err)
 	}
 	beating, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l.cancel = cancel
 	if err := l.writeHeartbeat(ctx, 0); err != nil {
 		cancel()
 		close(l.ended)
-		return nil, fmt.Errorf("lease: %w", errors.Join(err, l.releaseLease(ctx)))
+		return nil, fmt.Errorf("claim: %w", errors.Join(err, l.releaseClaim(ctx)))
 	}
 	go l.sendHeartbeats(beating, onLost)
 	return l, nil
@@ -71,9 +71,9 @@ func (s *Store) currentGeneration(ctx context.Context) (generationNumber, error)
 	return current, err
 }
 
-// sendHeartbeats writes beats until the lease is released or lost. After another error the next beat is written as
-// usual: the store's folder may come back before the lease expires.
-func (l *lease) sendHeartbeats(ctx context.Context, onLost func(error)) {
+// sendHeartbeats writes beats until the claim is released or lost. After another error the next beat is written as
+// usual: the store's folder may come back before the claim expires.
+func (l *claim) sendHeartbeats(ctx context.Context, onLost func(error)) {
 	defer close(l.ended)
 	tick := time.NewTicker(l.st.opt.Beat)
 	defer tick.Stop()
@@ -93,7 +93,7 @@ func (l *lease) sendHeartbeats(ctx context.Context, onLost func(error)) {
 	}
 }
 
-func (l *lease) writeHeartbeat(ctx context.Context, count uint64) error {
+func (l *claim) writeHeartbeat(ctx context.Context, count uint64) error {
 	l.mu.Lock()
 	b := heartbeat{l.st.opt.Owner, count, l.what, l.bytes}
 	l.mu.Unlock()
@@ -105,40 +105,40 @@ func (l *lease) writeHeartbeat(ctx context.Context, count uint64) error {
 }
 
 // setBytes sets the reserved bytes that the next beat states.
-func (l *lease) setBytes(n uint64) {
+func (l *claim) setBytes(n uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.bytes = n
 }
 
-// releaseLease ends the lease, even if ctx is done. A lease that other processes have removed is no
+// releaseClaim ends the claim, even if ctx is done. A claim that other processes have removed is no
 // error.
-func (l *lease) releaseLease(ctx context.Context) error {
+func (l *claim) releaseClaim(ctx context.Context) error {
 	l.cancel()
 	<-l.ended
 	return l.st.removeFolder(context.WithoutCancel(ctx), l.folderPath())
 }
 
-func (l *lease) folderPath() string {
+func (l *claim) folderPath() string {
 	if l.folder != "" {
 		return l.folder
 	}
 	return l.name.folderPath()
 }
 
-func (l *lease) beatFile() string { return l.folderPath() + "/beat" }
+func (l *claim) beatFile() string { return l.folderPath() + "/beat" }
 
 // Fence ends every upload of a checkpoint, on any node: each upload has committed before, or fails with ErrFenced. An
 // upload that begins later is not affected; after Create, an uploader must find out by other means whether the
 // checkpoint is still wanted.
 func (s *Store) Fence(ctx context.Context, id ID) error {
-	names, err := s.listNames(ctx, leasesDir)
+	names, err := s.listNames(ctx, claimsDir)
 	if err != nil {
 		return fmt.Errorf("fence %s: %w", id, err)
 	}
 	for _, text := range names {
-		name, ok := parseLease(text)
-		if !ok || name.kind != uploadLease {
+		name, ok := parseClaim(text)
+		if !ok || name.kind != uploadClaim {
 			continue
 		}
 		b, _, err := s.readHeartbeat(ctx, name.folderPath(), name.beatPath())
@@ -177,25 +177,25 @@ func (s *Store) removeFolder(ctx context.Context, dir string) error {
 	return fmt.Errorf("%s: %w", dir, ErrNotEmpty)
 }
 
-// heldLease is a lease of any process.
-type heldLease struct {
-	name leaseName
+// heldClaim is a claim of any process.
+type heldClaim struct {
+	name claimName
 	beat heartbeat
 }
 
-// liveLeases returns the leases of owners that are not known to be dead, and fences the others. A name that is not a
-// lease's is an error: the name might belong to a later version.
-func (s *Store) liveLeases(ctx context.Context) ([]heldLease, error) {
-	names, err := s.listNames(ctx, leasesDir)
+// liveClaims returns the claims of owners that are not known to be dead, and fences the others. A name that is not a
+// claim's is an error: the name might belong to a later version.
+func (s *Store) liveClaims(ctx context.Context) ([]heldClaim, error) {
+	names, err := s.listNames(ctx, claimsDir)
 	if err != nil {
-		return nil, fmt.Errorf("leases: %w", err)
+		return nil, fmt.Errorf("claims: %w", err)
 	}
-	var live []heldLease
+	var live []heldClaim
 	present := make(map[string]bool)
 	for _, text := range names {
-		name, ok := parseLease(text)
+		name, ok := parseClaim(text)
 		if !ok {
-			return nil, fmt.Errorf("lease %.120q: unknown name", text)
+			return nil, fmt.Errorf("claim %.120q: unknown name", text)
 		}
 		present[name.folderPath()] = true
 		b, dead, err := s.readHeartbeat(ctx, name.folderPath(), name.beatPath())
@@ -203,12 +203,12 @@ func (s *Store) liveLeases(ctx context.Context) ([]heldLease, error) {
 			return nil, err
 		}
 		if !dead {
-			live = append(live, heldLease{name, b})
+			live = append(live, heldClaim{name, b})
 		} else if err := s.removeFolder(ctx, name.folderPath()); err != nil {
-			return nil, fmt.Errorf("lease %s: fence: %w", name, err)
+			return nil, fmt.Errorf("claim %s: fence: %w", name, err)
 		}
 	}
-	s.watch.forgetAbsent(leasesDir+"/", present)
+	s.watch.forgetAbsent(claimsDir+"/", present)
 	return live, nil
 }
 
@@ -218,7 +218,7 @@ func (s *Store) readHeartbeat(ctx context.Context, folder, file string) (b heart
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return b, false, fmt.Errorf("%s: %w", folder, err)
 	}
-	// No beat, or a beat of another version: it counts as a lease until the bytes stop changing.
+	// No beat, or a beat of another version: it counts as a claim until the bytes stop changing.
 	if json.Unmarshal(text, &b) == nil && s.opt.OwnerGone(b.Owner) {
 		return b, true, nil
 	}

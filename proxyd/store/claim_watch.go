@@ -9,41 +9,41 @@ import (
 	"time"
 )
 
-// leaseWatch remembers since when each lease has not changed, by this process's clock alone.
-type leaseWatch struct {
+// claimWatch remembers since when each claim has not changed, by this process's clock alone.
+type claimWatch struct {
 	lapse time.Duration
 	mu    sync.Mutex
-	seen  map[string]leaseSighting
+	seen  map[string]claimSighting
 }
 
-type leaseSighting struct {
+type claimSighting struct {
 	beat  string
 	since time.Time
 }
 
-func newLeaseWatch(lapse time.Duration) *leaseWatch {
-	return &leaseWatch{lapse: lapse, seen: make(map[string]leaseSighting)}
+func newClaimWatch(lapse time.Duration) *claimWatch {
+	return &claimWatch{lapse: lapse, seen: make(map[string]claimSighting)}
 }
 
-// isDead notes a lease's current beat, and tells whether the beat has been the same for too long.
-func (w *leaseWatch) isDead(lease, beat string, now time.Time) bool {
+// isDead notes a claim's current beat, and tells whether the beat has been the same for too long.
+func (w *claimWatch) isDead(claim, beat string, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	last, ok := w.seen[lease]
+	last, ok := w.seen[claim]
 	if !ok || last.beat != beat {
-		w.seen[lease] = leaseSighting{beat, now}
+		w.seen[claim] = claimSighting{beat, now}
 		return false
 	}
 	return now.Sub(last.since) >= w.lapse
 }
 
-// forgetAbsent forgets the leases below prefix that are not present.
-func (w *leaseWatch) forgetAbsent(prefix string, present map[string]bool) {
+// forgetAbsent forgets the claims below prefix that are not present.
+func (w *claimWatch) forgetAbsent(prefix string, present map[string]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for lease := range w.seen {
-		if strings.HasPrefix(lease, prefix) && !present[lease] {
-			delete(w.seen, lease)
+	for claim := range w.seen {
+		if strings.HasPrefix(claim, prefix) && !present[claim] {
+			delete(w.seen, claim)
 		}
 	}
 }

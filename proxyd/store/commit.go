@@ -14,7 +14,7 @@ import (
 	"slices"
 )
 
-// NodeStreams has the streams that a node wrote; the leader adds them to the manifest. A NodeStreams may travel as JSON.
+// NodeStreams has the streams that a node wrote; the leader adds them to the manifest. NodeStreams may travel as JSON.
 type NodeStreams struct {
 	ID      ID           `json:"id"`
 	Streams []StreamInfo `json:"streams"`
@@ -22,7 +22,7 @@ type NodeStreams struct {
 }
 
 // Finish ends the Writer of a node that is not the leader. All its streams must be closed.
-// Afterwards the written data is durable, and protected by the leader's lease alone.
+// Afterwards the written data is durable, and protected by the leader's claim alone.
 func (w *Writer) Finish(ctx context.Context) (NodeStreams, error) {
 	part, err := w.finishWorkers(ctx)
 	if err == nil {
@@ -51,7 +51,7 @@ func (w *Writer) Commit(ctx context.Context, meta []byte, parts ...NodeStreams) 
 		w.fail(err)
 		return ID{}, fmt.Errorf("checkpoint %s: commit: %w", w.up.ID, err)
 	}
-	_ = w.own.releaseLease(ctx) // the checkpoint exists; a lease that stays expires
+	_ = w.own.releaseClaim(ctx) // the checkpoint exists; a claim that stays expires
 	w.fail(ErrClosed)
 	return w.up.ID, nil
 }
@@ -113,14 +113,14 @@ func (w *Writer) makeManifest(meta []byte, parts []NodeStreams) (*Manifest, erro
 	return m, nil
 }
 
-// publishManifest is the commit: it moves the manifest out of the lease's folder. The move fails if other processes
+// publishManifest is the commit: it moves the manifest out of the claim's folder. The move fails if other processes
 // have declared this process dead.
 func (w *Writer) publishManifest(ctx context.Context, m *Manifest) error {
 	file, err := sealManifest(m, w.st.key)
 	if err != nil {
 		return err
 	}
-	be, from, to := w.st.be, w.lease.manifestPath(), manifestName(m.ID)
+	be, from, to := w.st.be, w.claim.manifestPath(), manifestName(m.ID)
 	folder := path.Dir(to)
 	if err := be.Put(ctx, File{from, file}); err != nil {
 		return w.asFenced(ctx, err)
@@ -143,12 +143,12 @@ func (w *Writer) publishManifest(ctx context.Context, m *Manifest) error {
 	return w.st.syncIfThere(ctx, folder) // The manifest is there, unless the checkpoint is deleted already.
 }
 
-// asFenced returns ErrFenced if the lease is gone and that is the reason for err, else err.
+// asFenced returns ErrFenced if the claim is gone and that is the reason for err, else err.
 func (w *Writer) asFenced(ctx context.Context, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if _, lost := w.st.be.Stat(ctx, w.lease.folderPath()); errors.Is(lost, fs.ErrNotExist) {
+	if _, lost := w.st.be.Stat(ctx, w.claim.folderPath()); errors.Is(lost, fs.ErrNotExist) {
 		return ErrFenced
 	}
 	return err
@@ -176,7 +176,7 @@ func (w *Writer) Abort(ctx context.Context) error {
 	if w.own == nil || errors.Is(context.Cause(w.ctx), ErrClosed) {
 		return nil
 	}
-	if err := w.own.releaseLease(ctx); err != nil {
+	if err := w.own.releaseClaim(ctx); err != nil {
 		return fmt.Errorf("checkpoint %s: abort: %w", w.up.ID, err)
 	}
 	return nil

@@ -44,24 +44,24 @@
 //	writer                                   collector (the only; holds gc/)
 //	──────                                   ─────────
 //	g := current generation                  move deleted manifests to trash/g; g+1 begins
-//	make leases/g-upload-…                   live := leases
+//	make leases/g-upload-…                   live := claims
 //	refresh a chunk folder, look for chunk   purge trashed manifests older than all of live
 //	   there: use it; else put it            used := chunks of every manifest still anywhere
 //	put leases/g-upload-…/manifest           purge or restore trashed chunks older than all of live
 //	move it to manifests/…   ◄── commit      move unused chunks to trash/g+1; g+2 begins
-//	remove the lease                         look at new manifests and leases; purge or restore again
+//	remove the claim                         look at new manifests and claims; purge or restore again
 //
-// A trash of generation g is settled when every live lease is of a later generation. A lease of a later generation was
+// A trash of generation g is settled when every live claim is of a later generation. A claim of a later generation was
 // made after the move: its owner cannot have seen the chunk in chunks/, so the owner has put the chunk again. An owner
-// of an earlier lease that did see the chunk has either committed, and then its manifest is read before the decision
+// of an earlier claim that did see the chunk has either committed, and then its manifest is read before the decision
 // and the chunk goes back, or will never commit. Readers find a chunk in trash/ as well, so a committed checkpoint is
-// whole at every moment. fate.go holds the decisions, and its test walks every interleaving.
+// whole at every moment. trash_decision.go holds the decisions, and its test walks every interleaving.
 //
 // # The dead
 //
-// A lease's owner writes a count into the lease every few seconds. A process that sees no change of the count for
+// A claim's owner writes a count into the claim every few seconds. A process that sees no change of the count for
 // Options.Lapse, on its own clock, may take the owner for dead. This can be wrong (a suspended machine, a partition),
-// so the owner is also fenced: the lease's folder is emptied and removed, and a commit is a move out of that very
+// so the owner is also fenced: the claim's folder is emptied and removed, and a commit is a move out of that very
 // folder. The commit is therefore either before the fence, and its manifest is seen, or fails with ErrFenced. A
 // collector is fenced likewise through its folder in sweep/.
 //
@@ -72,5 +72,5 @@
 //
 //	Stream.mu
 //	└─ Writer.mu
-//	   └─ Stats, failure, lease (each for a few instructions)
+//	   └─ Stats, failure, claim (each for a few instructions)
 package store

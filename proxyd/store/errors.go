@@ -18,9 +18,9 @@ var (
 	ErrMAC = errors.New("seal does not match the cluster's key")
 	// ErrPlace means that a manifest lies in the place of another manifest.
 	ErrPlace = errors.New("manifest lies in the place of another")
-	// ErrFenced means that other processes have declared this lease's owner dead; its chunks may
+	// ErrFenced means that other processes have declared this claim's owner dead; its chunks may
 	// be collected, and its owner can no longer commit.
-	ErrFenced = errors.New("lease lost: taken for dead")
+	ErrFenced = errors.New("claim lost: taken for dead")
 	// ErrClosed means that a Writer, Stream, Reader or Reservation has ended.
 	ErrClosed = errors.New("closed")
 	// ErrAborted is the failure of a Writer after Abort.

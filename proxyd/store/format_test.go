@@ -116,8 +116,8 @@ func FuzzNames(f *testing.F) {
 	f.Add("00000000000000000007-XYZ")
 	f.Add(Hash{5}.String())
 	f.Fuzz(func(t *testing.T, s string) {
-		if l, ok := parseLease(s); ok && l.String() != s {
-			t.Errorf("parseLease of %q = %v", s, l)
+		if l, ok := parseClaim(s); ok && l.String() != s {
+			t.Errorf("parseClaim of %q = %v", s, l)
 		}
 		if h, ok := parseHash(s); ok && h.String() != s {
 			t.Errorf("parseHash of %q = %v", s, h)

@@ -88,7 +88,7 @@ type collector struct {
 	report GCReport
 }
 
-// runSteps lists the steps of a collection. fate.go explains the order.
+// runSteps lists the steps of a collection. trash_decision.go explains the order.
 func (c *collector) runSteps(ctx context.Context) error {
 	release, err := c.becomeCollector(ctx)
 	if err != nil {
@@ -123,8 +123,8 @@ func (c *collector) becomeCollector(ctx context.Context) (release func(), err er
 	if err != nil {
 		return nil, err
 	}
-	// The heartbeat is that of a lease, but in the folder collectorDir.
-	l := &lease{st: c.s, what: "gc " + c.id, ended: make(chan struct{}), folder: collectorDir}
+	// The heartbeat is that of a claim, but in the folder collectorDir.
+	l := &claim{st: c.s, what: "gc " + c.id, ended: make(chan struct{}), folder: collectorDir}
 	beating, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l.cancel = cancel
 	err = l.writeHeartbeat(ctx, 0)
@@ -134,7 +134,7 @@ func (c *collector) becomeCollector(ctx context.Context) (release func(), err er
 		c.now = info.ModTime
 	}
 	go l.sendHeartbeats(beating, func(error) {})
-	release = func() { _ = l.releaseLease(ctx) } // if this fails, the next collector finds a dead lease
+	release = func() { _ = l.releaseClaim(ctx) } // if this fails, the next collector finds a dead claim
 	if err != nil {
 		release()
 	}

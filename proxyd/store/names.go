@@ -15,7 +15,7 @@ const (
 	chunksDir      = "chunks"
 	manifestsDir   = "manifests"
 	deletedDir     = "deleted"
-	leasesDir      = "leases"
+	claimsDir      = "leases"
 	generationsDir = "generations"
 	collectorDir   = "gc"
 	sweepDir       = "sweep"
@@ -74,39 +74,39 @@ func parseGeneration(s string) (generationNumber, bool) {
 	return g, err == nil && g.String() == s
 }
 
-// leaseKind is the purpose of a lease.
-type leaseKind string
+// claimKind is the purpose of a claim.
+type claimKind string
 
 const (
-	uploadLease leaseKind = "upload"
-	readLease   leaseKind = "read"
-	spaceLease  leaseKind = "space"
+	uploadClaim claimKind = "upload"
+	readClaim   claimKind = "read"
+	spaceClaim  claimKind = "space"
 )
 
-// leaseName is a lease's folder below leases/.
-type leaseName struct {
+// claimName is a claim's folder below leases/.
+type claimName struct {
 	since  generationNumber
-	kind   leaseKind
+	kind   claimKind
 	unique string
 }
 
-func (l leaseName) String() string {
+func (l claimName) String() string {
 	return l.since.String() + "-" + string(l.kind) + "-" + l.unique
 }
 
-func (l leaseName) folderPath() string { return leasesDir + "/" + l.String() }
+func (l claimName) folderPath() string { return claimsDir + "/" + l.String() }
 
-func (l leaseName) beatPath() string { return l.folderPath() + "/beat" }
+func (l claimName) beatPath() string { return l.folderPath() + "/beat" }
 
-func (l leaseName) manifestPath() string { return l.folderPath() + "/manifest" }
+func (l claimName) manifestPath() string { return l.folderPath() + "/manifest" }
 
-func parseLease(s string) (leaseName, bool) {
+func parseClaim(s string) (claimName, bool) {
 	parts := strings.Split(s, "-")
 	if len(parts) != 3 || len(parts[2]) == 0 || len(parts[2]) > 64 {
-		return leaseName{}, false
+		return claimName{}, false
 	}
 	g, ok := parseGeneration(parts[0])
-	l := leaseName{g, leaseKind(parts[1]), parts[2]}
-	known := l.kind == uploadLease || l.kind == readLease || l.kind == spaceLease
+	l := claimName{g, claimKind(parts[1]), parts[2]}
+	known := l.kind == uploadClaim || l.kind == readClaim || l.kind == spaceClaim
 	return l, ok && known
 }

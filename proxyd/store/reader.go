@@ -11,11 +11,11 @@ import (
 
 // Reader reads a checkpoint. While the Reader is open, the checkpoint's chunks stay, even if the
 // checkpoint is deleted. Its methods may be called concurrently. A Reader must be closed, else its
-// lease lives as long as the process.
+// claim lives as long as the process.
 type Reader struct {
 	st    *Store
 	m     *Manifest
-	lease *lease
+	claim *claim
 	ctx   context.Context
 	end   context.CancelCauseFunc
 }
@@ -27,16 +27,16 @@ func (s *Store) Open(ctx context.Context, id ID) (*Reader, error) {
 	if err := id.checkName(); err != nil {
 		return nil, err
 	}
-	// The lease comes first: from now on a delete waits for this reader.
-	l, err := s.acquireLease(ctx, readLease, id.String(), 0, func(error) {})
+	// The claim comes first: from now on a delete waits for this reader.
+	l, err := s.acquireClaim(ctx, readClaim, id.String(), 0, func(error) {})
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint %s: %w", id, err)
 	}
 	m, err := s.loadManifest(ctx, manifestName(id), id)
 	if err != nil {
-		return nil, errors.Join(err, l.releaseLease(ctx))
+		return nil, errors.Join(err, l.releaseClaim(ctx))
 	}
-	r := &Reader{st: s, m: m, lease: l}
+	r := &Reader{st: s, m: m, claim: l}
 	r.ctx, r.end = context.WithCancelCause(ctx)
 	return r, nil
 }
@@ -81,5 +81,5 @@ func (r *Reader) EachChunk(id StreamID, f func(h Hash, bytes int)) error {
 // twice.
 func (r *Reader) Close() error {
 	r.end(ErrClosed)
-	return r.lease.releaseLease(context.WithoutCancel(r.ctx))
+	return r.claim.releaseClaim(context.WithoutCancel(r.ctx))
 }

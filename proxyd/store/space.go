@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Reservation is reserved space in the store. A Reservation is a lease and expires with its owner.
+// Reservation is reserved space in the store. A Reservation is a claim and expires with its owner.
 type Reservation struct {
-	lease *lease
+	claim *claim
 	mu    sync.Mutex
 	left  uint64
 }
 
-// Reserve reserves n bytes of the space that is free and not reserved by other leases. Without
+// Reserve reserves n bytes of the space that is free and not reserved by other claims. Without
 // enough space the error is a *SpaceError. A reservation is visible before it is checked. So if two
 // reservations fit only one at a time, both are never granted; in that case both wait for a random
 // time and try again.
@@ -44,18 +44,18 @@ func (s *Store) Reserve(ctx context.Context, what string, n uint64) (*Reservatio
 func (s *Store) reserveOnce(ctx context.Context, what string, n uint64) (*Reservation, error) {
 	r := &Reservation{left: n}
 	var err error
-	if r.lease, err = s.acquireLease(ctx, spaceLease, what, n, func(error) {}); err != nil {
+	if r.claim, err = s.acquireClaim(ctx, spaceClaim, what, n, func(error) {}); err != nil {
 		return nil, fmt.Errorf("reserve %s: %w", formatSize(n), err)
 	}
-	if err := s.checkSpace(ctx, r.lease.name, n); err != nil {
+	if err := s.checkSpace(ctx, r.claim.name, n); err != nil {
 		return nil, fmt.Errorf("reserve %s: %w", formatSize(n), errors.Join(err, r.Release(ctx)))
 	}
 	return r, nil
 }
 
-// checkSpace returns an error if n is more than the space that is free and not reserved by leases other than own.
-func (s *Store) checkSpace(ctx context.Context, own leaseName, n uint64) error {
-	leases, err := s.liveLeases(ctx)
+// checkSpace returns an error if n is more than the space that is free and not reserved by claims other than own.
+func (s *Store) checkSpace(ctx context.Context, own claimName, n uint64) error {
+	claims, err := s.liveClaims(ctx)
 	if err != nil {
 		return err
 	}
@@ -64,8 +64,8 @@ func (s *Store) checkSpace(ctx context.Context, own leaseName, n uint64) error {
 		return err
 	}
 	e := &SpaceError{Free: free, Need: n}
-	for _, l := range leases {
-		if l.name.kind == spaceLease && l.name != own {
+	for _, l := range claims {
+		if l.name.kind == spaceClaim && l.name != own {
 			e.Reserved += min(l.beat.Bytes, ^uint64(0)-e.Reserved)
 		}
 	}
@@ -83,8 +83,8 @@ func (r *Reservation) markUsed(n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.left -= min(r.left, n)
-	r.lease.setBytes(r.left)
+	r.claim.setBytes(r.left)
 }
 
 // Release gives up the space that is still reserved, even if ctx is done. Release may be called twice.
-func (r *Reservation) Release(ctx context.Context) error { return r.lease.releaseLease(ctx) }
+func (r *Reservation) Release(ctx context.Context) error { return r.claim.releaseClaim(ctx) }

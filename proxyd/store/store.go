@@ -25,13 +25,13 @@ type Options struct {
 	// Lanes is the number of chunks of a Writer that are processed at once, some of which wait for
 	// the file system; 0: 4. A Writer holds 12 MiB + Lanes × 3 MiB.
 	Lanes int
-	// Beat is the interval of a lease's heartbeat; 0: 10 s.
+	// Beat is the interval of a claim's heartbeat; 0: 10 s.
 	Beat time.Duration
-	// Lapse is the time without a change, seen from here, after which a lease's owner counts as dead; 0: 2 min. Beat must
+	// Lapse is the time without a change, seen from here, after which a claim's owner counts as dead; 0: 2 min. Beat must
 	// be much shorter than Lapse, on all nodes.
 	Lapse time.Duration
-	// Owner names the owner of this process's leases. OwnerGone tells whether an owner is certainly gone, which ends its
-	// leases at once; nil: never certain. ThisProcess and ProcessGone are values for the two.
+	// Owner names the owner of this process's claims. OwnerGone tells whether an owner is certainly gone, which ends its
+	// claims at once; nil: never certain. ThisProcess and ProcessGone are values for the two.
 	Owner     string
 	OwnerGone func(owner string) bool
 	// Now dates checkpoints and measures Lapse; nil: time.Now.
@@ -72,7 +72,7 @@ type Store struct {
 	opt   Options
 	cores chan struct{} // one value for each free core
 	dec   *zstd.Decoder
-	watch *leaseWatch
+	watch *claimWatch
 
 	closed sync.Once
 }
@@ -87,7 +87,7 @@ func Open(ctx context.Context, be Backend, key Key, opt Options) (*Store, error)
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	opt = opt.withDefaults()
-	s := &Store{be: be, key: key, opt: opt, watch: newLeaseWatch(opt.Lapse)}
+	s := &Store{be: be, key: key, opt: opt, watch: newClaimWatch(opt.Lapse)}
 	s.cores = make(chan struct{}, opt.Workers)
 	for range opt.Workers {
 		s.cores <- struct{}{}
@@ -116,7 +116,7 @@ func prepareFolders(ctx context.Context, be Backend) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	dirs := []string{tmpDir, chunksDir, manifestsDir, deletedDir, leasesDir, generationsDir, sweepDir, trashDir}
+	dirs := []string{tmpDir, chunksDir, manifestsDir, deletedDir, claimsDir, generationsDir, sweepDir, trashDir}
 	for i := range chunkFolders {
 		dirs = append(dirs, chunkFolder(byte(i)))
 	}

@@ -27,19 +27,19 @@ const (
 )
 
 // judgeTrash carries out the decisions about the trash: manifests first, so that chunks which only they used can be
-// deleted as well. The trash is listed before the leases, and the leases before the manifests.
+// deleted as well. The trash is listed before the claims, and the claims before the manifests.
 func (c *collector) judgeTrash(ctx context.Context) error {
 	things, err := c.listTrash(ctx)
 	if err != nil {
 		return err
 	}
-	leases, err := c.s.liveLeases(ctx)
+	claims, err := c.s.liveClaims(ctx)
 	if err != nil {
 		return err
 	}
 	var live []generationNumber
-	for _, l := range leases {
-		if l.name.kind != spaceLease {
+	for _, l := range claims {
+		if l.name.kind != spaceClaim {
 			live = append(live, l.name.since)
 		}
 	}

@@ -15,15 +15,15 @@ import "time"
 //	                              5 move from there into trash/g-…   6 begin g+1
 //	to take over from the dead    1 make a sweep folder   2 move all from theirs into ours
 //	                              3 remove theirs: from now on their moves fail
-//	to judge trash/g-…            1 list trash/g-…   2 list the leases   3 read all manifests
-//	                              4 carry out the fate of the listed objects
+//	to judge trash/g-…            1 list trash/g-…   2 list the claims   3 read all manifests
+//	                              4 carry out the decision about the listed objects
 //
-// The generation is read after the moves: so a lease of a later generation was made when the chunk
-// was out of sight. The leases are listed after the trash: so a lease that is not listed was made
+// The generation is read after the moves: so a claim of a later generation was made when the chunk
+// was out of sight. The claims are listed after the trash: so a claim that is not listed was made
 // later still, or has ended, and then its manifest is read.
 
 // isSettled tells whether every process that may have seen the objects now in trash/g-…, and did not commit before the
-// leases were listed, has ended.
+// claims were listed, has ended.
 func isSettled(g generationNumber, live []generationNumber) bool {
 	for _, l := range live {
 		if l <= g {

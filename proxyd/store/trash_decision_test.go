@@ -35,7 +35,7 @@ type writerState struct {
 	step     int8
 	since    int8
 	manifest bool // committed, and not purged
-	lease    bool
+	claim    bool
 }
 
 // gcState is a single collector's progress and knowledge. The fields are those that the real collector holds in memory.
@@ -43,7 +43,7 @@ type gcState struct {
 	step   int8
 	used   bool    // mark found the chunk in a manifest
 	listed [2]bool // trash that was listed
-	live   [2]bool // leases that were listed
+	live   [2]bool // claims that were listed
 	g      int8    // the generation that was read
 }
 
@@ -59,7 +59,7 @@ func (w world) moves() []world {
 	return next
 }
 
-// writer: read the generation; make the lease; look for the chunk or put it; commit and release. Between lease and
+// writer: read the generation; make the claim; look for the chunk or put it; commit and release. Between claim and
 // commit the writer can be taken for dead at any moment, which fences the writer. Its checkpoint can be deleted
 // afterwards; without readers its manifest is then purged at once.
 func (w world) writer(i int) []world {
@@ -68,17 +68,17 @@ func (w world) writer(i int) []world {
 	case 0:
 		s.since = w.current
 	case 1:
-		s.lease = true
+		s.claim = true
 	case 2:
 		w.chunk = true // found, or put again: the same for the store
 	case 3:
 		fenced := w
 		fenced.writers[i] = writerState{step: 9}
-		s.manifest = s.lease
+		s.manifest = s.claim
 		s.step++
 		return []world{w, fenced}
 	case 4:
-		s.lease = false
+		s.claim = false
 	case 5:
 		if i == 1 { // the two are alike; deleting one of them is enough
 			return nil
@@ -89,7 +89,7 @@ func (w world) writer(i int) []world {
 	}
 	s.step++
 	next := []world{w}
-	if s.lease && s.step < 4 { // taken for dead
+	if s.claim && s.step < 4 { // taken for dead
 		dead := w
 		dead.writers[i] = writerState{step: 9}
 		next = append(next, dead)
@@ -97,7 +97,7 @@ func (w world) writer(i int) []world {
 	return next
 }
 
-// collect is a single collection in the order of fate.go. A collector that finds itself fenced
+// collect is a single collection in the order of trash_decision.go. A collector that finds itself fenced
 // stops.
 func (w world) collect(i int) []world {
 	c, other := &w.gcs[i], 1-i
@@ -117,9 +117,9 @@ func (w world) collect(i int) []world {
 		for k, g := range w.trash {
 			c.listed[k] = g != absent
 		}
-	case 3, 11: // list the leases
+	case 3, 11: // list the claims
 		for k, wr := range w.writers {
-			c.live[k] = wr.lease
+			c.live[k] = wr.claim
 		}
 	case 4, 12: // read the manifests
 		c.used = c.step == 12 && c.used
@@ -169,7 +169,7 @@ func (c *gcState) forgetIrrelevant() {
 	}
 }
 
-// judgeChunk carries out the fate of the chunk that a collector listed in a single trash folder.
+// judgeChunk carries out the decision about the chunk that a collector listed in a single trash folder.
 func (w *world) judgeChunk(c *gcState, k int) {
 	g := w.trash[k]
 	if !c.listed[k] || g == absent {

@@ -23,18 +23,18 @@ type Upload struct {
 
 // Writer writes a node's streams of a checkpoint. Streams may be created and written concurrently. The first error of
 // any kind, also ENOSPC, is the Writer's failure: every later call returns it, and only Abort may be called. A Writer
-// must end with Commit, Finish or Abort, else its lease lives as long as the process.
+// must end with Commit, Finish or Abort, else its claim lives as long as the process.
 //
 // The job's leader calls Create, then gives Ticket to the other nodes; each of these calls Join, writes, and gives the
-// Part that Finish returns back to the leader, which commits them all. The leader's lease protects all nodes' chunks:
+// NodeStreams that Finish returns back to the leader, which commits them all. The leader's claim protects all nodes' chunks:
 // after its death, or its Abort, the chunks of the other nodes are garbage.
 //
 // A Writer holds at most 12 MiB + Options.Lanes × 3 MiB, for streams of any length.
 type Writer struct {
 	st    *Store
 	up    Upload
-	lease leaseName
-	own   *lease // nil in a Writer that joined
+	claim claimName
+	own   *claim // nil in a Writer that joined
 
 	ctx     context.Context
 	fail    context.CancelCauseFunc
@@ -85,16 +85,16 @@ func (s *Store) Create(ctx context.Context, up Upload) (*Writer, error) {
 		return nil, err
 	}
 	w := s.newWriter(ctx, up)
-	own, err := s.acquireLease(w.ctx, uploadLease, up.ID.String(), 0, w.fail)
+	own, err := s.acquireClaim(w.ctx, uploadClaim, up.ID.String(), 0, w.fail)
 	if err == nil {
-		w.own, w.lease = own, own.name
+		w.own, w.claim = own, own.name
 		if _, err = s.be.Stat(ctx, manifestName(up.ID)); err == nil {
 			err = fs.ErrExist
 		} else if errors.Is(err, fs.ErrNotExist) {
 			w.startWorkers()
 			return w, nil
 		}
-		err = errors.Join(err, own.releaseLease(ctx))
+		err = errors.Join(err, own.releaseClaim(ctx))
 	}
 	w.fail(err)
 	return nil, fmt.Errorf("checkpoint %s: %w", up.ID, err)
@@ -104,7 +104,7 @@ func (s *Store) Create(ctx context.Context, up Upload) (*Writer, error) {
 type Ticket string
 
 // Ticket returns this upload's ticket, valid until the upload's end.
-func (w *Writer) Ticket() Ticket { return Ticket(w.lease.String()) }
+func (w *Writer) Ticket() Ticket { return Ticket(w.claim.String()) }
 
 // Join begins another node's share of the leader's checkpoint. When the leader's upload
 // has ended, the error is ErrFenced.
@@ -112,12 +112,12 @@ func (s *Store) Join(ctx context.Context, up Upload, t Ticket) (*Writer, error) 
 	if err := up.checkUpload(); err != nil {
 		return nil, err
 	}
-	name, ok := parseLease(string(t))
-	if !ok || name.kind != uploadLease {
+	name, ok := parseClaim(string(t))
+	if !ok || name.kind != uploadClaim {
 		return nil, fmt.Errorf("checkpoint %s: ticket %.120q: not a ticket", up.ID, string(t))
 	}
-	// Removals by other nodes must be visible here before this node looks for the lease.
-	if err := s.be.Refresh(ctx, leasesDir); err != nil {
+	// Removals by other nodes must be visible here before this node looks for the claim.
+	if err := s.be.Refresh(ctx, claimsDir); err != nil {
 		return nil, fmt.Errorf("checkpoint %s: join: %w", up.ID, err)
 	}
 	if _, err := s.be.Stat(ctx, name.folderPath()); err != nil {
@@ -127,7 +127,7 @@ func (s *Store) Join(ctx context.Context, up Upload, t Ticket) (*Writer, error) 
 		return nil, fmt.Errorf("checkpoint %s: join: %w", up.ID, err)
 	}
 	w := s.newWriter(ctx, up)
-	w.lease = name
+	w.claim = name
 	w.startWorkers()
 	return w, nil
 }
