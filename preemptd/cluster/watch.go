@@ -79,7 +79,7 @@ type Watch struct {
 // perLook bounds how many jobs proxyd is asked about in a look: after a start, all jobs are new.
 const perLook = 64
 
-// ProxydError is a look at which proxyd did not answer. Seen is whole but for proxyd's part.
+// ProxydError is a look at which proxyd did not answer. The Observation is whole but for proxyd's part.
 type ProxydError struct{ Err error }
 
 func (e *ProxydError) Error() string { return "proxyd: " + e.Err.Error() }
@@ -87,8 +87,8 @@ func (e *ProxydError) Error() string { return "proxyd: " + e.Err.Error() }
 // Unwrap returns the client's error.
 func (e *ProxydError) Unwrap() error { return e.Err }
 
-// Look looks once. The returned Observation is not changed any more. An error says that Slurm did not answer, and Observation is
-// empty, unless it is a *ProxydError.
+// Look looks once. The returned Observation is not changed any more. An error says that Slurm did not answer, and
+// the Observation is empty, unless it is a *ProxydError.
 func (w *Watch) Look(ctx context.Context) (Observation, error) {
 	now := time.Now
 	if w.Now != nil {

@@ -25,7 +25,7 @@ var sizes = []struct{ gpus, percent int }{{1, 52}, {2, 16}, {4, 14}, {8, 12}, {1
 
 // Generate makes a trace as clusters for training have them: many small and short jobs, few large
 // and long jobs, more by day than by night, half of the jobs that could be shrunk can be. The same
-// Made gives the same trace.
+// TraceDescription gives the same trace.
 func Generate(m TraceDescription) []Job {
 	r := rand.New(rand.NewPCG(m.Seed, 0x7261636b))
 	jobs := make([]Job, m.Jobs)

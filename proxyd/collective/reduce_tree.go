@@ -58,7 +58,7 @@ func (r *run) reduceByTree(recv []byte, root int) error {
 	return nil
 }
 
-// upwardReduction is the way up.
+// upwardReduction adds up, from the leaves of the tree to its root.
 type upwardReduction struct {
 	*run
 	step       *step

@@ -98,7 +98,7 @@ func (s *sum) computeNode(n node, dst []byte) {
 	}
 }
 
-// The type whose tells whether a value may be written to.
+// bufferOwner tells whether a value may be written to.
 type bufferOwner uint8
 
 const (

@@ -35,13 +35,13 @@ type OpenedFile struct {
 	GID  uint32 `json:"gid"`
 	Mode uint32 `json:"mode"`           // type and permissions
 	Rdev uint64 `json:"rdev,omitempty"` // of a device
-	// Same is, if not 0, the number, from 1, of the first file in Image.OpenedFile that is this file by
+	// Same is, if not 0, the number, from 1, of the first file in Image.Opened that is this file by
 	// another path. For a process that maps the file, or was executed from it, criu restores from
 	// one of these paths.
 	Same int `json:"same,omitempty"`
 }
 
-// Places are where a process has files. Numbers are indices of Image.OpenedFile.
+// Places are where a process has files. Numbers are indices of Image.Opened.
 type Places struct {
 	Descriptors map[int]int `json:"descriptors"`
 	Mapped      []int       `json:"mapped"` // ordered

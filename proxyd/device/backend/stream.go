@@ -78,8 +78,8 @@ type Progress struct {
 	Partial PartialKernel
 }
 
-// PartialKernel is the part that is done of a kernel that was paused between two of its blocks. A Launch with a PartialKernel does
-// the rest.
+// PartialKernel is the part that is done of a kernel that was paused between two of its blocks. A Launch with
+// a PartialKernel does the rest.
 type PartialKernel struct {
 	Blocks  uint64 // in ascending order
 	Printed uint64 // bytes of the printf FIFO that are used

@@ -21,7 +21,7 @@ type Options struct {
 	Deadline time.Duration
 	// Tick is the time without any event after which every process is let go a step further; 1 s.
 	Tick time.Duration
-	// Lease is how long a device server stays in the attempt without hearing of the leader; 10 s.
+	// LeaderTimeout is how long a device server stays in the attempt without hearing of the leader; 10 s.
 	LeaderTimeout time.Duration
 	// KeepCollectives has queued collectives that no rank has begun saved as collectives. Without it, they are carried
 	// out before the cut. With it, a cut of a busy machine is not always found in time, for an unknown reason
@@ -30,7 +30,7 @@ type Options struct {
 }
 
 // openTimeout is how long members have to open their gates after the attempt. A member that cannot be reached does so
-// when its lease runs out.
+// when its LeaderTimeout has passed.
 const openTimeout = 5 * time.Second
 
 // Cut is a cut that was found: at no member does an operation pass a gate, and none is in flight. A Cut lasts until
@@ -238,7 +238,7 @@ func (f *finder) endAttempt(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// renewTimeouts renews the leases of the members until the Cut is opened or lost.
+// renewTimeouts begins the LeaderTimeout of the members anew until the Cut is opened or lost.
 func (c *Cut) renewTimeouts(ctx context.Context) {
 	for {
 		select {
@@ -267,5 +267,5 @@ func (c *Cut) Err() error {
 }
 
 // Open opens all gates, after the checkpoint was made or undone, and the job goes on. Open must be called
-// once. The error names members that could not be reached; they open their gates when their lease runs out.
+// once. The error names members that could not be reached; they open their gates when LeaderTimeout has passed.
 func (c *Cut) Open(ctx context.Context) error { return c.f.endAttempt(ctx) }

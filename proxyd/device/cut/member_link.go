@@ -29,8 +29,8 @@ type memberLink struct {
 	heard  uint64
 }
 
-func newMemberLink(number int, m Member, attempt uint64, lease time.Duration) *memberLink {
-	return &memberLink{number: number, member: m, attempt: attempt, leaderTimeout: lease, news: make(chan struct{}, 1)}
+func newMemberLink(number int, m Member, attempt uint64, leaderTimeout time.Duration) *memberLink {
+	return &memberLink{number: number, member: m, attempt: attempt, leaderTimeout: leaderTimeout, news: make(chan struct{}, 1)}
 }
 
 // sendOrder adds an order behind the orders before.

@@ -13,7 +13,7 @@ import (
 
 // Errors of a Member. A transport may have made them from a text.
 var (
-	// ErrForgotten is returned by a device server for an attempt that the server is not in: its lease ran
+	// ErrForgotten is returned by a device server for an attempt that the server is not in: its time ran
 	// out, the attempt was forgotten, or a later attempt has come.
 	ErrForgotten = errors.New("the attempt at a cut was forgotten")
 	// ErrBusy is returned by a device server for a new attempt while the server is being saved, or is stopped

@@ -105,7 +105,7 @@ func (h *Host) Meet(ctx context.Context, id ID, size, rank int) (collective.Rost
 	return makeRoster(id.secretBytes(), e), nil
 }
 
-// visitHost announces a rank at another Host and waits for the ending. visitHost tries again for a while: the other Host may
+// visitHost announces a rank at another Host and waits for the result. visitHost tries again for a while: the other Host may
 // be reachable later than the identity has arrived, and a Host that has too many connections in their handshake closes
 // the oldest of them. A Host that has accepted a connection and cannot be reached any more has ended.
 func (h *Host) visitHost(ctx context.Context, at string, nonce, secret []byte, me rankAnnouncement) (gatheringResult, error) {
@@ -133,7 +133,7 @@ func (h *Host) visitHost(ctx context.Context, at string, nonce, secret []byte, m
 	}
 }
 
-// announceOn announces a rank on a connection to another Host and waits for the ending. The connection is closed then.
+// announceOn announces a rank on a connection to another Host and waits for the result. The connection is closed then.
 func (h *Host) announceOn(ctx context.Context, conn net.Conn, nonce, secret []byte, me rankAnnouncement) (gatheringResult, error) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()

@@ -27,7 +27,7 @@ import (
 // answered before the next is given:
 //
 //	{"do":"status"}                        the server's contents            Status
-//	{"do":"exchange","orders":{…}}         Exchange                         exchanged
+//	{"do":"exchange","orders":{…}}         Exchange                         exchangeAnswer
 //	{"do":"save","upon":ID}                Save, to a Sink of the parent's  Report
 //	{"do":"restore"}                       Restore, from a Source of its
 //	{"do":"belonging","process":ID,"nth":N}

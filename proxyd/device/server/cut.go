@@ -34,7 +34,7 @@ type cutAttempt struct {
 	work   sync.WaitGroup // goroutines that end with ctx
 
 	// Guarded by cutKeeper.mu.
-	until   time.Time // the lease
+	until   time.Time // the end of the time without a word of the leader
 	expiry  *time.Timer
 	heard   uint64 // how many events the leader has
 	events  []cut.Event
@@ -91,7 +91,7 @@ func (s *Server) findAttempt(number uint64) (*cutAttempt, error) {
 const mostEvents = 256
 
 // unheardEvents are the events that the leader has not heard, and a channel that is closed when there are more.
-// unheardEvents renews the lease.
+// unheardEvents begins the LeaderTimeout anew.
 func (s *Server) unheardEvents(o *cut.Orders) (*cut.Events, <-chan struct{}, error) {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
@@ -176,7 +176,7 @@ func (s *Server) openAttempt(o *cut.Orders) error {
 	return nil
 }
 
-// expireAttempt forgets the attempt if its lease has run out: the leader is lost.
+// expireAttempt forgets the attempt if its LeaderTimeout has passed: the leader is lost.
 func (a *cutAttempt) expireAttempt() {
 	a.s.cuts.mu.Lock()
 	over := !time.Now().Before(a.until)

@@ -21,7 +21,7 @@ import (
 // of the saves before it.
 const maxEarlier = 4
 
-// earlierSave is a save that this server has made, or was built from. An earlier does not change. A nil earlier has no
+// earlierSave is a save that this server has made, or was built from. An earlierSave does not change. A nil earlierSave has no
 // blocks.
 type earlierSave struct {
 	id        string

@@ -60,7 +60,7 @@ func (w workSpan) end() workSpan {
 	return w
 }
 
-// QueuedWork collects the work that a call queues. A QueuedWork is in dispatch.Call.QueuedWork.
+// QueuedWork collects the work that a call queues. A QueuedWork is in dispatch.Call.Queued.
 type QueuedWork struct {
 	Call    *QueuedCall
 	Several bool // the call may work on several streams: on all of them, or on no stream

@@ -20,7 +20,7 @@ const maxPast = 1024
 // MaxCommSize is the size of the largest communicator.
 const MaxCommSize = 1 << 16
 
-// savedCommunicators is the part of Collectives that saves need. The mu of Collectives guards a kept.
+// savedCommunicators is the part of Collectives that saves need. The mu of Collectives guards the fields.
 type savedCommunicators struct {
 	live     map[*collective.Comm]struct{}
 	past     []commState // ended here, and not everywhere
