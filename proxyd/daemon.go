@@ -43,20 +43,20 @@ import (
 
 // node is a node's daemon while it runs.
 type node struct {
-	cfg       *config.Config
-	log       *slog.Logger
-	cluster   *host.Slurm
-	shared    *shared.Folder
-	gate      *gate
-	sockets   func() // ends the answers to Slurm's side of the node
-	watch     shared.Watch
-	folder    *posix.Backend // of store
-	store     *store.Store
-	stage     *stage.Stage // nil: checkpoints go straight into store
-	overlay   *overlay.Overlay
-	conductor *checkpoint.Conductor
-	peers     *peers
-	meter     *meter
+	cfg           *config.Config
+	log           *slog.Logger
+	cluster       *host.Slurm
+	shared        *shared.Folder
+	conductorWait *conductorWait
+	sockets       func() // ends the answers to Slurm's side of the node
+	watch         shared.Watch
+	folder        *posix.Backend // of store
+	store         *store.Store
+	stage         *stage.Stage // nil: checkpoints go straight into store
+	overlay       *overlay.Overlay
+	conductor     *checkpoint.Conductor
+	peers         *peers
+	meter         *meter
 }
 
 // runDaemon is the daemon's life, top to bottom. The steps are undone in reverse order at the end.
@@ -382,7 +382,7 @@ func (n *node) servePeers(context.Context) (func(), error) {
 			n.log.Error("calls are not served any more", "error", err)
 		}
 	}()
-	n.gate.open(n.conductor, n.conductor.SrunRequests())
+	n.conductorWait.open(n.conductor, n.conductor.SrunRequests())
 	return func() {
 		grpc.Stop()
 		<-served

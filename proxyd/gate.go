@@ -19,10 +19,10 @@ import (
 // errStopping is returned to requests that waited at the gate when the daemon was stopped.
 var errStopping = errors.New("proxyd is stopping")
 
-// gate stands between Slurm's side of the node and the conductor: requests wait until there is a conductor. A conductor
+// conductorWait stands between Slurm's side of the node and the conductor: requests wait until there is a conductor. A conductor
 // needs the shared folder and the store. Without a gate, tasks of a node would find no proxyd, and fail, while the
 // shared folder or the store is away. All methods may be called concurrently.
-type gate struct {
+type conductorWait struct {
 	opened  chan struct{} // closed by open
 	away    chan struct{} // closed by setReason
 	stopped <-chan struct{}
@@ -36,18 +36,18 @@ type gate struct {
 	why error // of the last setReason
 }
 
-func newGate(stopped <-chan struct{}, tell func(job uint32, why error)) *gate {
-	return &gate{opened: make(chan struct{}), away: make(chan struct{}), stopped: stopped, tell: tell}
+func newConductorWait(stopped <-chan struct{}, tell func(job uint32, why error)) *conductorWait {
+	return &conductorWait{opened: make(chan struct{}), away: make(chan struct{}), stopped: stopped, tell: tell}
 }
 
 // open passes on the requests that wait, and all later requests. open is called once.
-func (g *gate) open(c nodesocket.Conductor, sruns nodesocket.SrunRequests) {
+func (g *conductorWait) open(c nodesocket.Conductor, sruns nodesocket.SrunRequests) {
 	g.conductor, g.sruns = c, sruns
 	close(g.opened)
 }
 
 // setReason says why there is no conductor yet.
-func (g *gate) setReason(why error) {
+func (g *conductorWait) setReason(why error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.why == nil {
@@ -57,7 +57,7 @@ func (g *gate) setReason(why error) {
 }
 
 // awayReason returns the reason of the last setReason; nil before the first call.
-func (g *gate) awayReason() error {
+func (g *conductorWait) awayReason() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.why
@@ -65,7 +65,7 @@ func (g *gate) awayReason() error {
 
 // isOpen tells whether there is a conductor. Fields of the node that were set before open may be
 // used then.
-func (g *gate) isOpen() bool {
+func (g *conductorWait) isOpen() bool {
 	select {
 	case <-g.opened:
 		return true
@@ -75,7 +75,7 @@ func (g *gate) isOpen() bool {
 }
 
 // await returns nil when the gate is open.
-func (g *gate) await(ctx context.Context) error {
+func (g *conductorWait) await(ctx context.Context) error {
 	select {
 	case <-g.opened:
 		return nil
@@ -90,7 +90,7 @@ func (g *gate) await(ctx context.Context) error {
 var errEndedWhileAway = errors.New("the task was ended while it waited for the shared folder")
 
 // Join implements nodesocket.Conductor. The job's comment has the reason for which the task waits.
-func (g *gate) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
+func (g *conductorWait) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
 	select {
 	case <-g.away:
 		if !g.isOpen() {
@@ -115,7 +115,7 @@ func (g *gate) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Place, e
 
 // End implements nodesocket.Conductor. An epilog does not wait for a folder that is away: later, the conductor
 // removes the remains of jobs that are over.
-func (g *gate) End(ctx context.Context, job uint32) error {
+func (g *conductorWait) End(ctx context.Context, job uint32) error {
 	select {
 	case <-g.opened:
 	case <-g.away:
@@ -131,35 +131,35 @@ func (g *gate) End(ctx context.Context, job uint32) error {
 }
 
 // Admit implements nodesocket.SrunRequests, as all below.
-func (g *gate) Admit(who nodesocket.Peer) error {
+func (g *conductorWait) Admit(who nodesocket.Peer) error {
 	if err := g.await(context.Background()); err != nil {
 		return err
 	}
 	return g.sruns.Admit(who)
 }
 
-func (g *gate) Srun(ctx context.Context, who nodesocket.Peer, key string, give func(to *os.File) error) {
+func (g *conductorWait) Srun(ctx context.Context, who nodesocket.Peer, key string, give func(to *os.File) error) {
 	if g.await(ctx) == nil {
 		g.sruns.Srun(ctx, who, key, give)
 	}
 }
 
-func (g *gate) TellFailure(ctx context.Context, dir string) bool {
+func (g *conductorWait) TellFailure(ctx context.Context, dir string) bool {
 	return g.await(ctx) == nil && g.sruns.TellFailure(ctx, dir)
 }
 
-func (g *gate) TellMessage(ctx context.Context, dir string) bool {
+func (g *conductorWait) TellMessage(ctx context.Context, dir string) bool {
 	return g.await(ctx) == nil && g.sruns.TellMessage(ctx, dir)
 }
 
-func (g *gate) Signal(ctx context.Context, who nodesocket.Peer, key string, sig syscall.Signal) error {
+func (g *conductorWait) Signal(ctx context.Context, who nodesocket.Peer, key string, sig syscall.Signal) error {
 	if err := g.await(ctx); err != nil {
 		return err
 	}
 	return g.sruns.Signal(ctx, who, key, sig)
 }
 
-func (g *gate) NoteRequeue(ctx context.Context, who nodesocket.Peer) error {
+func (g *conductorWait) NoteRequeue(ctx context.Context, who nodesocket.Peer) error {
 	if err := g.await(ctx); err != nil {
 		return err
 	}
@@ -169,8 +169,8 @@ func (g *gate) NoteRequeue(ctx context.Context, who nodesocket.Peer) error {
 // serveNode answers the tasks, sruns and epilogs of this node through the gate, until ctx is done.
 func (n *node) serveNode(ctx context.Context) (func(), error) {
 	ctx, cancel := context.WithCancel(ctx)
-	n.gate = newGate(ctx.Done(), func(job uint32, why error) { n.commentGateWait(ctx, job, why) })
-	sockets, err := nodesocket.Listen(n.cfg.RunDir, version, n.gate, n.gate, n.log)
+	n.conductorWait = newConductorWait(ctx.Done(), func(job uint32, why error) { n.commentGateWait(ctx, job, why) })
+	sockets, err := nodesocket.Listen(n.cfg.RunDir, version, n.conductorWait, n.conductorWait, n.log)
 	if err != nil {
 		cancel()
 		return nil, err

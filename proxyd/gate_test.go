@@ -25,7 +25,7 @@ func (placing) End(context.Context, uint32) error { return nil }
 // when the store is back.
 func TestGate(t *testing.T) {
 	told := make(chan uint32, 1)
-	g := newGate(t.Context().Done(), func(job uint32, why error) {
+	g := newConductorWait(t.Context().Done(), func(job uint32, why error) {
 		if !errors.Is(why, shared.ErrNoStore) {
 			t.Errorf("job %d waits for %v", job, why)
 		}
@@ -66,7 +66,7 @@ func TestGate(t *testing.T) {
 // TestGateEnds: a request at the gate ends with its task, or with the daemon.
 func TestGateEnds(t *testing.T) {
 	stopped := make(chan struct{})
-	g := newGate(stopped, func(uint32, error) {})
+	g := newConductorWait(stopped, func(uint32, error) {})
 	task, end := context.WithCancel(t.Context())
 	end()
 	if _, err := g.Join(task, nodesocket.Join{Job: 7}); !errors.Is(err, context.Canceled) {

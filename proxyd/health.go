@@ -30,7 +30,7 @@ func (n *node) describeHealth(ctx context.Context, load checkpoint.Load) *rpc.He
 		Shared: sharedState(err), Store: spaceMessage(store), Stage: spaceMessage(stage),
 		Devices: n.cfg.Devices.Kind, Capsules: uint32(load.Capsules), //nolint:gosec // a list in memory
 	}
-	if n.gate.isOpen() { // else the daemon may still look for the shared folder
+	if n.conductorWait.isOpen() { // else the daemon may still look for the shared folder
 		h.SharedId = n.shared.Mark().ID
 	}
 	for _, j := range load.Led {

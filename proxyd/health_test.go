@@ -43,7 +43,7 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	initFolder()
-	n := &node{cfg: &config.Config{Shared: dir, Staging: config.Staging{Folder: lib}, Devices: config.Devices{Kind: "soft"}}, log: slog.New(slog.DiscardHandler), gate: newGate(t.Context().Done(), nil)}
+	n := &node{cfg: &config.Config{Shared: dir, Staging: config.Staging{Folder: lib}, Devices: config.Devices{Kind: "soft"}}, log: slog.New(slog.DiscardHandler), conductorWait: newConductorWait(t.Context().Done(), nil)}
 	n.meter = &meter{Metrics: metrics.New("1.2.3", reports.Events(), checkpoint.Phases()), n: n}
 	id := "" // the ID of the shared folder that the node works with
 	check := func(want rpc.Health_Shared) {
@@ -56,9 +56,9 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	check(rpc.Health_SHARED_UNSPECIFIED) // proxyd starts
-	n.gate.setReason(shared.ErrUnmarked)
+	n.conductorWait.setReason(shared.ErrUnmarked)
 	check(rpc.Health_UNMARKED) // proxyd waits for the mark
-	n.gate.setReason(shared.ErrOtherStore)
+	n.conductorWait.setReason(shared.ErrOtherStore)
 	check(rpc.Health_OTHER_STORE)
 
 	folder, err := shared.Open(dir, lib)
@@ -68,7 +68,7 @@ func TestHealth(t *testing.T) {
 	do(err)
 	defer backend.Close()
 	n.shared, n.folder, id = folder, backend, folder.Mark().ID
-	n.gate.open(placing{}, nil)
+	n.conductorWait.open(placing{}, nil)
 	check(rpc.Health_RIGHT)
 
 	mark, err := os.ReadFile(filepath.Join(storePath, "cluster.json"))
@@ -101,8 +101,8 @@ func TestHealthSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		n := &node{cfg: &config.Config{Shared: dir}, shared: folder, log: slog.New(slog.DiscardHandler), gate: newGate(t.Context().Done(), nil)}
-		n.gate.open(placing{}, nil)
+		n := &node{cfg: &config.Config{Shared: dir}, shared: folder, log: slog.New(slog.DiscardHandler), conductorWait: newConductorWait(t.Context().Done(), nil)}
+		n.conductorWait.open(placing{}, nil)
 		n.meter = &meter{n: n}
 		hangs := make(chan struct{})
 		go func() {

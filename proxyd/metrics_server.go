@@ -47,7 +47,7 @@ func (m *meter) Stored(ctx context.Context, id store.ID) {
 
 // countDevices asks the node's device servers for their counts.
 func (m *meter) countDevices(ctx context.Context) {
-	if m.n.gate == nil || !m.n.gate.isOpen() {
+	if m.n.conductorWait == nil || !m.n.conductorWait.isOpen() {
 		return
 	}
 	m.counting.Lock()
@@ -117,10 +117,10 @@ var errStarting = errors.New("proxyd is starting")
 // ready returns nil if tasks get their places: the daemon has started, and check, which looks at the shared folder, finds it.
 func (n *node) ready(ctx context.Context, watch *shared.Watch, check func() error) error {
 	switch {
-	case n.gate.isOpen():
+	case n.conductorWait.isOpen():
 		return watch.CheckNow(ctx, check)
-	case n.gate.awayReason() != nil:
-		return n.gate.awayReason()
+	case n.conductorWait.awayReason() != nil:
+		return n.conductorWait.awayReason()
 	}
 	return errStarting
 }

@@ -30,7 +30,7 @@ import (
 // default.
 func TestMetrics(t *testing.T) {
 	var log bytes.Buffer
-	n := &node{cfg: &config.Config{}, log: slog.New(slog.NewJSONHandler(&log, nil)), gate: newGate(t.Context().Done(), nil)}
+	n := &node{cfg: &config.Config{}, log: slog.New(slog.NewJSONHandler(&log, nil)), conductorWait: newConductorWait(t.Context().Done(), nil)}
 	n.meter = &meter{Metrics: metrics.New("1.2.3", reports.Events(), checkpoint.Phases()), n: n}
 	if undo, err := n.serveMetrics(t.Context()); undo != nil || err != nil || log.Len() > 0 {
 		t.Fatalf("metrics are served, or an error is logged, though no address is configured: %v %s", err, &log)
@@ -65,7 +65,7 @@ func TestMetrics(t *testing.T) {
 // old connection is closed.
 func TestManyMonitors(t *testing.T) {
 	var log bytes.Buffer
-	n := &node{cfg: &config.Config{}, log: slog.New(slog.NewJSONHandler(&log, nil)), gate: newGate(t.Context().Done(), nil)}
+	n := &node{cfg: &config.Config{}, log: slog.New(slog.NewJSONHandler(&log, nil)), conductorWait: newConductorWait(t.Context().Done(), nil)}
 	n.meter = &meter{Metrics: metrics.New("1.2.3", reports.Events(), checkpoint.Phases()), n: n}
 	n.cfg.Metrics.Address = "127.0.0.1:0"
 	undo, err := n.serveMetrics(t.Context())
@@ -83,7 +83,7 @@ func TestReady(t *testing.T) {
 	if _, _, err := shared.Init(dir, "mini"); err != nil {
 		t.Fatal(err)
 	}
-	n := &node{cfg: &config.Config{Shared: dir, LibDir: lib}, log: slog.New(slog.DiscardHandler), gate: newGate(t.Context().Done(), nil)}
+	n := &node{cfg: &config.Config{Shared: dir, LibDir: lib}, log: slog.New(slog.DiscardHandler), conductorWait: newConductorWait(t.Context().Done(), nil)}
 	n.meter = &meter{Metrics: metrics.New("1.2.3", reports.Events(), checkpoint.Phases()), n: n}
 	expect := func(when string, code int, said, up string) {
 		t.Helper()
@@ -100,7 +100,7 @@ func TestReady(t *testing.T) {
 		}
 	}
 	expect("at first", http.StatusServiceUnavailable, "not ready: proxyd is starting", "0")
-	n.gate.setReason(shared.ErrUnmarked)
+	n.conductorWait.setReason(shared.ErrUnmarked)
 	expect("while it waits", http.StatusServiceUnavailable, shared.ErrUnmarked.Error(), "0")
 	var err error
 	if n.shared, err = shared.Open(dir, lib); err != nil {
@@ -113,7 +113,7 @@ func TestReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.folder.Close()
-	n.gate.open(placing{}, nil)
+	n.conductorWait.open(placing{}, nil)
 	expect("started", http.StatusOK, "ready", "1")
 	mark, err := os.ReadFile(filepath.Join(dir, "store/cluster.json"))
 	if err != nil {
@@ -149,8 +149,8 @@ func TestSpaceMetrics(t *testing.T) {
 	if err := folder.OpenStore(); err != nil {
 		t.Fatal(err)
 	}
-	n := &node{cfg: &config.Config{Shared: dir, Staging: config.Staging{Folder: lib}}, shared: folder, log: slog.New(slog.DiscardHandler), gate: newGate(t.Context().Done(), nil)}
-	n.gate.open(placing{}, nil)
+	n := &node{cfg: &config.Config{Shared: dir, Staging: config.Staging{Folder: lib}}, shared: folder, log: slog.New(slog.DiscardHandler), conductorWait: newConductorWait(t.Context().Done(), nil)}
+	n.conductorWait.open(placing{}, nil)
 	n.meter = &meter{Metrics: metrics.New("1.2.3", reports.Events(), checkpoint.Phases()), n: n}
 	scrape := func() string {
 		n.meter.measureSpace(t.Context())

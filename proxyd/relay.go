@@ -111,7 +111,7 @@ func runRelay(ctx context.Context, cfg *relayconfig.Config, log *slog.Logger) er
 		return err
 	}
 	answers := &relayAnswers{process: process, port: uint32(links.Addr().(*net.TCPAddr).Port), log: log}
-	server := rpc.NewRelayServer(&munge.Gate{Node: rpc.RelayName, Coder: munge.Programs{Socket: cfg.MungeSocket}, Limits: relayLimits}, answers)
+	server := rpc.NewRelayServer(&munge.CredentialCheck{Node: rpc.RelayName, Coder: munge.Programs{Socket: cfg.MungeSocket}, Limits: relayLimits}, answers)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	defer server.Stop()

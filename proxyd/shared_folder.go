@@ -32,7 +32,7 @@ func (n *node) openShared(ctx context.Context) (func(), error) {
 			said = err.Error()
 			n.log.Error("proxyd waits for the shared folder, and tasks that start wait with it", "error", err)
 		}
-		n.gate.setReason(err)
+		n.conductorWait.setReason(err)
 		n.notify(daemon.SdNotifyReady + "\nSTATUS=waits for the shared folder: " + said) // slurmd may start: tasks wait
 		select {
 		case <-ctx.Done():

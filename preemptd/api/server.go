@@ -87,7 +87,7 @@ type Programs struct {
 }
 
 // Server answers requests. Its methods take the caller from munge.CallerOf: gRPC calls them
-// behind a munge.Gate, and any other caller of them vouches for the user.
+// behind a munge.CredentialCheck, and any other caller of them vouches for the user.
 type Server struct {
 	rpc.UnimplementedPreemptdServer
 	opt    Options
@@ -117,7 +117,7 @@ func (s *Server) Gated(coder munge.Coder) *grpc.Server {
 		}
 		return l
 	}
-	return rpc.NewServer(&munge.Gate{Coder: coder, Limits: limits}, s)
+	return rpc.NewServer(&munge.CredentialCheck{Coder: coder, Limits: limits}, s)
 }
 
 // Who returns the caller's name, and whether the caller may act on all users' jobs.

@@ -33,7 +33,7 @@ func BenchmarkThousandNodes(b *testing.B) {
 }
 
 func askThousand(b *testing.B, coder munge.Coder) {
-	server := rpc.NewServer(&munge.Gate{Node: "n1", Coder: coder, Limits: func(munge.Caller) munge.Limits { return munge.Limits{Bytes: 1 << 20} }}, sound{})
+	server := rpc.NewServer(&munge.CredentialCheck{Node: "n1", Coder: coder, Limits: func(munge.Caller) munge.Limits { return munge.Limits{Bytes: 1 << 20} }}, sound{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)

@@ -11,7 +11,7 @@ import (
 
 // NewServer returns a gRPC server that hands requests which passed the gate to impl. The
 // gate's Node is set to Name. The caller serves and stops it.
-func NewServer(gate *munge.Gate, impl PreemptdServer) *grpc.Server {
+func NewServer(gate *munge.CredentialCheck, impl PreemptdServer) *grpc.Server {
 	gate.Node = Name
 	server := grpc.NewServer(append(munge.ServerOptions(), munge.ServerLimits(maxReply, 64<<10, 1<<20)...)...)
 	gate.Register(server, &Preemptd_ServiceDesc, impl)

@@ -31,7 +31,7 @@ type controller struct {
 
 func serveController(t *testing.T, c *cluster) string {
 	t.Helper()
-	server := control.NewServer(&munge.Gate{Coder: c.realm.As(0, 0)}, controller{})
+	server := control.NewServer(&munge.CredentialCheck{Coder: c.realm.As(0, 0)}, controller{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

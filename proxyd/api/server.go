@@ -31,7 +31,7 @@ type Options struct {
 	Log    *slog.Logger                      // of each caller and request; nil: no log
 }
 
-// Server answers requests. Its methods are called by gRPC behind a munge.Gate.
+// Server answers requests. Its methods are called by gRPC behind a munge.CredentialCheck.
 type Server struct {
 	rpc.UnimplementedProxydServer
 	opt     Options
@@ -53,7 +53,7 @@ func New(opt Options) *Server {
 // NewServer returns the server of proxyd's port. The caller serves and stops it.
 func NewServer(opt Options, coder munge.Coder) *grpc.Server {
 	s := New(opt)
-	return rpc.NewServer(&munge.Gate{Node: opt.Node, Coder: coder, Limits: s.limitsOf}, s)
+	return rpc.NewServer(&munge.CredentialCheck{Node: opt.Node, Coder: coder, Limits: s.limitsOf}, s)
 }
 
 // limitsOf keeps a user from filling the daemon's memory; daemons send large bodies, many at

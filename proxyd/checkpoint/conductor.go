@@ -340,8 +340,8 @@ func (f nodeFolders) forwarderDir(job uint32, index int) string {
 
 func (f nodeFolders) forwardersDir() string { return filepath.Join(f.lib, "forwarders") }
 
-// journalDir is the folder of a capsule's list of changed files, on this node.
-func (f nodeFolders) journalDir(job uint32, index int) string {
+// changeListDir is the folder of a capsule's list of changed files, on this node.
+func (f nodeFolders) changeListDir(job uint32, index int) string {
 	return filepath.Join(f.lib, "lists", fmt.Sprintf("%d.%d", job, index))
 }
 

@@ -28,7 +28,7 @@ const changesPeriod = 100 * time.Millisecond
 
 // createChangeList creates the list for a capsule that is about to be made.
 func (j *job) createChangeList(index int) (*files.ChangeList, error) {
-	dir := j.c.folders().journalDir(j.id, index)
+	dir := j.c.folders().changeListDir(j.id, index)
 	rec := j.run.Snapshot().Record
 	if err := files.CreateChangeList(dir, rec.UID, rec.GID); err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func (lc *localCapsule) removeChangeList() error {
 	if err := lc.changes.Close(); err != nil { // only lines that were never readable are lost
 		j.log.Info("record changed files", "capsule", lc.index, "error", err)
 	}
-	return os.RemoveAll(j.c.folders().journalDir(j.id, lc.index))
+	return os.RemoveAll(j.c.folders().changeListDir(j.id, lc.index))
 }
 
 // systemExecutables returns the system files with the code that the programs run, by their paths on

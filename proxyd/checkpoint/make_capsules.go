@@ -164,7 +164,7 @@ func capsuleSpec(ctx context.Context, lc *localCapsule, rec *records.Record, kit
 		Binds: []capsule.Bind{
 			{Source: filepath.Join(kit, records.KitSrun), Target: j.c.SrunPath, ReadOnly: true},
 			{Source: kit, Target: j.c.KitDir, ReadOnly: true},
-			{Source: j.c.folders().journalDir(j.id, index), Target: j.c.ListDir},
+			{Source: j.c.folders().changeListDir(j.id, index), Target: j.c.ListDir},
 		},
 	}
 	spec.Binds = append(spec.Binds, j.c.scontrolBinds(kit)...)

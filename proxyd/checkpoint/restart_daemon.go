@@ -163,7 +163,7 @@ func (r restart) adoptCapsule(ctx context.Context, n capsuleNote) error {
 	if all, err := cap.Ended(ctx); err == nil {
 		_, lc.scriptEnded = all[records.BatchProgram]
 	}
-	if lc.changes, err = files.OpenChangeList(c.folders().journalDir(n.Job, n.Index), c.records.ChangedFilesPath(n.Job, n.Index)); err != nil {
+	if lc.changes, err = files.OpenChangeList(c.folders().changeListDir(n.Job, n.Index), c.records.ChangedFilesPath(n.Job, n.Index)); err != nil {
 		cap.Close()
 		return err
 	}
@@ -197,7 +197,7 @@ func (r restart) removeLeftovers(ctx context.Context, n capsuleNote) error {
 		c.endLeftoverDevices(ctx, n.Job, n.Index),
 		outside.EndLeftover(ctx, c.folders().forwarderDir(n.Job, n.Index)),
 		c.Overlay.Detach(ctx, capsuleName(n.Job, n.Index)),
-		os.RemoveAll(c.folders().journalDir(n.Job, n.Index)),
+		os.RemoveAll(c.folders().changeListDir(n.Job, n.Index)),
 		os.RemoveAll(c.folders().srunDir(n.Job, n.Index)),
 		os.Remove(c.folders().notePath(n.Job, n.Index)),
 	)

@@ -194,13 +194,13 @@ func (h fileHistory) filesOfRun(ctx context.Context) *files.State {
 	return state
 }
 
-// journalCheckPeriod is how often the length of a capsule's list of changed files is looked at.
-const journalCheckPeriod = time.Minute
+// changesCheckPeriod is how often the length of a capsule's list of changed files is looked at.
+const changesCheckPeriod = time.Minute
 
 // keepChangeListShort removes changes that no restore needs from the capsule's list of changed files whenever that is long,
 // until ctx ends.
 func (h fileHistory) keepChangeListShort(ctx context.Context) {
-	tick := time.NewTicker(journalCheckPeriod)
+	tick := time.NewTicker(changesCheckPeriod)
 	defer tick.Stop()
 	for {
 		select {

@@ -86,7 +86,7 @@ func (w *Writer) waitForCore() error {
 
 // isStored tells whether a chunk is in the store, or will be if this Writer does not fail.
 func (w *Writer) isStored(h Hash) (bool, error) {
-	if w.seen.claimChunk(h) {
+	if w.seen.noteChunk(h) {
 		return true, nil
 	}
 	if err := w.folder[h[0]].refreshFolder(w.ctx, w.st.be, chunkFolder(h[0])); err != nil {

@@ -16,9 +16,9 @@ const recentSize = 32 << 10
 
 func newRecent() *recentChunks { return &recentChunks{now: make(map[Hash]struct{})} }
 
-// claimChunk claims h, and tells whether h was claimed before. The first claimant of a chunk stores
+// noteChunk claims h, and tells whether h was claimed before. The first claimant of a chunk stores
 // it; later claimants need not wait: if the first fails, the whole Writer fails.
-func (r *recentChunks) claimChunk(h Hash) bool {
+func (r *recentChunks) noteChunk(h Hash) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, now := r.now[h]

@@ -119,7 +119,7 @@ func (c *Conn) checkSeal(s *seal, err error, trailer metadata.MD) error {
 	}
 }
 
-// mayBeUnsealed tells the failures that this side's gRPC reports, or a Gate that could not
+// mayBeUnsealed tells the failures that this side's gRPC reports, or a CredentialCheck that could not
 // read the credential.
 func mayBeUnsealed(code codes.Code) bool {
 	switch code {

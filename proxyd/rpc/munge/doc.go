@@ -40,7 +40,7 @@
 // # Replays
 //
 // munged refuses a credential that it has decoded already, but a restart makes it forget them, and
-// each node has a munged of its own. Therefore a ticket names its node, and a Gate remembers nonces
+// each node has a munged of its own. Therefore a ticket names its node, and a CredentialCheck remembers nonces
 // for as long as munge calls credentials fresh.
 //
 // # Why the programs

@@ -63,7 +63,7 @@ func TestFairness(t *testing.T) {
 	const connections, each, processes = 50, 2, 8
 	realm := mungetest.NewRealm()
 	slow := &slowMunge{Coder: realm.As(0, 0), threads: make(chan struct{}, processes), answer: make(chan struct{})}
-	gate := &munge.Gate{Node: "n1", Coder: slow, Limits: func(c munge.Caller) munge.Limits {
+	gate := &munge.CredentialCheck{Node: "n1", Coder: slow, Limits: func(c munge.Caller) munge.Limits {
 		if c.UID == 0 {
 			return munge.Limits{Bytes: 1 << 20}
 		}

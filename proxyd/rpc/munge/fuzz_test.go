@@ -22,7 +22,7 @@ import (
 func FuzzGate(f *testing.F) {
 	realm := mungetest.NewRealm()
 	s := &service{}
-	cc := rawDial(f, startServer(f, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, s))
+	cc := rawDial(f, startServer(f, &munge.CredentialCheck{Node: "n1", Coder: realm.As(0, 0)}, s))
 	good := makeTicket(check, "n1", requestFor("a"), nil)
 	f.Add(good, requestFor("a"))
 	f.Add(good, []byte{})
@@ -63,7 +63,7 @@ func FuzzGate(f *testing.F) {
 func FuzzCredential(f *testing.F) {
 	realm := mungetest.NewRealm()
 	s := &service{}
-	cc := rawDial(f, startServer(f, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, s))
+	cc := rawDial(f, startServer(f, &munge.CredentialCheck{Node: "n1", Coder: realm.As(0, 0)}, s))
 	f.Add("MUNGE:AAAA:", []byte("x"))
 	f.Add("", []byte{})
 	f.Fuzz(func(t *testing.T, credential string, request []byte) {

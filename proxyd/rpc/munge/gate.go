@@ -27,13 +27,13 @@ type Caller struct {
 
 type callerKey struct{}
 
-// CallerOf returns the caller, in a handler behind a Gate.
+// CallerOf returns the caller, in a handler behind a CredentialCheck.
 func CallerOf(ctx context.Context) (Caller, bool) {
 	c, ok := ctx.Value(callerKey{}).(Caller)
 	return c, ok
 }
 
-// WithCaller returns ctx as a handler behind a Gate sees it, for code that knows the caller in
+// WithCaller returns ctx as a handler behind a CredentialCheck sees it, for code that knows the caller in
 // another way.
 func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
@@ -45,9 +45,9 @@ type Limits struct {
 	Calls int // at the same time; 0: any number, and the caller is a daemon, which goes first
 }
 
-// Gate lets requests through to a service if their credentials are right. The fields must not
-// change after Register. A Gate is safe for concurrent use.
-type Gate struct {
+// CredentialCheck lets requests through to a service if their credentials are right. The fields must not
+// change after Register. A CredentialCheck is safe for concurrent use.
+type CredentialCheck struct {
 	Node   string // this node, as Slurm names the node
 	Coder  Coder
 	Limits func(Caller) Limits // nil: no limits
@@ -60,7 +60,7 @@ type Gate struct {
 	calls map[uint32]int // under way, by uid; users without any are left out
 }
 
-func (g *Gate) init() {
+func (g *CredentialCheck) init() {
 	g.once.Do(func() {
 		// A credential may be from Lifetime ago or ahead, so the same credential can come again until
 		// twice Lifetime has passed.
@@ -72,7 +72,7 @@ func (g *Gate) init() {
 
 // Register puts a service behind the gate: only requests that were checked reach impl, which
 // finds CallerOf in its context. desc is the generated description.
-func (g *Gate) Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, impl any) {
+func (g *CredentialCheck) Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, impl any) {
 	g.init()
 	guarded := grpc.ServiceDesc{ServiceName: desc.ServiceName, HandlerType: desc.HandlerType, Metadata: desc.Metadata}
 	add := func(name string, serve func(context.Context, *reply) error) {
@@ -101,7 +101,7 @@ func (g *Gate) Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, im
 }
 
 // serveCall handles a call, from the credential to the seal.
-func (g *Gate) serveCall(method string, stream grpc.ServerStream, handle func(context.Context, *reply) error) error {
+func (g *CredentialCheck) serveCall(method string, stream grpc.ServerStream, handle func(context.Context, *reply) error) error {
 	ctx := stream.Context()
 	caller, t, err := g.admitCall(ctx, method)
 	if err != nil {
@@ -154,7 +154,7 @@ func (t ticket) readRequest(stream grpc.ServerStream) ([]byte, error) {
 }
 
 // admitCall decodes the credential of a call and checks all but the request.
-func (g *Gate) admitCall(ctx context.Context, method string) (Caller, ticket, error) {
+func (g *CredentialCheck) admitCall(ctx context.Context, method string) (Caller, ticket, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	credentials := md.Get(credentialKey)
 	if len(credentials) != 1 {
@@ -195,7 +195,7 @@ func (g *Gate) admitCall(ctx context.Context, method string) (Caller, ticket, er
 
 // countCall counts a call, or refuses a call that is too large, or one more than the user's limit.
 // The caller must call the returned function.
-func (g *Gate) countCall(c Caller, t ticket) (leave func(), err error) {
+func (g *CredentialCheck) countCall(c Caller, t ticket) (leave func(), err error) {
 	if g.Limits == nil {
 		return func() {}, nil
 	}

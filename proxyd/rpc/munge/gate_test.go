@@ -30,7 +30,7 @@ func eachRealm(t *testing.T, f func(t *testing.T, as func(uid, gid uint32) munge
 func TestCalls(t *testing.T) {
 	eachRealm(t, func(t *testing.T, as func(uid, gid uint32) munge.Coder) {
 		s := &service{}
-		address := startServer(t, &munge.Gate{Node: "n1", Coder: as(0, 0)}, s)
+		address := startServer(t, &munge.CredentialCheck{Node: "n1", Coder: as(0, 0)}, s)
 		c := dialServer(t, address, "n1", as(1001, 1002))
 		reply, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "a"})
 		if err != nil || reply.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
@@ -61,7 +61,7 @@ func TestCalls(t *testing.T) {
 func TestRefused(t *testing.T) {
 	eachRealm(t, func(t *testing.T, as func(uid, gid uint32) munge.Coder) {
 		s := &service{}
-		address := startServer(t, &munge.Gate{Node: "n1", Coder: as(0, 0)}, s)
+		address := startServer(t, &munge.CredentialCheck{Node: "n1", Coder: as(0, 0)}, s)
 		cc := rawDial(t, address)
 		alice := as(1001, 1001)
 		encode := func(payload []byte) string {
@@ -116,7 +116,7 @@ func TestRefused(t *testing.T) {
 func TestReplay(t *testing.T) {
 	eachRealm(t, func(t *testing.T, as func(uid, gid uint32) munge.Coder) {
 		s := &service{}
-		cc := rawDial(t, startServer(t, &munge.Gate{Node: "n1", Coder: as(0, 0)}, s))
+		cc := rawDial(t, startServer(t, &munge.CredentialCheck{Node: "n1", Coder: as(0, 0)}, s))
 		request := requestFor("a")
 		c, err := as(1001, 1001).Encode(t.Context(), makeTicket(check, "n1", request, nil))
 		if err != nil {
@@ -136,7 +136,7 @@ func TestReplay(t *testing.T) {
 func TestReplayAfterRestart(t *testing.T) {
 	realm := mungetest.NewRealm()
 	s := &service{}
-	cc := rawDial(t, startServer(t, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, s))
+	cc := rawDial(t, startServer(t, &munge.CredentialCheck{Node: "n1", Coder: realm.As(0, 0)}, s))
 	request := requestFor("a")
 	c, err := realm.As(1001, 1001).Encode(t.Context(), makeTicket(check, "n1", request, nil))
 	if err != nil {
@@ -157,7 +157,7 @@ func TestReplayAfterRestart(t *testing.T) {
 func TestLongLived(t *testing.T) {
 	realm := mungetest.NewRealm()
 	s := &service{}
-	cc := rawDial(t, startServer(t, &munge.Gate{Node: "n1", Coder: patient{realm.As(0, 0)}}, s))
+	cc := rawDial(t, startServer(t, &munge.CredentialCheck{Node: "n1", Coder: patient{realm.As(0, 0)}}, s))
 	request := requestFor("a")
 	c, err := realm.As(1001, 1001).Encode(t.Context(), makeTicket(check, "n1", request, nil))
 	if err != nil {
@@ -182,7 +182,7 @@ func (p patient) Decode(ctx context.Context, credential string) (*munge.Credenti
 func TestLimits(t *testing.T) {
 	realm := mungetest.NewRealm()
 	s := &service{hold: make(chan struct{})}
-	gate := &munge.Gate{Node: "n1", Coder: realm.As(0, 0), Limits: func(c munge.Caller) munge.Limits {
+	gate := &munge.CredentialCheck{Node: "n1", Coder: realm.As(0, 0), Limits: func(c munge.Caller) munge.Limits {
 		if c.UID == 0 {
 			return munge.Limits{Bytes: 1 << 20}
 		}
@@ -233,7 +233,7 @@ func TestLimits(t *testing.T) {
 func TestPieces(t *testing.T) {
 	realm := mungetest.NewRealm()
 	s := &service{}
-	gate := &munge.Gate{Node: "n1", Coder: realm.As(0, 0), Limits: func(munge.Caller) munge.Limits { return munge.Limits{Bytes: 2 << 20} }}
+	gate := &munge.CredentialCheck{Node: "n1", Coder: realm.As(0, 0), Limits: func(munge.Caller) munge.Limits { return munge.Limits{Bytes: 2 << 20} }}
 	c := dialServer(t, startServer(t, gate, s), "n1", realm.As(0, 0))
 	const piece = 256 << 10
 	for _, n := range []int{0, 1, piece - 5, piece - 4, piece - 3, 2*piece - 4, 1 << 20} { // four bytes are the field's
@@ -255,7 +255,7 @@ func TestPieces(t *testing.T) {
 func TestMoreThanSaid(t *testing.T) {
 	realm := mungetest.NewRealm()
 	s := &service{}
-	cc := rawDial(t, startServer(t, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, s))
+	cc := rawDial(t, startServer(t, &munge.CredentialCheck{Node: "n1", Coder: realm.As(0, 0)}, s))
 	credential := func(size int) string {
 		c, err := realm.As(1001, 1001).Encode(t.Context(), makeTicket(check, "n1", requestFor("a"), func(t map[string]any) { t["size"] = size }))
 		if err != nil {
@@ -302,7 +302,7 @@ func rawPieces(ctx context.Context, cc *grpc.ClientConn, credential string, size
 // BenchmarkCall is a request and its reply with real munge, over loopback.
 func BenchmarkCall(b *testing.B) {
 	m := mungetest.Start(b)
-	c := dialServer(b, startServer(b, &munge.Gate{Node: "n1", Coder: m.As(0, 0)}, &service{}), "n1", m.As(0, 0))
+	c := dialServer(b, startServer(b, &munge.CredentialCheck{Node: "n1", Coder: m.As(0, 0)}, &service{}), "n1", m.As(0, 0))
 	for b.Loop() {
 		if _, err := c.Check(b.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
 			b.Fatal(err)

@@ -83,7 +83,7 @@ func (s *service) Watch(req *grpc_health_v1.HealthCheckRequest, stream grpc.Serv
 }
 
 // startServer starts a server behind a gate and returns its address.
-func startServer(t testing.TB, gate *munge.Gate, s *service) string {
+func startServer(t testing.TB, gate *munge.CredentialCheck, s *service) string {
 	t.Helper()
 	server := grpc.NewServer(munge.ServerOptions()...)
 	gate.Register(server, &grpc_health_v1.Health_ServiceDesc, s)

@@ -71,7 +71,7 @@ func startAttacker(t *testing.T, server string, change func(*reply)) string {
 // TestForgedReplies: the client accepts no answer that an attacker between client and server has changed.
 func TestForgedReplies(t *testing.T) {
 	realm := mungetest.NewRealm()
-	server := startServer(t, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, &service{})
+	server := startServer(t, &munge.CredentialCheck{Node: "n1", Coder: realm.As(0, 0)}, &service{})
 	tests := []struct {
 		name   string
 		ask    string
@@ -134,7 +134,7 @@ func TestForgedReplies(t *testing.T) {
 // in the place of a daemon.
 func TestImpostor(t *testing.T) {
 	ours, theirs := mungetest.NewRealm(), mungetest.NewRealm()
-	other := dialServer(t, startServer(t, &munge.Gate{Node: "n1", Coder: theirs.As(0, 0)}, &service{}), "n1", ours.As(1001, 1001))
+	other := dialServer(t, startServer(t, &munge.CredentialCheck{Node: "n1", Coder: theirs.As(0, 0)}, &service{}), "n1", ours.As(1001, 1001))
 	if _, err := other.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("daemon of another cluster: %v", err)
 	}

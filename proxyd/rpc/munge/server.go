@@ -14,7 +14,7 @@ import (
 // connection. Clients pass KeepAlive to Dial; ServerLimits has the same for servers.
 var KeepAlive = keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 10 * time.Second}
 
-// ServerOptions are the options that a grpc.Server must have to Register behind a Gate. No more of
+// ServerOptions are the options that a grpc.Server must have to Register behind a CredentialCheck. No more of
 // a request is read than Limits and its ticket say.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.ForceServerCodecV2(frameCodec{}), grpc.MaxRecvMsgSize(piece)}
