@@ -18,17 +18,17 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// life is the work of a single process with a store in the crash tests. It records the store's answers, for the check
+// processLife is the work of a single process with a store in the crash tests. It records the store's answers, for the check
 // of the store afterwards.
-type life struct {
+type processLife struct {
 	data      map[store.ID][]byte
 	committed map[store.ID]bool // Commit returned nil
 	deleted   map[store.ID]bool // Delete was called
 }
 
-func newLife() *life {
+func newLife() *processLife {
 	a := storetest.NewImage(1, 60)
-	return &life{
+	return &processLife{
 		data: map[store.ID][]byte{
 			checkpointID(1, 1): a.Bytes(),
 			checkpointID(1, 2): a.Touch(1, 3).Bytes(),
@@ -39,14 +39,14 @@ func newLife() *life {
 	}
 }
 
-func (l *life) dumpCheckpoint(ctx context.Context, s *store.Store, id store.ID) error {
+func (l *processLife) dumpCheckpoint(ctx context.Context, s *store.Store, id store.ID) error {
 	err := dumpRanks(ctx, s, id, l.data[id])
 	l.committed[id] = l.committed[id] || err == nil
 	return err
 }
 
 // runLife does that work, up to the first error.
-func (l *life) runLife(ctx context.Context, be store.Backend) error {
+func (l *processLife) runLife(ctx context.Context, be store.Backend) error {
 	s, err := store.Open(ctx, be, testKey, store.Options{Beat: time.Hour, Lanes: 1, Workers: 1})
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (l *life) runLife(ctx context.Context, be store.Backend) error {
 }
 
 // inspectStore opens the store after the crash and checks that it has all that its answers promised.
-func (l *life) inspectStore(t *testing.T, be *storetest.Mem) {
+func (l *processLife) inspectStore(t *testing.T, be *storetest.Mem) {
 	t.Helper()
 	ctx := t.Context()
 	now := time.Now()

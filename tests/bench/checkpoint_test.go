@@ -91,8 +91,8 @@ func (c *cluster) checkpointsOf(t *testing.T, mib, seed int, way, until string) 
 	}
 }
 
-// taken has the durations of a checkpoint, in seconds.
-type taken struct {
+// checkpointTimes has the durations of a checkpoint, in seconds.
+type checkpointTimes struct {
 	waited   float64 // for singctl
 	captured float64 // from the freeze until the job goes on
 	stopped  float64 // the longest that the program noticed
@@ -114,7 +114,7 @@ func (u *usage) add(v usage) {
 const proxydUsage = `p=$(pgrep -xo proxyd); read -r -a f </proc/$p/stat; echo ${f[13]} ${f[14]} $(awk '/^VmHWM:/ { print $2 }' /proc/$p/status); `
 
 // measurePauses makes a checkpoint while the program looks at the clock.
-func (c *cluster) measurePauses(t *testing.T, a *agent) (m taken) {
+func (c *cluster) measurePauses(t *testing.T, a *agent) (m checkpointTimes) {
 	t.Helper()
 	usage := func(script string) (ticks, peak float64) {
 		var user, system float64

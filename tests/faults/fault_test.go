@@ -44,7 +44,7 @@ type fault struct {
 }
 
 // isTriedAt says whether the fault is tried at a moment.
-func (f fault) isTriedAt(m moment) bool { return m.stage.hasGPUs() || !f.devices }
+func (f fault) isTriedAt(m stageMoment) bool { return m.stage.hasGPUs() || !f.devices }
 
 // beyond is longer than any phase but the dump waits for a node.
 const beyond = 16 * time.Second

@@ -39,19 +39,19 @@ func (s stage) is(other stage) bool {
 // title begins with a capital letter.
 func (s stage) title() string { return strings.ToUpper(string(s[:1])) + string(s[1:]) }
 
-// moment is when a phase or a step has just begun: a line in the log of some node's proxyd.
-type moment struct {
+// stageMoment is when a phase or a step has just begun: a line in the log of some node's proxyd.
+type stageMoment struct {
 	stage stage
 	name  string
 	line  *regexp.Regexp
 }
 
-func beginOf(s stage, name, more string) moment {
-	return moment{s, name, regexp.MustCompile(`msg="(?:phase|step) begins" .*(?:phase|step)=` + strings.Fields(name)[0] + more + `( |$)`)}
+func beginOf(s stage, name, more string) stageMoment {
+	return stageMoment{s, name, regexp.MustCompile(`msg="(?:phase|step) begins" .*(?:phase|step)=` + strings.Fields(name)[0] + more + `( |$)`)}
 }
 
 // moments are the moments of all stages, in the order of events.
-var moments = []moment{
+var moments = []stageMoment{
 	beginOf(runsOn, "prepare", ""), beginOf(runsOn, "freeze", ""), beginOf(runsOn, "drain", ""), beginOf(runsOn, "halt", ""),
 	beginOf(runsOn, "dump", ""), beginOf(runsOn, "commit", ""), beginOf(runsOn, "resume", ""),
 
@@ -69,15 +69,15 @@ var moments = []moment{
 }
 
 // devicesSaved is in the middle of a dump: the devices of a single node are saved.
-func devicesSaved(s stage) moment {
-	return moment{s, "devices", regexp.MustCompile(`msg="devices saved"`)}
+func devicesSaved(s stage) stageMoment {
+	return stageMoment{s, "devices", regexp.MustCompile(`msg="devices saved"`)}
 }
 
 // uploading are the moments that exist only with a staging folder.
-var uploading = []moment{beginOf(runsOn, "upload", ""), beginOf(leaves, "upload", "")}
+var uploading = []stageMoment{beginOf(runsOn, "upload", ""), beginOf(leaves, "upload", "")}
 
-func momentsOf(s stage) []moment {
-	var all []moment
+func momentsOf(s stage) []stageMoment {
+	var all []stageMoment
 	for _, m := range moments {
 		if m.stage == s {
 			all = append(all, m)
@@ -87,7 +87,7 @@ func momentsOf(s stage) []moment {
 }
 
 // at says whether a line of a log is the moment, for a job.
-func (m moment) at(l line, job string) bool {
+func (m stageMoment) at(l line, job string) bool {
 	return isOfJob(l, job) && m.line.MatchString(l.text)
 }
 

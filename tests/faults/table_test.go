@@ -111,7 +111,7 @@ func (r results) renderStage(b *strings.Builder, s stage) {
 }
 
 // cell returns the text of the table's cell for a trial at m.
-func (o outcome) cell(m moment) string {
+func (o outcome) cell(m stageMoment) string {
 	if o.what == "" {
 		return "not tried"
 	}
@@ -153,7 +153,7 @@ func readTable(page string) results {
 			continue
 		}
 		if m := lostNote.FindStringSubmatch(l); m != nil {
-			name := trial{fault{name: m[1]}, moment{name: m[2], stage: stage(m[3])}}.name()
+			name := trial{fault{name: m[1]}, stageMoment{name: m[2], stage: stage(m[3])}}.name()
 			if o, ok := r[name]; ok {
 				o.err = errors.New(strings.ReplaceAll(m[4], `\|`, "|"))
 				r[name] = o
@@ -189,7 +189,7 @@ func (r results) readRow(s stage, columns, cells []string) {
 		if o.what == "**lost**" {
 			o.what, o.err = "lost", errors.New("see the run of that seed")
 		}
-		r[trial{fault{name: cells[0]}, moment{stage: s, name: columns[i]}}.name()] = o
+		r[trial{fault{name: cells[0]}, stageMoment{stage: s, name: columns[i]}}.name()] = o
 	}
 }
 

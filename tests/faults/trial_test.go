@@ -23,7 +23,7 @@ import (
 // trial is a single fault at a single moment.
 type trial struct {
 	fault  fault
-	moment moment
+	moment stageMoment
 }
 
 func (t trial) name() string {
@@ -199,7 +199,7 @@ func (s *scene) strikeAtMoment(ctx context.Context, t trial, before state) (stri
 }
 
 // stopAtMoment waits for the moment, and stops the daemon that has reached it.
-func (s *scene) stopAtMoment(ctx context.Context, m moment, before state) (at string, pid int, err error) {
+func (s *scene) stopAtMoment(ctx context.Context, m stageMoment, before state) (at string, pid int, err error) {
 	logs, err := s.c.followLogs()
 	if err != nil {
 		return "", 0, err

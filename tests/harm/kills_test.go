@@ -110,27 +110,27 @@ func (c *counter) leaderNode(ctx context.Context) string {
 	return "n1"
 }
 
-// moment is a step of an action, and the harm that is done there.
-type moment struct {
+// harmedStep is a step of an action, and the harm that is done there.
+type harmedStep struct {
 	journey journey
 	step    string // with ! : the step is done, but not in the journal yet
 	harm    harm
 }
 
-func (m moment) name() string { return m.journey.name + "/" + m.step + "/" + m.harm.name }
+func (m harmedStep) name() string { return m.journey.name + "/" + m.step + "/" + m.harm.name }
 
 // listMoments returns all moments, or the picked moments; those of harms that are done once belong to the named journeys.
-func listMoments(harms []harm, late bool, once ...string) []moment {
-	var all []moment
+func listMoments(harms []harm, late bool, once ...string) []harmedStep {
+	var all []harmedStep
 	for _, j := range journeys {
 		for _, h := range harms {
 			if h.once && !slices.Contains(once, j.name) {
 				continue
 			}
 			for _, s := range j.steps {
-				all = append(all, moment{j, s, h})
+				all = append(all, harmedStep{j, s, h})
 				if late && !h.once {
-					all = append(all, moment{j, s + "!", h})
+					all = append(all, harmedStep{j, s + "!", h})
 				}
 			}
 		}
@@ -155,7 +155,7 @@ func TestHarm(t *testing.T) {
 }
 
 // playMoments plays moments in turn.
-func (w *world) playMoments(t *testing.T, all []moment, play func(context.Context, *testing.T, moment) error) {
+func (w *world) playMoments(t *testing.T, all []harmedStep, play func(context.Context, *testing.T, harmedStep) error) {
 	for _, m := range all {
 		t.Run(m.name(), func(t *testing.T) {
 			if err := play(t.Context(), t, m); err != nil {
@@ -167,7 +167,7 @@ func (w *world) playMoments(t *testing.T, all []moment, play func(context.Contex
 
 // killAtMoment plays a single moment: the action finishes or is undone, no step is done twice, and the job's result is
 // right.
-func (w *world) killAtMoment(ctx context.Context, t *testing.T, m moment) (err error) {
+func (w *world) killAtMoment(ctx context.Context, t *testing.T, m harmedStep) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	c, before, err := w.prepareJob(ctx, m.journey)
@@ -208,7 +208,7 @@ func (w *world) killAtMoment(ctx context.Context, t *testing.T, m moment) (err e
 }
 
 // isWithoutLease reports whether an action that had these steps could not have a GPU lent, because of the harm.
-func (m moment) isWithoutLease(steps []string) bool {
+func (m harmedStep) isWithoutLease(steps []string) bool {
 	return m.harm.name != "preemptd" && m.journey.without != nil && slices.Equal(steps, m.journey.without)
 }
 
@@ -279,7 +279,7 @@ var paused = regexp.MustCompile(`msg=paused .*\baction=(\d+)`)
 
 // playMoment begins the action, does the harm when the action stands at the moment, and returns the ended
 // action.
-func (w *world) playMoment(ctx context.Context, c *counter, m moment) (*act, error) {
+func (w *world) playMoment(ctx context.Context, c *counter, m harmedStep) (*act, error) {
 	if err := w.pauseController(ctx, m.step); err != nil {
 		return nil, err
 	}

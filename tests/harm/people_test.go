@@ -76,7 +76,7 @@ var people = []harm{
 
 // interfereAtMoment plays a single moment: the action ends, the person's change stays, and the job's result is right,
 // unless the job was cancelled.
-func (w *world) interfereAtMoment(ctx context.Context, t *testing.T, m moment) (err error) {
+func (w *world) interfereAtMoment(ctx context.Context, t *testing.T, m harmedStep) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	c, _, err := w.prepareJob(ctx, m.journey)

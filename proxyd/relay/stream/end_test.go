@@ -96,8 +96,8 @@ func (w *world) reconnect() error {
 	return errors.Join(w.ends[0].Resume(at[1]), w.ends[1].Resume(at[0]))
 }
 
-// taken is a checkpoint of end 0 and its program.
-type taken struct {
+// takenState is a checkpoint of end 0 and its program.
+type takenState struct {
 	state State
 	app   app
 }
@@ -132,7 +132,7 @@ func TestCuts(t *testing.T) {
 						t.Fatal(err)
 					}
 				case 1: // the job leaves with a checkpoint of this moment; the other end goes on meanwhile
-					c := taken{w.ends[0].State(), w.apps[0]}
+					c := takenState{w.ends[0].State(), w.apps[0]}
 					w.ends[0], w.links = End{}, [2][]*Frame{}
 					for range w.IntN(30) {
 						keep := w.apps[0]
@@ -184,7 +184,7 @@ func TestOlder(t *testing.T) {
 		for range w.IntN(400) {
 			w.step(t)
 		}
-		c := taken{w.ends[0].State(), w.apps[0]}
+		c := takenState{w.ends[0].State(), w.apps[0]}
 		for range w.IntN(20) {
 			w.step(t)
 		}
