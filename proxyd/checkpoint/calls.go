@@ -49,10 +49,10 @@ func (c *Conductor) callNodeRetrying(ctx context.Context, within time.Duration, 
 }
 
 // retryWhile repeats do, for the time within, while its error is transient.
-func retryWhile(ctx context.Context, within time.Duration, passes func(error) bool, do func() error) error {
+func retryWhile(ctx context.Context, within time.Duration, isTransient func(error) bool, do func() error) error {
 	for began := time.Now(); ; {
 		err := do()
-		if err == nil || !passes(err) || time.Since(began) > within || !sleepUnlessDone(ctx, retryInterval) {
+		if err == nil || !isTransient(err) || time.Since(began) > within || !sleepUnlessDone(ctx, retryInterval) {
 			return err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/gate"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/workgate"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
@@ -24,8 +24,8 @@ type space struct {
 	cfg       backend.SpaceConfig
 	size      uint64 // of addresses
 	table     table
-	gate      *gate.Gate
-	active    *gate.Activity
+	gate      *workgate.Gate
+	active    *workgate.Activity
 	reclaimer reclaimer
 	output    sync.Mutex      // held while Output runs
 	ctx       context.Context // ends kernels when the space is closed
@@ -52,7 +52,7 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 		cfg.Changed = func() {}
 	}
 	s := &space{
-		device: d, cfg: cfg, size: cfg.Size, gate: gate.New(cfg.Changed), active: gate.NewActivity(cfg.Changed), contexts: map[backend.ContextID]*cudaContext{},
+		device: d, cfg: cfg, size: cfg.Size, gate: workgate.New(cfg.Changed), active: workgate.NewActivity(cfg.Changed), contexts: map[backend.ContextID]*cudaContext{},
 	}
 	s.at.Store(d)
 	s.ctx, s.cancel = context.WithCancel(d.backend.ctx)

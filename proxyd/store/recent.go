@@ -16,8 +16,8 @@ const recentSize = 32 << 10
 
 func newRecent() *recentChunks { return &recentChunks{now: make(map[Hash]struct{})} }
 
-// noteChunk claims h, and tells whether h was claimed before. The first claimant of a chunk stores
-// it; later claimants need not wait: if the first fails, the whole Writer fails.
+// noteChunk notes h, and tells whether h was noted before. The first caller for a chunk stores
+// the chunk; later callers need not wait: if the first fails, the whole Writer fails.
 func (r *recentChunks) noteChunk(h Hash) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

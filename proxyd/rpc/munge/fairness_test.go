@@ -63,7 +63,7 @@ func TestFairness(t *testing.T) {
 	const connections, each, processes = 50, 2, 8
 	realm := mungetest.NewRealm()
 	slow := &slowMunge{Coder: realm.As(0, 0), threads: make(chan struct{}, processes), answer: make(chan struct{})}
-	gate := &munge.CredentialCheck{Node: "n1", Coder: slow, Limits: func(c munge.Caller) munge.Limits {
+	check := &munge.CredentialCheck{Node: "n1", Coder: slow, Limits: func(c munge.Caller) munge.Limits {
 		if c.UID == 0 {
 			return munge.Limits{Bytes: 1 << 20}
 		}
@@ -75,7 +75,7 @@ func TestFairness(t *testing.T) {
 			arrived.Add(1)
 			return handle(impl, stream)
 		}))...)
-	gate.Register(server, &grpc_health_v1.Health_ServiceDesc, &service{})
+	check.Register(server, &grpc_health_v1.Health_ServiceDesc, &service{})
 	address := listenAndServe(t, server)
 	daemon := dialServer(t, address, "n1", realm.As(0, 0))
 	ask := func(c grpc_health_v1.HealthClient) error {
@@ -84,7 +84,7 @@ func TestFairness(t *testing.T) {
 		_, err := c.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 		return err
 	}
-	if err := ask(daemon); err != nil { // the gate knows the connection from now on
+	if err := ask(daemon); err != nil { // the credential check knows the connection from now on
 		t.Fatal(err)
 	}
 	ended := make(chan error, connections*each)
@@ -97,7 +97,7 @@ func TestFairness(t *testing.T) {
 			}()
 		}
 	}
-	const strangers = 6 // that the gate lets munged be asked for at once
+	const strangers = 6 // that the credential check lets munged be asked for at once
 	deadline := time.Now().Add(time.Minute)
 	for arrived.Load() < 1+connections*each || slow.countProcess(0) < strangers {
 		if time.Now().After(deadline) {

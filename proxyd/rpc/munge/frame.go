@@ -28,7 +28,7 @@ const (
 type frame struct{ b []byte }
 
 // piece is the largest part of a request that is sent in one message. A larger message is not read:
-// gRPC reads a message to its end before the gate sees the message.
+// gRPC reads a message to its end before the credential check sees the message.
 const piece = 256 << 10
 
 // frameCodec moves frames.

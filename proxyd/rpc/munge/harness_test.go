@@ -31,7 +31,7 @@ const (
 	watch = "/grpc.health.v1.Health/Watch"
 )
 
-// service is the service behind the gate in these tests: gRPC's own health service, which
+// service is the service behind the credential check in these tests: gRPC's own health service, which
 // has a call with a single reply and a call with a stream of replies.
 type service struct {
 	grpc_health_v1.UnimplementedHealthServer
@@ -82,11 +82,11 @@ func (s *service) Watch(req *grpc_health_v1.HealthCheckRequest, stream grpc.Serv
 	return nil
 }
 
-// startServer starts a server behind a gate and returns its address.
-func startServer(t testing.TB, gate *munge.CredentialCheck, s *service) string {
+// startServer starts a server behind a credential check and returns its address.
+func startServer(t testing.TB, check *munge.CredentialCheck, s *service) string {
 	t.Helper()
 	server := grpc.NewServer(munge.ServerOptions()...)
-	gate.Register(server, &grpc_health_v1.Health_ServiceDesc, s)
+	check.Register(server, &grpc_health_v1.Health_ServiceDesc, s)
 	return listenAndServe(t, server)
 }
 

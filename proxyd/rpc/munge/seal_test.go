@@ -148,6 +148,6 @@ func TestImpostor(t *testing.T) {
 	}))
 	c := dialServer(t, listenAndServe(t, plain), "n1", ours.As(1001, 1001))
 	if _, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); !errors.Is(err, munge.ErrUnsealed) || err.Error() != "node n1: "+munge.ErrUnsealed.Error() {
-		t.Errorf("Check by a server without a gate: %v; want ErrUnsealed", err)
+		t.Errorf("Check by a server without a check: %v; want ErrUnsealed", err)
 	}
 }

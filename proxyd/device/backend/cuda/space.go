@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/gate"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/workgate"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
@@ -35,8 +35,8 @@ type space struct {
 	cfg      backend.SpaceConfig
 	size     uint64 // of addresses
 	reserved *addresses
-	gate     *gate.Gate
-	active   *gate.Activity
+	gate     *workgate.Gate
+	active   *workgate.Activity
 	watching atomic.Bool // a goroutine waits for the end of the device's work, to tell of it
 	view     view
 	shown    atomic.Bool     // its memory may be mapped, and stays
@@ -86,7 +86,7 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 		cfg.Changed = func() {}
 	}
 	s := &space{
-		device: d, cfg: cfg, size: cfg.Size, reserved: r, gate: gate.New(cfg.Changed), active: gate.NewActivity(cfg.Changed), contexts: map[backend.ContextID]*cudaContext{},
+		device: d, cfg: cfg, size: cfg.Size, reserved: r, gate: workgate.New(cfg.Changed), active: workgate.NewActivity(cfg.Changed), contexts: map[backend.ContextID]*cudaContext{},
 		over: make(chan struct{}),
 	}
 	s.at.Store(d)

@@ -63,8 +63,8 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// TestGateEnds: a request at the gate ends with its task, or with the daemon.
-func TestGateEnds(t *testing.T) {
+// TestWaitEnds: a request that waits ends with its task, or with the daemon.
+func TestWaitEnds(t *testing.T) {
 	stopped := make(chan struct{})
 	g := newConductorWait(stopped, func(uint32, error) {})
 	task, end := context.WithCancel(t.Context())

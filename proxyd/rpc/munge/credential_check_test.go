@@ -153,7 +153,7 @@ func TestReplayAfterRestart(t *testing.T) {
 }
 
 // TestLongLived: munge lets a user ask for a credential that is valid for an hour. Such a credential could be used again
-// after the gate has forgotten that it was used.
+// after the CredentialCheck has forgotten that it was used.
 func TestLongLived(t *testing.T) {
 	realm := mungetest.NewRealm()
 	s := &service{}
@@ -182,13 +182,13 @@ func (p patient) Decode(ctx context.Context, credential string) (*munge.Credenti
 func TestLimits(t *testing.T) {
 	realm := mungetest.NewRealm()
 	s := &service{hold: make(chan struct{})}
-	gate := &munge.CredentialCheck{Node: "n1", Coder: realm.As(0, 0), Limits: func(c munge.Caller) munge.Limits {
+	check := &munge.CredentialCheck{Node: "n1", Coder: realm.As(0, 0), Limits: func(c munge.Caller) munge.Limits {
 		if c.UID == 0 {
 			return munge.Limits{Bytes: 1 << 20}
 		}
 		return munge.Limits{Bytes: 100, Calls: 2}
 	}}
-	address := startServer(t, gate, s)
+	address := startServer(t, check, s)
 	alice, bob, root := dialServer(t, address, "n1", realm.As(1001, 1001)), dialServer(t, address, "n1", realm.As(1002, 1002)), dialServer(t, address, "n1", realm.As(0, 0))
 	ask := func(c grpc_health_v1.HealthClient, name string) error {
 		_, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: name})
@@ -233,8 +233,8 @@ func TestLimits(t *testing.T) {
 func TestPieces(t *testing.T) {
 	realm := mungetest.NewRealm()
 	s := &service{}
-	gate := &munge.CredentialCheck{Node: "n1", Coder: realm.As(0, 0), Limits: func(munge.Caller) munge.Limits { return munge.Limits{Bytes: 2 << 20} }}
-	c := dialServer(t, startServer(t, gate, s), "n1", realm.As(0, 0))
+	check := &munge.CredentialCheck{Node: "n1", Coder: realm.As(0, 0), Limits: func(munge.Caller) munge.Limits { return munge.Limits{Bytes: 2 << 20} }}
+	c := dialServer(t, startServer(t, check, s), "n1", realm.As(0, 0))
 	const piece = 256 << 10
 	for _, n := range []int{0, 1, piece - 5, piece - 4, piece - 3, 2*piece - 4, 1 << 20} { // four bytes are the field's
 		name := strings.Repeat("x", n)

@@ -70,7 +70,7 @@ func (g *CredentialCheck) init() {
 	})
 }
 
-// Register puts a service behind the gate: only requests that were checked reach impl, which
+// Register puts a service behind the credential check: only requests that were checked reach impl, which
 // finds CallerOf in its context. desc is the generated description.
 func (g *CredentialCheck) Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, impl any) {
 	g.init()
@@ -79,7 +79,7 @@ func (g *CredentialCheck) Register(server grpc.ServiceRegistrar, desc *grpc.Serv
 		method := "/" + desc.ServiceName + "/" + name
 		// Calls with a single reply are registered as streams too; on the wire they are the same.
 		// gRPC reads the request of a unary call before any code of ours runs; the request of a
-		// stream is read when the gate wants it, which is after the credential.
+		// stream is read when the credential check wants it, which is after the credential.
 		guarded.Streams = append(guarded.Streams, grpc.StreamDesc{
 			StreamName: name, ServerStreams: true, ClientStreams: true, // of pieces
 			Handler: func(_ any, stream grpc.ServerStream) error { return g.serveCall(method, stream, serve) },

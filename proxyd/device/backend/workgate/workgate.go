@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gate holds a space's work back while the space is not mapped. All backends share the package.
-package gate
+// Package workgate holds a space's work back while the space is not mapped. All backends share the package.
+package workgate
 
 import (
 	"sync"

@@ -16,11 +16,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// errStopping is returned to requests that waited at the gate when the daemon was stopped.
+// errStopping is returned to requests that waited for the shared folder when the daemon was stopped.
 var errStopping = errors.New("proxyd is stopping")
 
 // conductorWait stands between Slurm's side of the node and the conductor: requests wait until there is a conductor. A conductor
-// needs the shared folder and the store. Without a gate, tasks of a node would find no proxyd, and fail, while the
+// needs the shared folder and the store. Without a conductorWait, tasks of a node would find no proxyd, and fail, while the
 // shared folder or the store is away. All methods may be called concurrently.
 type conductorWait struct {
 	opened  chan struct{} // closed by open
@@ -74,7 +74,7 @@ func (g *conductorWait) isOpen() bool {
 	}
 }
 
-// await returns nil when the gate is open.
+// await returns nil when there is a conductor.
 func (g *conductorWait) await(ctx context.Context) error {
 	select {
 	case <-g.opened:
@@ -166,10 +166,10 @@ func (g *conductorWait) NoteRequeue(ctx context.Context, who nodesocket.Peer) er
 	return g.sruns.NoteRequeue(ctx, who)
 }
 
-// serveNode answers the tasks, sruns and epilogs of this node through the gate, until ctx is done.
+// serveNode answers the tasks, sruns and epilogs of this node through the conductorWait, until ctx is done.
 func (n *node) serveNode(ctx context.Context) (func(), error) {
 	ctx, cancel := context.WithCancel(ctx)
-	n.conductorWait = newConductorWait(ctx.Done(), func(job uint32, why error) { n.commentGateWait(ctx, job, why) })
+	n.conductorWait = newConductorWait(ctx.Done(), func(job uint32, why error) { n.commentSharedWait(ctx, job, why) })
 	sockets, err := nodesocket.Listen(n.cfg.RunDir, version, n.conductorWait, n.conductorWait, n.log)
 	if err != nil {
 		cancel()
@@ -184,8 +184,8 @@ func (n *node) serveNode(ctx context.Context) (func(), error) {
 	return n.sockets, nil
 }
 
-// commentGateWait writes into a job's comment why the job waits at the gate.
-func (n *node) commentGateWait(ctx context.Context, job uint32, why error) {
+// commentSharedWait writes into a job's comment why the job waits for the shared folder.
+func (n *node) commentSharedWait(ctx context.Context, job uint32, why error) {
 	n.log.Error("a task waits for the shared folder", "job", job, "error", why)
 	comments := reports.Comments{Slurm: slurm.New(n.cfg.Scontrol)}
 	if err := comments.Write(ctx, strconv.FormatUint(uint64(job), 10), "waits for the shared folder: "+why.Error()); err != nil {
