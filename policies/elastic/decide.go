@@ -56,7 +56,7 @@ func canResize(s *sdk.Snapshot, j *sdk.Job) bool {
 		s.Time.Sub(j.Started) >= s.Rules.MinRun && (j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown)
 }
 
-func pauseOf(j *sdk.Job) time.Duration { return j.Checkpoint.Dump + j.Checkpoint.Restore }
+func estimatePause(j *sdk.Job) time.Duration { return j.Checkpoint.Dump + j.Checkpoint.Restore }
 
 // compareFlags orders false before true.
 func compareFlags(a, b bool) int {
@@ -69,11 +69,11 @@ func compareFlags(a, b bool) int {
 	return 1
 }
 
-// lossOf is the work that a job loses for each GPU that is taken back, in seconds of a GPU: by standing still, and by
+// estimateLoss is the work that a job loses for each GPU that is taken back, in seconds of a GPU: by standing still, and by
 // doing less, which is counted for payback. A job with more ranks on some GPUs than on the rest does less than its
 // GPUs could.
-func lossOf(j *sdk.Job, set Settings) float64 {
-	lost := pauseOf(j).Seconds()*float64(j.GPUs) + time.Duration(set.Payback).Seconds()*j.WorkLost(j.Request)
+func estimateLoss(j *sdk.Job, set Settings) float64 {
+	lost := estimatePause(j).Seconds()*float64(j.GPUs) + time.Duration(set.Payback).Seconds()*j.WorkLost(j.Request)
 	return lost / float64(j.GPUs-j.Request)
 }
 
@@ -84,7 +84,7 @@ func lossOf(j *sdk.Job, set Settings) float64 {
 func shrinkGrownJobs(s *sdk.Snapshot, room *sdk.Room, set Settings, waits *sdk.Job) []sdk.Intent {
 	var lent []*sdk.Job
 	for i := range s.Jobs {
-		if j := &s.Jobs[i]; canResize(s, j) && j.GPUs > j.Request && j.MinGPUs <= j.Request && j.Budget(s.Rules) >= pauseOf(j) {
+		if j := &s.Jobs[i]; canResize(s, j) && j.GPUs > j.Request && j.MinGPUs <= j.Request && j.Budget(s.Rules) >= estimatePause(j) {
 			lent = append(lent, j)
 		}
 	}
@@ -92,7 +92,7 @@ func shrinkGrownJobs(s *sdk.Snapshot, room *sdk.Room, set Settings, waits *sdk.J
 		return cmp.Or(
 			compareFlags(a.Swaps(a.Request), b.Swaps(b.Request)),
 			cmp.Compare(a.Tier, b.Tier),
-			cmp.Compare(lossOf(a, set), lossOf(b, set)),
+			cmp.Compare(estimateLoss(a, set), estimateLoss(b, set)),
 			cmp.Compare(b.Sharing().Alike(b.Request), a.Sharing().Alike(a.Request)),
 			cmp.Compare(a.ID, b.ID),
 		)
@@ -146,7 +146,7 @@ func lendGPUs(s *sdk.Snapshot, room *sdk.Room, set Settings) []sdk.Intent {
 func largestSize(s *sdk.Snapshot, room *sdk.Room, set Settings, j *sdk.Job) (sdk.Intent, bool) {
 	nodes := len(j.Shares)
 	for gpus := j.MaxGPUs - j.MaxGPUs%nodes; gpus > j.GPUs; gpus -= nodes {
-		if pauseOf(j).Seconds()*float64(j.GPUs) > time.Duration(set.Payback).Seconds()*float64(gpus-j.GPUs) {
+		if estimatePause(j).Seconds()*float64(j.GPUs) > time.Duration(set.Payback).Seconds()*float64(gpus-j.GPUs) {
 			break // fewer GPUs would take even longer to pay
 		}
 		if intent, _, ok := resizeJob(s, room, j, gpus, fmt.Sprintf("idle GPUs: from %d to %d until somebody needs them", j.GPUs, gpus)); ok {

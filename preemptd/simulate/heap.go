@@ -5,13 +5,13 @@ package simulate
 
 // A heap is a slice with its first element before all other elements. Package container/heap would
 // put each element into an interface, and a simulation has millions of elements.
-type ordered[T any] interface {
+type heapElement[T any] interface {
 	*T
 	before(other *T) bool
 }
 
 // heapPush adds an element.
-func heapPush[T any, P ordered[T]](h []T, one T) []T {
+func heapPush[T any, P heapElement[T]](h []T, one T) []T {
 	h = append(h, one)
 	for i := len(h) - 1; i > 0; {
 		up := (i - 1) / 2
@@ -25,7 +25,7 @@ func heapPush[T any, P ordered[T]](h []T, one T) []T {
 }
 
 // heapPop removes the first element, and returns it.
-func heapPop[T any, P ordered[T]](h []T) (first T, rest []T) {
+func heapPop[T any, P heapElement[T]](h []T) (first T, rest []T) {
 	var zero T
 	last := len(h) - 1
 	first, h[0], h[last] = h[0], h[last], zero
@@ -34,7 +34,7 @@ func heapPop[T any, P ordered[T]](h []T) (first T, rest []T) {
 }
 
 // siftDown moves element i, which may come too early in the heap, down to its place.
-func siftDown[T any, P ordered[T]](h []T, i int) {
+func siftDown[T any, P heapElement[T]](h []T, i int) {
 	for {
 		least := i
 		for child := 2*i + 1; child <= 2*i+2 && child < len(h); child++ {

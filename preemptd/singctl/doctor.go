@@ -163,12 +163,12 @@ func (a doctorCommand) printDoctor(names []string, answers []examination, whole 
 		}
 		a.printJSON(report)
 	case !whole:
-		fmt.Fprintf(a.stdout, "%s: %d ok, %d with warnings, %d failing, %d without an answer\n", pluralOf(int64(len(names)), "node"),
+		fmt.Fprintf(a.stdout, "%s: %d ok, %d with warnings, %d failing, %d without an answer\n", formatPlural(int64(len(names)), "node"),
 			worst[rpc.Finding_OK], worst[rpc.Finding_WARN], worst[rpc.Finding_FAIL], len(unanswered))
 	}
 	switch {
 	case unanswered != nil:
-		return rpc.Errorf(rpc.ErrUnreachable, "%d of %s gave no answer: %s", len(unanswered), pluralOf(int64(len(answers)), "node"), strings.Join(unanswered, ", "))
+		return rpc.Errorf(rpc.ErrUnreachable, "%d of %s gave no answer: %s", len(unanswered), formatPlural(int64(len(answers)), "node"), strings.Join(unanswered, ", "))
 	case worst[rpc.Finding_FAIL] > 0:
 		return errFound
 	}

@@ -45,7 +45,7 @@ appears when all is there. The files hold the memory of the job's programs: they
 					a.printJSON(map[string]any{"folder": dir, "files": files, "bytes": size})
 					return nil
 				}
-				fmt.Fprintf(a.stdout, "%s: %s, %s\n", dir, pluralOf(files, "file"), bytesText(size))
+				fmt.Fprintf(a.stdout, "%s: %s, %s\n", dir, formatPlural(files, "file"), bytesText(size))
 				return nil
 			})
 		},

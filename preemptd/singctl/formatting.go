@@ -127,8 +127,8 @@ func orDefault(s, otherwise string) string {
 	return s
 }
 
-// pluralOf writes "1 chunk", "2 chunks".
-func pluralOf(n int64, noun string) string {
+// formatPlural writes "1 chunk", "2 chunks".
+func formatPlural(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
@@ -164,8 +164,8 @@ func costText(d time.Duration) string {
 	return durationText(d)
 }
 
-// numberOf is a number with its noun.
-func numberOf(n uint64, one, several string) string {
+// formatCount is a number with its noun.
+func formatCount(n uint64, one, several string) string {
 	if n == 1 {
 		return "1 " + one
 	}

@@ -86,18 +86,18 @@ func (a gcCommand) printGC(r *rpc.GCReport) {
 	for _, id := range r.GetExpired() {
 		fmt.Fprintf(a.stdout, "%s checkpoint %s\n", did, safeLine(id))
 	}
-	fmt.Fprintf(a.stdout, "%s %s and %s of %s", did, pluralOf(int64(len(r.GetExpired())), "checkpoint"), pluralOf(r.GetChunks(), "chunk"), bytesText(r.GetBytes()))
+	fmt.Fprintf(a.stdout, "%s %s and %s of %s", did, formatPlural(int64(len(r.GetExpired())), "checkpoint"), formatPlural(r.GetChunks(), "chunk"), bytesText(r.GetBytes()))
 	if r.GetWaiting() > 0 {
-		fmt.Fprintf(a.stdout, "; %s until dumps and restores under way have ended", pluralOf(r.GetWaiting(), "more chunk"))
+		fmt.Fprintf(a.stdout, "; %s until dumps and restores under way have ended", formatPlural(r.GetWaiting(), "more chunk"))
 	}
 	fmt.Fprintln(a.stdout)
 	if r.GetOpen() > 0 {
-		fmt.Fprintf(a.stdout, "deleted and kept, with all chunks: %s, until dumps and restores under way have ended\n", pluralOf(r.GetOpen(), "checkpoint"))
+		fmt.Fprintf(a.stdout, "deleted and kept, with all chunks: %s, until dumps and restores under way have ended\n", formatPlural(r.GetOpen(), "checkpoint"))
 	}
 	if r.GetSpared() > 0 {
 		until := timestamppb.New(r.GetSparedUntil().AsTime().Add(time.Second - 1)) // the first whole second
 		fmt.Fprintf(a.stdout, "kept for now: %s of %s, new and in no checkpoint; a gc after %s deletes those that no dump under way needs\n",
-			pluralOf(r.GetSpared(), "chunk"), bytesText(r.GetSparedBytes()), timeText(until))
+			formatPlural(r.GetSpared(), "chunk"), bytesText(r.GetSparedBytes()), timeText(until))
 	}
 	for _, d := range r.GetDamaged() {
 		fmt.Fprintf(a.stdout, "DAMAGED %s: %s\n", safeLine(d.GetCheckpoint()), safeLine(d.GetProblem()))

@@ -203,7 +203,7 @@ func (a policyCommand) printTried(m *control.TryReply) error {
 		a.printMessage(m)
 		return failed
 	}
-	fmt.Fprintf(a.stdout, "cluster %s at %s: %s, %s\n", safeLine(m.GetCluster()), timeText(m.GetTime()), pluralOf(int64(m.GetNodes()), "node"), pluralOf(int64(m.GetJobs()), "job"))
+	fmt.Fprintf(a.stdout, "cluster %s at %s: %s, %s\n", safeLine(m.GetCluster()), timeText(m.GetTime()), formatPlural(int64(m.GetNodes()), "node"), formatPlural(int64(m.GetJobs()), "job"))
 	for _, p := range m.GetPolicies() {
 		fmt.Fprintln(a.stdout)
 		for _, line := range p.GetPrinted() {
@@ -218,7 +218,7 @@ func (a policyCommand) printTried(m *control.TryReply) error {
 			fmt.Fprintln(a.stdout, "would do nothing")
 			continue
 		}
-		fmt.Fprintf(a.stdout, "would do %s, and is refused %s\n", pluralOf(int64(len(p.GetAccepted())), "thing"), pluralOf(int64(len(p.GetRejected())), "thing"))
+		fmt.Fprintf(a.stdout, "would do %s, and is refused %s\n", formatPlural(int64(len(p.GetAccepted())), "thing"), formatPlural(int64(len(p.GetRejected())), "thing"))
 		for _, w := range p.GetAccepted() {
 			after := ""
 			if len(w.GetAfter()) > 0 {

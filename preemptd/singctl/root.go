@@ -140,6 +140,6 @@ func argumentCount(from, to int, what string) cobra.PositionalArgs {
 		if what == "" {
 			return rpc.Errorf(rpc.ErrInvalid, "%s takes no arguments", cmd.Name())
 		}
-		return rpc.Errorf(rpc.ErrInvalid, "%s wants %s; got %s", cmd.Name(), what, pluralOf(int64(len(args)), "argument"))
+		return rpc.Errorf(rpc.ErrInvalid, "%s wants %s; got %s", cmd.Name(), what, formatPlural(int64(len(args)), "argument"))
 	}
 }

@@ -113,7 +113,7 @@ func jobHeadline(j *rpc.Job) string {
 	}
 	line += ": " + safeLine(orDefault(j.GetState(), "Slurm does not know it any more"))
 	if j.GetRestarts() > 0 {
-		line += ", restarted " + pluralOf(int64(j.GetRestarts()), "time")
+		line += ", restarted " + formatPlural(int64(j.GetRestarts()), "time")
 	}
 	if j.GetLeader() != "" {
 		line += ", led by " + safeLine(j.GetLeader())
@@ -258,7 +258,7 @@ func sharingDetails(s *rpc.Sharing) string {
 		add("rung %s", s.GetRung())
 	}
 	if s.GetSwitches() > 0 {
-		add("%s, %d in the middle of work", numberOf(s.GetSwitches(), "switch", "switches"), s.GetInterrupted())
+		add("%s, %d in the middle of work", formatCount(s.GetSwitches(), "switch", "switches"), s.GetInterrupted())
 	}
 	if kernels := s.GetOnce() + s.GetOwn(); kernels > 0 {
 		text := fmt.Sprintf("%d of %d kernels took the result of another process", s.GetOnce(), kernels)
@@ -351,7 +351,7 @@ func (a showCommand) printDevices(capsules []*rpc.Capsule) {
 			notes = append(notes, fmt.Sprintf("capsule %d: %s", c.GetIndex(), text))
 		}
 		for _, o := range c.GetLeases() {
-			notes = append(notes, fmt.Sprintf("capsule %d: job %d lends it %s", c.GetIndex(), o.GetJob(), pluralOf(int64(o.GetGpus()), "GPU")))
+			notes = append(notes, fmt.Sprintf("capsule %d: job %d lends it %s", c.GetIndex(), o.GetJob(), formatPlural(int64(o.GetGpus()), "GPU")))
 		}
 		notes = append(notes, sharingNotes(c, capsules)...)
 		for _, what := range d.GetMissed() {

@@ -42,7 +42,7 @@ func (a statusCommand) printStatus(s *control.StatusReply) {
 	}
 	rows := [][]string{
 		{"cluster", s.GetCluster()}, {"preemptd", s.GetVersion()}, {"works", orDefault(s.GetHolder(), "nobody")}, {"looked", looked},
-		{"under way", pluralOf(int64(s.GetUnderWay()), "action")},
+		{"under way", formatPlural(int64(s.GetUnderWay()), "action")},
 	}
 	if p := s.GetProxyds(); p != nil {
 		rows = append(rows, []string{"proxyds", proxydsText(p)})
@@ -72,7 +72,7 @@ func (a statusCommand) printStatus(s *control.StatusReply) {
 
 // proxydsText counts the nodes by how their proxyd is.
 func proxydsText(p *control.Proxyds) string {
-	text := fmt.Sprintf("%d of %s answer", p.GetAnswer(), pluralOf(int64(p.GetNodes()), "node"))
+	text := fmt.Sprintf("%d of %s answer", p.GetAnswer(), formatPlural(int64(p.GetNodes()), "node"))
 	if p.GetSilent() > 0 {
 		text += fmt.Sprintf(", %d silent", p.GetSilent())
 	}

@@ -181,7 +181,7 @@ func (a summaryCommand) printSummary(s *jobSummary) {
 		}
 	}
 	if usable, captured, stored := s.sumCheckpoints(); usable > 0 {
-		fmt.Fprintf(w, "in the store: %s, %s captured, %s stored\n", pluralOf(int64(usable), "checkpoint"),
+		fmt.Fprintf(w, "in the store: %s, %s captured, %s stored\n", formatPlural(int64(usable), "checkpoint"),
 			bytesText(captured), bytesText(stored))
 	}
 	if all := s.history; len(all.GetActions())+len(all.GetEvents()) > 0 {
@@ -198,9 +198,9 @@ func totalsText(t summary.Totals) string {
 	if t.Runs == 0 {
 		return "has not run yet; waited " + durationText(t.Waited)
 	}
-	text := fmt.Sprintf("ran %s in %s", durationText(t.Ran), pluralOf(int64(t.Runs), "run"))
+	text := fmt.Sprintf("ran %s in %s", durationText(t.Ran), formatPlural(int64(t.Runs), "run"))
 	if t.Moves > 0 {
-		text += ", on other nodes than before " + pluralOf(int64(t.Moves), "time")
+		text += ", on other nodes than before " + formatPlural(int64(t.Moves), "time")
 	}
 	if t.Waited > 0 {
 		text += "; waited " + durationText(t.Waited)

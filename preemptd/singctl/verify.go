@@ -40,8 +40,8 @@ a restore would. The exit code is 8 if something is wrong.`,
 					for _, problem := range r.GetProblems() {
 						fmt.Fprintf(a.stdout, "PROBLEM %s\n", safeLine(problem))
 					}
-					fmt.Fprintf(a.stdout, "%s, %s of %s: %s\n", pluralOf(r.GetCheckpoints(), "checkpoint"), pluralOf(r.GetChunks(), "chunk"),
-						bytesText(r.GetBytes()), pluralOf(int64(len(r.GetProblems())), "problem"))
+					fmt.Fprintf(a.stdout, "%s, %s of %s: %s\n", formatPlural(r.GetCheckpoints(), "checkpoint"), formatPlural(r.GetChunks(), "chunk"),
+						bytesText(r.GetBytes()), formatPlural(int64(len(r.GetProblems())), "problem"))
 				}
 				if len(r.GetProblems()) > 0 {
 					return errFound

@@ -100,8 +100,8 @@ func (s *sender) sendFile(name string, size int64, content io.Reader) error {
 	}
 }
 
-// shared gives all callers that ask at the same time the same answer.
-type shared[T any] struct {
+// sharedCall gives all callers that ask at the same time the same answer.
+type sharedCall[T any] struct {
 	mu     sync.Mutex
 	coming *sharedAnswer[T] // nil: no call is under way
 }
@@ -113,7 +113,7 @@ type sharedAnswer[T any] struct {
 
 // freshAnswer returns the answer of the call of f that is under way, or else of a new call. f
 // gets a context that does not end with ctx, because other callers may wait for the answer.
-func (s *shared[T]) freshAnswer(ctx context.Context, f func(context.Context) T) (T, error) {
+func (s *sharedCall[T]) freshAnswer(ctx context.Context, f func(context.Context) T) (T, error) {
 	s.mu.Lock()
 	answer := s.coming
 	if answer == nil {

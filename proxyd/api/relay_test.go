@@ -15,7 +15,7 @@ import (
 // TestShared: requests at the same time share an answer, and no answer is kept for later requests.
 func TestShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var answers shared[int]
+		var answers sharedCall[int]
 		calls := 0
 		ask := func(context.Context) int {
 			time.Sleep(time.Second)

@@ -37,7 +37,7 @@ type Server struct {
 	opt     Options
 	started time.Time
 	people  *userDirectory
-	doctor  [2]shared[[]host.Finding] // without and with measure
+	doctor  [2]sharedCall[[]host.Finding] // without and with measure
 }
 
 var _ rpc.ProxydServer = (*Server)(nil)

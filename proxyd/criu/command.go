@@ -19,7 +19,7 @@ import (
 // folders are searched for the programs that this package runs: a library should not depend on the PATH of its process.
 var folders = []string{"/usr/local/sbin", "/usr/sbin", "/usr/local/bin", "/usr/bin", "/sbin", "/bin"}
 
-// findProgram returns the path of a program; an *Unsupported if it is not installed.
+// findProgram returns the path of a program; an *UnsupportedHost if it is not installed.
 func findProgram(name string) (string, error) {
 	for _, dir := range folders {
 		path := filepath.Join(dir, name)
@@ -27,7 +27,7 @@ func findProgram(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", &Unsupported{Reason: name + " is not installed", Advice: advice[name]}
+	return "", &UnsupportedHost{Reason: name + " is not installed", Advice: advice[name]}
 }
 
 // quiet is the environment of the programs that this package runs. LANG is for criu's log, in which this package looks

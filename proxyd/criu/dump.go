@@ -40,7 +40,7 @@ type dumper struct {
 // several programs may run side by side. The caller has cut the network (proven: links down, or a
 // table of nftables that drops everything), else connections may end when they are restored.
 //
-// An error is an *Error, or an *Unsupported if the host lacks something; the images in sink are then worthless. When
+// An error is an *Error, or an *UnsupportedHost if the host lacks something; the images in sink are then worthless. When
 // ctx ends, Dump gives up and returns soon, but waits for calls of sink that do not return.
 func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	version, err := criuVersion(ctx)

@@ -63,7 +63,7 @@ func needCRIU(t testing.TB) {
 		t.Skip("SKIP: needs root: it makes namespaces and mounts")
 	}
 	if _, err := Check(testDeadline(t)); err != nil {
-		var lacking *Unsupported
+		var lacking *UnsupportedHost
 		if errors.As(err, &lacking) {
 			t.Skip("SKIP: ", err)
 		}

@@ -19,13 +19,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 )
 
-// Unsupported says why this host cannot dump or restore, and how the administrator can change that.
-type Unsupported struct {
+// UnsupportedHost says why this host cannot dump or restore, and how the administrator can change that.
+type UnsupportedHost struct {
 	Reason string
 	Advice string // for the administrator; may be ""
 }
 
-func (e *Unsupported) Error() string {
+func (e *UnsupportedHost) Error() string {
 	if e.Advice == "" {
 		return e.Reason
 	}
@@ -47,7 +47,7 @@ const (
 )
 
 // Check returns the version of the host's CRIU if dumps and restores work here, and has criu write kerndat, which they
-// need. The error is an *Unsupported if the host lacks something. Check needs root and takes a tenth of a second; call
+// need. The error is an *UnsupportedHost if the host lacks something. Check needs root and takes a tenth of a second; call
 // Check when the daemon starts.
 func Check(ctx context.Context) (version string, err error) {
 	for _, name := range []string{"nsenter", "setpriv", "prlimit"} {
@@ -60,14 +60,14 @@ func Check(ctx context.Context) (version string, err error) {
 		return "", err
 	}
 	if os.Geteuid() != 0 {
-		return version, &Unsupported{"not root", "only root can dump and restore"}
+		return version, &UnsupportedHost{"not root", "only root can dump and restore"}
 	}
 	if err := criuCheck(ctx); err != nil {
 		return version, err
 	}
 	fd, err := detachedTmpfs()
 	if err != nil {
-		return version, &Unsupported{fmt.Sprintf("a tmpfs cannot be mounted: %v", err), "CAP_SYS_ADMIN and Linux 5.2 are needed"}
+		return version, &UnsupportedHost{fmt.Sprintf("a tmpfs cannot be mounted: %v", err), "CAP_SYS_ADMIN and Linux 5.2 are needed"}
 	}
 	unix.Close(fd)
 	return version, nil
@@ -109,14 +109,14 @@ func askVersion(ctx context.Context) (string, error) {
 	}
 	m := regexp.MustCompile(`Version: (\S+)`).FindStringSubmatch(out)
 	if m == nil {
-		return "", &Unsupported{fmt.Sprintf("criu --version says %q", out), advice["criu"]}
+		return "", &UnsupportedHost{fmt.Sprintf("criu --version says %q", out), advice["criu"]}
 	}
 	var major, minor int
 	if _, err := fmt.Sscanf(m[1], "%d.%d", &major, &minor); err != nil {
-		return "", &Unsupported{fmt.Sprintf("criu's version is %q", m[1]), advice["criu"]}
+		return "", &UnsupportedHost{fmt.Sprintf("criu's version is %q", m[1]), advice["criu"]}
 	}
 	if major < host.CriuMajor || major == host.CriuMajor && minor < host.CriuMinor {
-		return m[1], &Unsupported{"criu " + m[1] + " is too old", advice["criu"]}
+		return m[1], &UnsupportedHost{"criu " + m[1] + " is too old", advice["criu"]}
 	}
 	return m[1], nil
 }
@@ -134,7 +134,7 @@ func prepareKernel(ctx context.Context) error {
 	return criuCheck(ctx)
 }
 
-// runCRIU runs criu on the host itself. An error is an *Unsupported, or ctx's.
+// runCRIU runs criu on the host itself. An error is an *UnsupportedHost, or ctx's.
 func runCRIU(ctx context.Context, args ...string) (string, error) {
 	path, err := findProgram("criu")
 	if err != nil {
@@ -153,7 +153,7 @@ func runCRIU(ctx context.Context, args ...string) (string, error) {
 		if c := l.allComplaints(); len(c) > 0 {
 			why = c[len(c)-1].text
 		}
-		return "", &Unsupported{fmt.Sprintf("criu %s: %v: %s", args[0], err, why), "the kernel lacks what CRIU needs, or this process a capability"}
+		return "", &UnsupportedHost{fmt.Sprintf("criu %s: %v: %s", args[0], err, why), "the kernel lacks what CRIU needs, or this process a capability"}
 	}
 	return string(out), nil
 }
@@ -166,7 +166,7 @@ type Host struct {
 	CPU    []string `json:"cpu"` // features that programs can use, ordered
 }
 
-// Here describes this host. An error is an *Unsupported, or ctx's.
+// Here describes this host. An error is an *UnsupportedHost, or ctx's.
 func Here(ctx context.Context) (Host, error) {
 	version, err := criuVersion(ctx)
 	if err != nil {
@@ -216,11 +216,11 @@ func cpuFeatures(cpuinfo string) []string {
 	return nil
 }
 
-// Fits returns nil if the program dumped as i can run on h, else an *Unsupported. The caller can ask before it stops
+// Fits returns nil if the program dumped as i can run on h, else an *UnsupportedHost. The caller can ask before it stops
 // anything; CRIU itself compares libraries, by build id.
 func (i *Image) Fits(h Host) error {
 	if i.Host.Arch != h.Arch {
-		return &Unsupported{Reason: fmt.Sprintf("it was dumped on %s, this is %s", i.Host.Arch, h.Arch)}
+		return &UnsupportedHost{Reason: fmt.Sprintf("it was dumped on %s, this is %s", i.Host.Arch, h.Arch)}
 	}
 	var missing []string
 	for _, f := range i.Host.CPU {
@@ -229,7 +229,7 @@ func (i *Image) Fits(h Host) error {
 		}
 	}
 	if len(missing) > 0 {
-		return &Unsupported{"the CPU lacks " + strings.Join(missing, " "), "restore it on a node that has these features, as the one where it was dumped"}
+		return &UnsupportedHost{"the CPU lacks " + strings.Join(missing, " "), "restore it on a node that has these features, as the one where it was dumped"}
 	}
 	return nil
 }

@@ -380,7 +380,7 @@ func TestFits(t *testing.T) {
 		"the CPU lacks avx512f xsavec":          {Arch: "amd64", CPU: []string{"avx2", "sse4_2"}},
 		"it was dumped on amd64, this is arm64": {Arch: "arm64", CPU: cpu},
 	} {
-		var lacking *Unsupported
+		var lacking *UnsupportedHost
 		if err := img.Fits(h); !errors.As(err, &lacking) || lacking.Reason != want {
 			t.Errorf("got %v, want %q", err, want)
 		}

@@ -58,7 +58,7 @@ type restorer struct {
 // last Restore in it. Several programs of a capsule may be restored side by side, if
 // their cgroups are different or none is frozen.
 //
-// An error is an *Error, or an *Unsupported; no process of the program is left then. Restore gives
+// An error is an *Error, or an *UnsupportedHost; no process of the program is left then. Restore gives
 // up in the same way when ctx ends, but waits for calls of src that do not return.
 func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src Source) error {
 	root := img.Program.PID

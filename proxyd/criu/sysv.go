@@ -67,7 +67,7 @@ func findLibrary() (string, error) {
 			return place, nil
 		}
 	}
-	return "", &Unsupported{Reason: criuLibrary + " is not installed", Advice: "install all of singularity-slurm on the node"}
+	return "", &UnsupportedHost{Reason: criuLibrary + " is not installed", Advice: "install all of singularity-slurm on the node"}
 }
 
 // usersNumberSysV tells whether this kernel lets criu choose the numbers of System V objects without being root, by

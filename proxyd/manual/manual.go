@@ -22,7 +22,7 @@ type List struct {
 // CommandPage is the page of a single command; the commands below it are named only. The lists
 // come at the end.
 func CommandPage(c *cobra.Command, section int, lists ...List) string {
-	b := beginPage(c, section, usageOf(c))
+	b := beginPage(c, section, formatUsage(c))
 	if c.HasAvailableSubCommands() {
 		b.WriteString(".SH COMMANDS\n")
 		for _, s := range availableCommands(c) {
@@ -39,7 +39,7 @@ func CommandPage(c *cobra.Command, section int, lists ...List) string {
 // ProgramPage is the page of a program with all its commands. Flags for which skip is true are left
 // out; skip may be nil. The lists come at the end.
 func ProgramPage(root *cobra.Command, section int, skip func(*pflag.Flag) bool, lists ...List) string {
-	b := beginPage(root, section, usageOf(root))
+	b := beginPage(root, section, formatUsage(root))
 	if root.HasAvailableSubCommands() {
 		b.WriteString(".SH COMMANDS\n")
 		writeCommands(b, root, skip)
@@ -52,7 +52,7 @@ func ProgramPage(root *cobra.Command, section int, skip func(*pflag.Flag) bool, 
 	return b.String()
 }
 
-func usageOf(c *cobra.Command) string {
+func formatUsage(c *cobra.Command) string {
 	if c.HasAvailableSubCommands() {
 		return c.CommandPath() + " COMMAND [flags]"
 	}
@@ -66,11 +66,11 @@ func beginPage(c *cobra.Command, section int, usage string) *strings.Builder {
 	fmt.Fprintf(b, ".SH NAME\n%s \\- %s\n", EscapeText(name), EscapeText(c.Short))
 	fmt.Fprintf(b, ".SH SYNOPSIS\n.B %s\n", EscapeText(usage))
 	b.WriteString(".SH DESCRIPTION\n")
-	writeParagraphs(b, descriptionOf(c))
+	writeParagraphs(b, formatDescription(c))
 	return b
 }
 
-func descriptionOf(c *cobra.Command) string {
+func formatDescription(c *cobra.Command) string {
 	if c.Long == "" {
 		return c.Short
 	}
@@ -95,7 +95,7 @@ func writeCommands(b *strings.Builder, c *cobra.Command, skip func(*pflag.Flag) 
 			continue
 		}
 		fmt.Fprintf(b, ".SS %s\n", EscapeText(strings.TrimSuffix(s.UseLine(), " [flags]")))
-		writeParagraphs(b, descriptionOf(s))
+		writeParagraphs(b, formatDescription(s))
 		s.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 			if f.Name != "help" && (skip == nil || !skip(f)) {
 				writeFlag(b, f)

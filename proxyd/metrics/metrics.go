@@ -61,7 +61,7 @@ func New(version string, events, phases []string) *Metrics {
 	m.devices.registerCounters(m.registry)
 	m.registry.MustRegister(&m.spaces)
 	for _, e := range events {
-		m.events.WithLabelValues(labelOf(e))
+		m.events.WithLabelValues(eventLabel(e))
 	}
 	for _, p := range phases {
 		m.failures.WithLabelValues(p)
@@ -73,8 +73,8 @@ func newHistogram(name, help string, buckets []float64) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + name, Help: help, Buckets: buckets})
 }
 
-// labelOf returns the label of an event: a single word.
-func labelOf(event string) string { return strings.ReplaceAll(event, " ", "-") }
+// eventLabel returns the label of an event: a single word.
+func eventLabel(event string) string { return strings.ReplaceAll(event, " ", "-") }
 
 // Handler answers a scrape.
 func (m *Metrics) Handler() http.Handler {
@@ -82,7 +82,7 @@ func (m *Metrics) Handler() http.Handler {
 }
 
 // Event counts an event of a time line.
-func (m *Metrics) Event(what string) { m.events.WithLabelValues(labelOf(what)).Inc() }
+func (m *Metrics) Event(what string) { m.events.WithLabelValues(eventLabel(what)).Inc() }
 
 // Phase counts a phase of a checkpoint.
 func (m *Metrics) Phase(name string, took time.Duration, failed bool) {

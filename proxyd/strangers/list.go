@@ -33,7 +33,7 @@ func New(most int) *List { return &List{most: most, counts: map[string]int{}} }
 // Add adds a connection. If there are too many now, Add closes the oldest connection of the host that has the most;
 // the caller that serves that connection sees its end, and calls Remove as always.
 func (l *List) Add(conn net.Conn) {
-	host := hostOf(conn.RemoteAddr())
+	host := hostAddress(conn.RemoteAddr())
 	l.mu.Lock()
 	l.entries = append(l.entries, entry{conn, host})
 	l.counts[host]++
@@ -51,7 +51,7 @@ func (l *List) Add(conn net.Conn) {
 // still had no fewer than the connection's host, that connection included, Replace closes the oldest connection of the
 // former, and returns true.
 func (l *List) Replace(conn net.Conn) bool {
-	host := hostOf(conn.RemoteAddr())
+	host := hostAddress(conn.RemoteAddr())
 	l.mu.Lock()
 	var leaves net.Conn
 	if len(l.entries) > 0 && l.largestCount() > l.counts[host]+1 {
@@ -100,8 +100,8 @@ func (l *List) deleteEntry(i int) {
 	}
 }
 
-// hostOf returns the name under which the connections of a host are counted. A host has a whole /64 of IPv6 addresses.
-func hostOf(a net.Addr) string {
+// hostAddress returns the name under which the connections of a host are counted. A host has a whole /64 of IPv6 addresses.
+func hostAddress(a net.Addr) string {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil {
 		return a.String()

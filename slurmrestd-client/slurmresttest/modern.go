@@ -140,7 +140,7 @@ func (modernVersion) jobEdits() []edit {
 }
 
 func (d modernVersion) submitEdits() []edit {
-	return append(d.jobEdits(), old{}.submitEdits()[len(old{}.jobEdits()):]...)
+	return append(d.jobEdits(), oldVersion{}.submitEdits()[len(oldVersion{}.jobEdits()):]...)
 }
 
 func unsetNumber() object { return object{"set": false, "infinite": false, "number": 0} }
@@ -253,7 +253,7 @@ func (d modernVersion) partitionObject(p slurmrest.Partition) object {
 }
 
 func (modernVersion) reservationObject(r slurmrest.Reservation) object {
-	o := old{}.reservationObject(r)
+	o := oldVersion{}.reservationObject(r)
 	o["start_time"], o["end_time"] = timeObject(r.Start), timeObject(r.End)
 	return o
 }

@@ -14,16 +14,16 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// old is v0.0.38, which 22.05 writes by hand.
-type old struct{}
+// oldVersion is v0.0.38, which 22.05 writes by hand.
+type oldVersion struct{}
 
-func (old) canRequeue() bool    { return false }
-func (old) canUpdateNode() bool { return false }
-func (old) canUpdateTask() bool { return true }
-func (old) noChange() int       { return http.StatusNotModified }
-func (old) qosName() string     { return "QOS" }
+func (oldVersion) canRequeue() bool    { return false }
+func (oldVersion) canUpdateNode() bool { return false }
+func (oldVersion) canUpdateTask() bool { return true }
+func (oldVersion) noChange() int       { return http.StatusNotModified }
+func (oldVersion) qosName() string     { return "QOS" }
 
-func (old) wrapResult(s *Server, result object) object {
+func (oldVersion) wrapResult(s *Server, result object) object {
 	result["meta"] = object{
 		"plugin": object{"type": "openapi/v0.0.38", "name": "Slurm OpenAPI v0.0.38"},
 		"Slurm":  object{"version": versionNumbers(s.opt.Release), "release": s.opt.Release},
@@ -43,7 +43,7 @@ func versionNumbers(release string) object {
 }
 
 // listComplaints writes complaints in the spelling of the endpoint.
-func (old) listComplaints(no *refusal) []any {
+func (oldVersion) listComplaints(no *refusal) []any {
 	full := object{"description": no.why, "error_number": no.number, "error": texts[no.number], "source": "fake"}
 	switch {
 	case no.about == "node":
@@ -56,22 +56,22 @@ func (old) listComplaints(no *refusal) []any {
 	return []any{full}
 }
 
-func (old) parseSince(text string) (int64, bool) {
+func (oldVersion) parseSince(text string) (int64, bool) {
 	unix, err := strconv.ParseInt(text, 10, 64)
 	return unix, err == nil
 }
 
 // badToken: the refusal of slurmctld arrives without its reason.
-func (old) badToken(db bool) *refusal {
+func (oldVersion) badToken(db bool) *refusal {
 	if db {
 		return newRefusal(1007, "")
 	}
 	return newRefusal(-1, "Failed while looking for jobs")
 }
 
-func (old) unknownNode() object { return nil }
+func (oldVersion) unknownNode() object { return nil }
 
-func (old) signalAnswer(unknown slurmrest.Ref) object {
+func (oldVersion) signalAnswer(unknown slurmrest.Ref) object {
 	if unknown != (slurmrest.Ref{}) {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (old) signalAnswer(unknown slurmrest.Ref) object {
 }
 
 // statusOf: a body that cannot be parsed is a 200 with errors[], on purpose.
-func (old) statusOf(no *refusal) int {
+func (oldVersion) statusOf(no *refusal) int {
 	switch no.number {
 	case 9001:
 		return http.StatusOK
@@ -89,7 +89,7 @@ func (old) statusOf(no *refusal) int {
 	return http.StatusInternalServerError
 }
 
-func (d old) unknownKey(fields object) *refusal {
+func (d oldVersion) unknownKey(fields object) *refusal {
 	for key := range fields {
 		if !slices.ContainsFunc(d.jobEdits(), func(e edit) bool { return e.key == key }) {
 			return newRefusal(9001, "Unknown key %q", key)
@@ -99,14 +99,14 @@ func (d old) unknownKey(fields object) *refusal {
 }
 
 // updateAnswer: the outcomes of an array's tasks are taken for errors.
-func (old) updateAnswer(j *slurmrest.Job) object {
+func (oldVersion) updateAnswer(j *slurmrest.Job) object {
 	if j.Array.JobID == 0 {
 		return object{}
 	}
 	return object{"errors": []any{object{"description": "job array update from fake failed", "source": "_parse_job_list"}}}
 }
 
-func (old) jobEdits() []edit {
+func (oldVersion) jobEdits() []edit {
 	text := func(key string, at func(*slurmrest.Job) *string) edit { return edit{key, true, setText(at)} }
 	number := func(key string, at func(*slurmrest.Job) *slurmrest.Number) edit {
 		return edit{key, true, setNumber(at)}
@@ -139,7 +139,7 @@ func (old) jobEdits() []edit {
 	}
 }
 
-func (d old) submitEdits() []edit {
+func (d oldVersion) submitEdits() []edit {
 	return append(d.jobEdits(),
 		edit{"name", true, setText(func(j *slurmrest.Job) *string { return &j.Name })},
 		edit{"array", true, setText(func(j *slurmrest.Job) *string { return &j.Array.Tasks })},
@@ -179,7 +179,7 @@ func nullableNumber(n slurmrest.Number) any {
 	return n.Value
 }
 
-func (old) jobList(_ *Server, jobs []*slurmrest.Job) object {
+func (oldVersion) jobList(_ *Server, jobs []*slurmrest.Job) object {
 	list := []any{}
 	for _, j := range jobs {
 		list = append(list, oldJob(j))
@@ -236,7 +236,7 @@ func minutesOf(l slurmrest.Limit) slurmrest.Number {
 	return slurmrest.Number{Value: int64(l.Duration / time.Minute), Set: l.Set, Infinite: l.Infinite}
 }
 
-func (old) nodeObject(n slurmrest.Node) object {
+func (oldVersion) nodeObject(n slurmrest.Node) object {
 	return object{
 		"name": n.Name, "hostname": n.Hostname, "address": n.Address,
 		"state": strings.ToLower(n.State.Base), "state_flags": orEmpty(n.State.Flags),
@@ -260,7 +260,7 @@ func minusOne(n slurmrest.Number) any {
 	return nullableNumber(n)
 }
 
-func (old) partitionObject(p slurmrest.Partition) object {
+func (oldVersion) partitionObject(p slurmrest.Partition) object {
 	return object{
 		"name": p.Name, "state": p.State, "nodes": p.Nodes, "total_nodes": p.TotalNodes,
 		"total_cpus": p.TotalCPUs, "tres": p.TRES, "qos": p.QOS, "allowed_qos": p.AllowedQOS,
@@ -272,7 +272,7 @@ func (old) partitionObject(p slurmrest.Partition) object {
 	}
 }
 
-func (old) reservationObject(r slurmrest.Reservation) object {
+func (oldVersion) reservationObject(r slurmrest.Reservation) object {
 	return object{
 		"name": r.Name, "start_time": unixSeconds(r.Start), "end_time": unixSeconds(r.End), "node_list": r.Nodes,
 		"node_count": r.NodeCount, "core_count": r.CoreCount, "partition": r.Partition, "users": r.Users,
@@ -281,14 +281,14 @@ func (old) reservationObject(r slurmrest.Reservation) object {
 	}
 }
 
-func (old) qosRecord(q slurmrest.QOS) object {
+func (oldVersion) qosRecord(q slurmrest.QOS) object {
 	return qosOf(q, nullableNumber)
 }
 
-func (old) pingObject() object {
+func (oldVersion) pingObject() object {
 	return object{"pings": []any{object{"hostname": "ctl", "ping": "UP", "status": 0, "mode": "primary"}}}
 }
 
-func (old) diagObject(s *Server) object {
+func (oldVersion) diagObject(s *Server) object {
 	return diagOf(s, func(t time.Time) any { return unixSeconds(t) })
 }

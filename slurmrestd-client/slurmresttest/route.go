@@ -109,7 +109,7 @@ func (s *Server) dialectOf(r *http.Request) dialect {
 		return nil
 	}
 	if parts[2] == slurmrest.V0038 {
-		return old{}
+		return oldVersion{}
 	}
 	return modernVersion{version: parts[2]}
 }

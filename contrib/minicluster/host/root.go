@@ -21,9 +21,9 @@ type mount struct {
 	data                 string
 }
 
-// mountsOf come in this order: a mount below another comes after that. /run, /tmp and /dev/shm
+// listMounts come in this order: a mount below another comes after that. /run, /tmp and /dev/shm
 // are empty after each start, as on a machine that was switched on.
-func mountsOf(s Spec) []mount {
+func listMounts(s Spec) []mount {
 	const quiet = unix.MS_NOSUID | unix.MS_NODEV
 	// Folders on the machine's disk get their flags in a second mount: a bind ignores flags. Root on
 	// a host must not leave a way to root there for other users.
@@ -55,7 +55,7 @@ type device struct {
 	major, minor uint32
 }
 
-func devicesOf(s Spec) []device {
+func listDevices(s Spec) []device {
 	nodes := []device{
 		{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9},
 		{"tty", 5, 0}, {"fuse", 10, 229}, {"net/tun", 10, 200},
@@ -121,7 +121,7 @@ func Overlay(target string, lower []string, upper, work string) error {
 }
 
 func mountAll(s Spec) error {
-	for _, m := range mountsOf(s) {
+	for _, m := range listMounts(s) {
 		target := filepath.Join(s.Root, m.target)
 		if err := os.MkdirAll(target, 0o755); err != nil {
 			return err
@@ -135,7 +135,7 @@ func mountAll(s Spec) error {
 
 func makeDevices(s Spec) error {
 	dev := filepath.Join(s.Root, "dev")
-	for _, d := range devicesOf(s) {
+	for _, d := range listDevices(s) {
 		path := filepath.Join(dev, d.name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err

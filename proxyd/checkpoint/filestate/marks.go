@@ -28,7 +28,7 @@ func OldestMark(ctx context.Context, s *store.Store, job store.JobID, index int)
 		}
 		var mark files.Mark
 		err := readCheckpoint(ctx, s, sum.ID, func(_ *store.Reader, meta *records.Meta) error {
-			mark = markOf(meta, index)
+			mark = readMark(meta, index)
 			return nil
 		})
 		if err != nil {
@@ -46,7 +46,7 @@ func LoadNewest(ctx context.Context, s *store.Store, job store.JobID, run, index
 	slices.SortFunc(all, func(a, b store.Summary) int { return cmp.Compare(b.ID.Number, a.ID.Number) })
 	for _, sum := range all {
 		err = errors.Join(err, readCheckpoint(ctx, s, sum.ID, func(r *store.Reader, meta *records.Meta) (err error) {
-			if meta.Run == run && markOf(meta, index) >= max(since, 1) {
+			if meta.Run == run && readMark(meta, index) >= max(since, 1) {
 				state, err = Load(r, meta.Capsule(index))
 			}
 			return err
@@ -58,8 +58,8 @@ func LoadNewest(ctx context.Context, s *store.Store, job store.JobID, run, index
 	return nil, err
 }
 
-// markOf returns the mark of a capsule's change list at a checkpoint; 0: a checkpoint of an older release does not say.
-func markOf(meta *records.Meta, index int) files.Mark {
+// readMark returns the mark of a capsule's change list at a checkpoint; 0: a checkpoint of an older release does not say.
+func readMark(meta *records.Meta, index int) files.Mark {
 	if m := meta.Capsule(index); m != nil && m.FilesSummary != nil {
 		return m.FilesSummary.Mark
 	}

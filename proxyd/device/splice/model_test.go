@@ -234,7 +234,7 @@ func newAccess(m *words) access { return access{m, map[int]bool{}, map[int]bool{
 // ask begins an operation, and makes its Record.
 func (w *world) ask(m *member, o *operation, r Rank) {
 	m.phase = asked
-	m.plan = w.results.Ask(r, Site{o.site}, sizeOf(o.points))
+	m.plan = w.results.Ask(r, Site{o.site}, sumSizes(o.points))
 	m.had = o.points
 	if m.plan.Parts != nil {
 		m.had = m.plan.Parts

@@ -127,9 +127,9 @@ func (r *Results) Ask(rank Rank, at Site, bytes uint64) Plan {
 	p := Plan{Turn: s.asked[rank], Cost: s.cost}
 	s.asked[rank]++
 	if s.parts == nil {
-		bytes += sizeOf(s.reads)
+		bytes += sumSizes(s.reads)
 	} else {
-		bytes = sizeOf(s.parts)
+		bytes = sumSizes(s.parts)
 	}
 	switch {
 	case s.never:
@@ -150,7 +150,7 @@ func (r *Results) Ask(rank Rank, at Site, bytes uint64) Plan {
 	return p
 }
 
-func sizeOf(spans []Span) (n uint64) {
+func sumSizes(spans []Span) (n uint64) {
 	for _, x := range spans {
 		n += x.Size
 	}

@@ -56,7 +56,7 @@ func (c Contract) Status(err error, describe func(err error, kind, text string) 
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", ErrTimeout, err)
 	}
-	row := c.rowOf(err)
+	row := c.findRow(err)
 	text := ClipText(err.Error())
 	st, problem := status.New(row.Code, text).WithDetails(describe(err, row.Name, text))
 	if problem != nil { // a string of the message is not UTF-8
@@ -65,7 +65,7 @@ func (c Contract) Status(err error, describe func(err error, kind, text string) 
 	return st.Err()
 }
 
-func (c Contract) rowOf(err error) Row {
+func (c Contract) findRow(err error) Row {
 	for _, row := range c.Rows {
 		if errors.Is(err, row.Kind) {
 			return row

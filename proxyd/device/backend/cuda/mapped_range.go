@@ -38,8 +38,8 @@ type mappedRange struct {
 	dirty   []gap          // ascending; of the range when the range is used, else all of it may be dirty
 }
 
-// backing is the bytes of an arena: ranges one behind the other, or memory without an address.
-type backing struct {
+// arenaBytes is the bytes of an arena: ranges one behind the other, or memory without an address.
+type arenaBytes struct {
 	ranges []*mappedRange
 	memory *memory
 }
@@ -93,13 +93,13 @@ func (l *mappedRanges) countKept(x *mappedRange, more bool) {
 
 // makeBacking makes the bytes of an arena. Ranges that were there and do not fit are given back when no work uses them:
 // see waitsForRange, and attachPiece.
-func (l *mappedRanges) makeBacking(base backend.Addr, size uint64) (*backing, error) {
+func (l *mappedRanges) makeBacking(base backend.Addr, size uint64) (*arenaBytes, error) {
 	if base == 0 {
 		m, err := l.newMemory(size)
-		return &backing{memory: m}, err
+		return &arenaBytes{memory: m}, err
 	}
 	end := base + backend.Addr(size)
-	b := &backing{}
+	b := &arenaBytes{}
 	for _, x := range l.rangesIn(base, size) {
 		if x.base < base || x.endAddress() > end {
 			l.evictRange(x)
@@ -144,7 +144,7 @@ func (l *mappedRanges) newMemory(n uint64) (*memory, error) {
 }
 
 // releaseBacking ends a use of all ranges. Those without another use are kept, or given back.
-func (l *mappedRanges) releaseBacking(b *backing, keep bool) {
+func (l *mappedRanges) releaseBacking(b *arenaBytes, keep bool) {
 	for _, x := range b.ranges {
 		if x.uses--; x.uses > 0 {
 			continue

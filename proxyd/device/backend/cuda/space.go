@@ -15,18 +15,18 @@ import (
 	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/workgate"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/workgate"
 )
 
 type (
-	arena = ledger.Arena[*backing]
-	piece = ledger.Piece[*backing]
+	arena = ledger.Arena[*arenaBytes]
+	piece = ledger.Piece[*arenaBytes]
 )
 
 // space is a rank's device.
 type space struct {
-	*ledger.Calls[*backing] // that concern the ledger alone
+	*ledger.Calls[*arenaBytes] // that concern the ledger alone
 
 	device   *device                // that the space was made on: its backend, and the limits that calls are checked against
 	at       atomic.Pointer[device] // that the space is on
@@ -47,7 +47,7 @@ type space struct {
 
 	mu          sync.Mutex
 	closed      bool
-	ledger      *ledger.Ledger[*backing]
+	ledger      *ledger.Ledger[*arenaBytes]
 	freed       freedRanges
 	ranges      mappedRanges
 	contexts    map[backend.ContextID]*cudaContext
