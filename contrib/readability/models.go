@@ -11,6 +11,7 @@ const (
 	rowTests      = "lines in tests"
 	rowOneWord    = "unexported functions with a one-word name"
 	rowNameLength = "mean length of unexported functions' names"
+	rowRiddles    = "types named by an adjective, participle or pronoun"
 	rowMethods    = "methods of the largest type"
 	rowPackage    = "largest package, files / lines"
 	rowExamples   = "runnable Examples"

@@ -76,12 +76,12 @@ func splitC(text string) (code string, comments []string) {
 		end := i + 1
 		switch {
 		case strings.HasPrefix(text[i:], "//"):
-			end = i + endOf(text[i:], "\n", 0)
+			end = i + findEnd(text[i:], "\n", 0)
 			comments = append(comments, text[i+2:end])
 			i = end
 			continue
 		case strings.HasPrefix(text[i:], "/*"):
-			end = i + 2 + endOf(text[i+2:], "*/", 2)
+			end = i + 2 + findEnd(text[i+2:], "*/", 2)
 			comments = append(comments, text[i:end])
 			rest.WriteString(strings.Repeat("\n", strings.Count(text[i:end], "\n")))
 			i = end
@@ -95,8 +95,8 @@ func splitC(text string) (code string, comments []string) {
 	return rest.String(), comments
 }
 
-// endOf returns the offset of the first mark in text, plus past, or the text's length if it has no mark.
-func endOf(text, mark string, past int) int {
+// findEnd returns the offset of the first mark in text, plus past, or the text's length if it has no mark.
+func findEnd(text, mark string, past int) int {
 	if at := strings.Index(text, mark); at >= 0 {
 		return at + past
 	}

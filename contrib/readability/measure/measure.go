@@ -52,6 +52,9 @@ type Counts struct {
 	UnexportedOneWord int // of these, with a name of one word
 	UnexportedLetters int // the sum of the lengths of their names
 
+	Types        int // types that are declared, in Go
+	RiddledTypes int // of these, with a lone adjective, participle, pronoun or verb as the name: see IsRiddle
+
 	Errorf        int // calls of fmt.Errorf
 	ErrorfWrapped int // of these, with %w in their format
 
@@ -153,6 +156,8 @@ func Sum(packages map[string]*Counts) *Counts {
 		sum.Unexported += counts.Unexported
 		sum.UnexportedOneWord += counts.UnexportedOneWord
 		sum.UnexportedLetters += counts.UnexportedLetters
+		sum.Types += counts.Types
+		sum.RiddledTypes += counts.RiddledTypes
 		sum.Errorf += counts.Errorf
 		sum.ErrorfWrapped += counts.ErrorfWrapped
 		sum.CommentWords += counts.CommentWords
@@ -196,6 +201,7 @@ func (c *Counts) addFile(path string, text []byte, kind Kind) (counted bool, err
 			c.addFunction(files, function)
 		}
 	}
+	c.addTypes(file)
 	for _, group := range file.Comments {
 		c.addComment(group.Text()) // without directives such as go:generate
 	}
@@ -267,8 +273,12 @@ func receiverType(method *ast.FuncDecl) string {
 	}
 }
 
-// isOneWord says whether a name in camelCase or snake_case has one word only.
+// isOneWord says whether a name in camelCase or snake_case has one word only. An "Of" at the end is no word: sizeOf says
+// no more than size.
 func isOneWord(name string) bool {
+	if first := strings.TrimSuffix(name, "Of"); first != "" {
+		name = first
+	}
 	return !strings.ContainsFunc(name[1:], func(r rune) bool { return unicode.IsUpper(r) || r == '_' })
 }
 
@@ -329,24 +339,27 @@ func (c *Counts) Percentile(p int) int {
 	return c.FunctionLines[(len(c.FunctionLines)-1)*p/100]
 }
 
+// RiddledTypeShare returns the percentage of types that IsRiddle finds.
+func (c *Counts) RiddledTypeShare() float64 { return scaleShare(100, c.RiddledTypes, c.Types) }
+
 // OneWordShare returns the percentage of unexported functions that have a name of one word.
-func (c *Counts) OneWordShare() float64 { return shareOf(100, c.UnexportedOneWord, c.Unexported) }
+func (c *Counts) OneWordShare() float64 { return scaleShare(100, c.UnexportedOneWord, c.Unexported) }
 
 // NameLength returns the mean length of the names of unexported functions.
-func (c *Counts) NameLength() float64 { return shareOf(1, c.UnexportedLetters, c.Unexported) }
+func (c *Counts) NameLength() float64 { return scaleShare(1, c.UnexportedLetters, c.Unexported) }
 
 // WrappedShare returns the percentage of fmt.Errorf's calls that wrap an error.
-func (c *Counts) WrappedShare() float64 { return shareOf(100, c.ErrorfWrapped, c.Errorf) }
+func (c *Counts) WrappedShare() float64 { return scaleShare(100, c.ErrorfWrapped, c.Errorf) }
 
 // TestShare returns the percentage of all lines that are in test files.
-func (c *Counts) TestShare() float64 { return shareOf(100, c.TestLines, c.Lines+c.TestLines) }
+func (c *Counts) TestShare() float64 { return scaleShare(100, c.TestLines, c.Lines+c.TestLines) }
 
 // PronounRate returns how many words of a group there are in 1,000 words of comments.
 func (c *Counts) PronounRate(group string) float64 {
-	return shareOf(1000, c.Pronouns[group], c.CommentWords)
+	return scaleShare(1000, c.Pronouns[group], c.CommentWords)
 }
 
-func shareOf(of float64, part, whole int) float64 {
+func scaleShare(of float64, part, whole int) float64 {
 	if whole == 0 {
 		return 0
 	}
@@ -360,7 +373,7 @@ type NamedCount struct {
 }
 
 // LargestTypes returns the n types with the most methods, the largest first.
-func (c *Counts) LargestTypes(n int) []NamedCount { return largestOf(c.Methods, n) }
+func (c *Counts) LargestTypes(n int) []NamedCount { return takeLargest(c.Methods, n) }
 
 // LargestPackages returns the n packages with the most files that are not tests, the largest first.
 func LargestPackages(packages map[string]*Counts, n int) []NamedCount {
@@ -368,10 +381,10 @@ func LargestPackages(packages map[string]*Counts, n int) []NamedCount {
 	for folder, counts := range packages {
 		files[folder] = counts.Files
 	}
-	return largestOf(files, n)
+	return takeLargest(files, n)
 }
 
-func largestOf(sizes map[string]int, n int) []NamedCount {
+func takeLargest(sizes map[string]int, n int) []NamedCount {
 	var sorted []NamedCount
 	for _, name := range slices.Sorted(maps.Keys(sizes)) {
 		sorted = append(sorted, NamedCount{name, sizes[name]})

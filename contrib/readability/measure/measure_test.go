@@ -22,12 +22,19 @@ import "fmt"
 
 type list[T any] struct{}
 
+type kept struct{ whose, seen int }
+
 // One who reads, and nobody else.
 func (l *list[T]) add(x T) error {
 	return fmt.Errorf("add: %w", errFull)
 }
 
 func (l list[T]) Len() int { return 0 }
+
+func sizeOf() int {
+	type String int
+	return 0
+}
 
 func startUpload() error {
 	// Those.
@@ -113,9 +120,10 @@ func TestTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &measure.Counts{
-		Files: 1, Lines: 23, TestLines: 10,
-		FunctionLines: []int{0, 0, 1, 3},
-		Unexported:    2, UnexportedOneWord: 1, UnexportedLetters: len("add") + len("startUpload"),
+		Files: 1, Lines: 30, TestLines: 10,
+		FunctionLines: []int{0, 0, 1, 2, 3},
+		Unexported:    3, UnexportedOneWord: 2, UnexportedLetters: len("add") + len("sizeOf") + len("startUpload"),
+		Types: 3, RiddledTypes: 1,
 		Errorf: 2, ErrorfWrapped: 1,
 		CommentWords: 17,
 		Pronouns:     map[string]int{"who/whom/whose": 1, "it": 1, "one/ones/those/others": 2, "nobody/somebody": 1},
@@ -176,5 +184,17 @@ func TestTreeWithSyntaxError(t *testing.T) {
 	}
 	if packages, err := measure.Tree(root, measure.Go); err == nil {
 		t.Errorf("counted %v, want an error", packages)
+	}
+}
+
+// TestIsRiddle expects riddles of words that name no thing, whatever their first letter, and of no noun.
+func TestIsRiddle(t *testing.T) {
+	for name, want := range map[string]bool{
+		"kept": true, "Seen": true, "whose": true, "here": true, "returning": true, "Noted": true, "Who": true,
+		"keptRoom": false, "Ring": false, "setting": false, "Seed": false, "job": false, "moment": false, "bed": false,
+	} {
+		if got := measure.IsRiddle(name); got != want {
+			t.Errorf("IsRiddle(%q) = %v, want %v", name, got, want)
+		}
 	}
 }

@@ -29,11 +29,11 @@ func (l *mappedRanges) addDirty(p piece) {
 // clearPiece clears all dirty bytes of a piece.
 func (l *mappedRanges) clearPiece(p piece) error {
 	a, end := p.Alloc.Base, p.Alloc.Base+backend.Addr(p.Size())
-	type clearing struct {
+	type clearedRange struct {
 		memory *memory
 		at, n  uint64
 	}
-	var todo []clearing
+	var todo []clearedRange
 	l.space.mu.Lock()
 	for _, x := range p.Arena.Bytes.ranges {
 		var left []gap
@@ -43,7 +43,7 @@ func (l *mappedRanges) clearPiece(p piece) error {
 				left = append(left, g)
 				continue
 			}
-			todo = append(todo, clearing{x.memory, uint64(from - x.base), uint64(to - from)})
+			todo = append(todo, clearedRange{x.memory, uint64(from - x.base), uint64(to - from)})
 			if g.From < from {
 				left = append(left, gap{From: g.From, To: from})
 			}

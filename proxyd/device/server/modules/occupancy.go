@@ -16,7 +16,7 @@ type fit struct {
 	threads           uint32 // in any block of the kernel
 }
 
-func (p *LaunchCalls) fitOf(c *dispatch.Call, h dispatch.Function) (fit, dispatch.Result) {
+func (p *LaunchCalls) computeFit(c *dispatch.Call, h dispatch.Function) (fit, dispatch.Result) {
 	f, r := p.findFunction(c, h)
 	if r != 0 {
 		return fit{}, r
@@ -46,7 +46,7 @@ func (p *LaunchCalls) OccupancyMaxActiveBlocksPerMultiprocessor(c *dispatch.Call
 
 func (p *LaunchCalls) OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(c *dispatch.Call, h dispatch.Function, size int32, shared uint64, flags uint32) (int32, dispatch.Result) {
 	const noCachingOverride = 1
-	f, r := p.fitOf(c, h)
+	f, r := p.computeFit(c, h)
 	switch {
 	case r != 0:
 		return 0, r
@@ -58,7 +58,7 @@ func (p *LaunchCalls) OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(c *disp
 
 // OccupancyAvailableDynamicSMemPerBlock is how much each block may have when a given number of blocks is to fit.
 func (p *LaunchCalls) OccupancyAvailableDynamicSMemPerBlock(c *dispatch.Call, h dispatch.Function, blocks, size int32) (uint64, dispatch.Result) {
-	f, r := p.fitOf(c, h)
+	f, r := p.computeFit(c, h)
 	switch {
 	case r != 0:
 		return 0, r
@@ -101,7 +101,7 @@ func (p *LaunchCalls) ActiveClusters(c *dispatch.Call, h dispatch.Function, grid
 		n, err := f.ActiveClusters(l)
 		return int32(n), p.Result(err)
 	}
-	f, r := p.fitOf(c, h)
+	f, r := p.computeFit(c, h)
 	threads := l.Block.Count()
 	switch {
 	case r != 0:
