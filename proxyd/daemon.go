@@ -352,8 +352,8 @@ func realGPUs(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
-// servePeers answers people and other nodes, and opens the conductorWait. Its undo waits for the answers under way, also to
-// Slurm's side of the node, because the conductor is closed next.
+// servePeers answers people and other nodes, and opens the conductorWait. Its undo waits for the answers under way,
+// also to Slurm's side of the node, because the conductor is closed next.
 func (n *node) servePeers(context.Context) (func(), error) {
 	coder := munge.Programs{Socket: n.cfg.MungeSocket}
 	grpc := api.NewServer(api.Options{

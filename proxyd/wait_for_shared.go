@@ -19,9 +19,9 @@ import (
 // errStopping is returned to requests that waited for the shared folder when the daemon was stopped.
 var errStopping = errors.New("proxyd is stopping")
 
-// conductorWait stands between Slurm's side of the node and the conductor: requests wait until there is a conductor. A conductor
-// needs the shared folder and the store. Without a conductorWait, tasks of a node would find no proxyd, and fail, while the
-// shared folder or the store is away. All methods may be called concurrently.
+// conductorWait stands between Slurm's side of the node and the conductor: requests wait until there is a conductor. A
+// conductor needs the shared folder and the store. Without a conductorWait, tasks of a node would find no proxyd, and
+// fail, while the shared folder or the store is away. All methods may be called concurrently.
 type conductorWait struct {
 	opened  chan struct{} // closed by open
 	away    chan struct{} // closed by setReason

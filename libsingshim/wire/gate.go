@@ -157,7 +157,7 @@ type PendingWork struct {
 // IsZero tells whether the ring is at rest. With the gate for calls shut, the ring then stays at rest.
 func (b PendingWork) IsZero() bool { return b.Queued == 0 && b.Calls == 0 && len(b.Inside) == 0 }
 
-// PendingWork looks at the ring.
+// Busy looks at the ring.
 func (r *Ring) Busy() (PendingWork, error) {
 	if !r.enterMapping() {
 		return PendingWork{}, ErrClosed

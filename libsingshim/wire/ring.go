@@ -201,7 +201,7 @@ func (r *Ring) Close() {
 }
 
 // Detach ends this end alone, and leaves the ring to Adopt, when Serve has returned. The caller has shut the gate for
-// calls, and has seen that PendingWork is zero.
+// calls, and has seen that Busy is zero.
 func (r *Ring) Detach() {
 	if !r.enterMapping() {
 		return

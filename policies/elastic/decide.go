@@ -69,9 +69,9 @@ func compareFlags(a, b bool) int {
 	return 1
 }
 
-// estimateLoss is the work that a job loses for each GPU that is taken back, in seconds of a GPU: by standing still, and by
-// doing less, which is counted for payback. A job with more ranks on some GPUs than on the rest does less than its
-// GPUs could.
+// estimateLoss is the work that a job loses for each GPU that is taken back, in seconds of a GPU: by standing still,
+// and by doing less, which is counted for payback. A job with more ranks on some GPUs than on the rest does less than
+// its GPUs could.
 func estimateLoss(j *sdk.Job, set Settings) float64 {
 	lost := estimatePause(j).Seconds()*float64(j.GPUs) + time.Duration(set.Payback).Seconds()*j.WorkLost(j.Request)
 	return lost / float64(j.GPUs-j.Request)

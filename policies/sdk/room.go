@@ -256,8 +256,8 @@ func (r *Room) findNodes(j *Job, capsules, gpus int, leaveOut func(int32) bool) 
 	return shares
 }
 
-// containsRequiredNodes reports whether the nodes that a job must have are among its shares. If there are more such nodes than
-// shares, each share must be on one of these nodes.
+// containsRequiredNodes reports whether the nodes that a job must have are among its shares. If there are more such
+// nodes than shares, each share must be on one of these nodes.
 func containsRequiredNodes(shares []Share, required []int32) bool {
 	n := 0
 	for _, s := range shares {

@@ -42,8 +42,8 @@ func (r *run) askPolicies(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// policyWithoutMoves is a policy on a cluster without capsules: a job that was moved would begin again, so no job is moved, and
-// a job that has room only when another job is moved gets no room.
+// policyWithoutMoves is a policy on a cluster without capsules: a job that was moved would begin again, so no job is
+// moved, and a job that has room only when another job is moved gets no room.
 type policyWithoutMoves struct{ chain.Policy }
 
 func withoutMoves(policies []chain.NamedPolicy) []chain.NamedPolicy {

@@ -65,7 +65,7 @@
 // TCP, a file). A Nudge is given at a Tick, when no rank moves. Its only cost is that the cut may
 // no longer be the least.
 //
-// # FailureReason it is right
+// # Why it is right
 //
 // For each number let i be the count that the rank has issued, and k the count that it has reported to the leader.
 // Always:

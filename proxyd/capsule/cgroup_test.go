@@ -45,7 +45,7 @@ func (k task) startIn(t *testing.T, g group) *running {
 	return k.startTask(t)
 }
 
-// listCgroups returns the cgroups that capsules have left in the hierarchy, below a folder.
+// groupsOf returns the cgroups that capsules have left in the hierarchy, below a folder.
 func groupsOf(t *testing.T, root string, c *Capsule) []string {
 	t.Helper()
 	var found []string

@@ -23,7 +23,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 )
 
-// changesPeriod bounds the loss of recorded changes at a crash of the node. Without changes the change list is not written.
+// changesPeriod bounds the loss of recorded changes at a crash of the node. Without changes the change list is not
+// written.
 const changesPeriod = 100 * time.Millisecond
 
 // createChangeList creates the list for a capsule that is about to be made.

@@ -180,8 +180,8 @@ func (h fileHistory) filesAtResume() *files.State {
 	return state
 }
 
-// filesOfRun returns the state of files at the newest checkpoint of this run since which the change list knows all changes, or
-// nil. It is only asked for where the change list has forgotten changes.
+// filesOfRun returns the state of files at the newest checkpoint of this run since which the change list knows all
+// changes, or nil. It is only asked for where the change list has forgotten changes.
 func (h fileHistory) filesOfRun(ctx context.Context) *files.State {
 	j, forgotten := h.lc.j, h.lc.changes.Forgotten()
 	if forgotten == 0 {
@@ -197,8 +197,8 @@ func (h fileHistory) filesOfRun(ctx context.Context) *files.State {
 // changesCheckPeriod is how often the length of a capsule's list of changed files is looked at.
 const changesCheckPeriod = time.Minute
 
-// keepChangeListShort removes changes that no restore needs from the capsule's list of changed files whenever that is long,
-// until ctx ends.
+// keepChangeListShort removes changes that no restore needs from the capsule's list of changed files whenever that is
+// long, until ctx ends.
 func (h fileHistory) keepChangeListShort(ctx context.Context) {
 	tick := time.NewTicker(changesCheckPeriod)
 	defer tick.Stop()

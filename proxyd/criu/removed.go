@@ -60,8 +60,8 @@ func LinkRemoved(init int, pids []int, folders []string) (links []string, err er
 	return links, err
 }
 
-// findRemovedFiles returns the removed files in folders that a process has open or mapped: the kernel's names, with paths by
-// which this process can reach the files.
+// findRemovedFiles returns the removed files in folders that a process has open or mapped: the kernel's names, with
+// paths by which this process can reach the files.
 func findRemovedFiles(pid int, folders []string) map[string]string {
 	found := map[string]string{}
 	see := func(name, at string) {

@@ -44,8 +44,8 @@ func coreName(tid int) string { return corePrefix + strconv.Itoa(tid) + ".img" }
 // pendingSignals is two sets of signals: for a thread, and for its whole process.
 type pendingSignals struct{ own, shared uint64 }
 
-// readPendingSignals returns the pending signals of a process's threads, by their ids in the capsule, for the threads that have
-// any. A process that is gone has none.
+// readPendingSignals returns the pending signals of a process's threads, by their ids in the capsule, for the threads
+// that have any. A process that is gone has none.
 func readPendingSignals(host int) map[int]pendingSignals {
 	tasks := fmt.Sprintf("/proc/%d/task/", host)
 	threads, err := os.ReadDir(tasks)
@@ -166,8 +166,8 @@ func signalBit(s unix.Signal) uint64 {
 	return 1 << (s - 1)
 }
 
-// encodeSiginfo returns the siginfo of a signal: its sender was an expired timer, if the image has one. The result is nil if
-// the image has a timer that is still to send the signal.
+// encodeSiginfo returns the siginfo of a signal: its sender was an expired timer, if the image has one. The result is
+// nil if the image has a timer that is still to send the signal.
 func encodeSiginfo(sig unix.Signal, timers *timer.TaskTimersEntry, tid int) []byte {
 	var over *timer.PosixTimerEntry
 	for _, t := range timers.GetPosix() {

@@ -243,8 +243,8 @@ func (j *ChangeList) Cut() (Mark, error) {
 	return Mark(j.end), nil
 }
 
-// Add appends changes that were observed without the shim, if the change list does not have these paths since the last Cut.
-// The entries are durable with the next Sync that returns no error.
+// Add appends changes that were observed without the shim, if the change list does not have these paths since the last
+// Cut. The entries are durable with the next Sync that returns no error.
 func (j *ChangeList) Add(entries ...Entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

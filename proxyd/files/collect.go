@@ -67,8 +67,9 @@ func (w *worker) recordState() error {
 
 // maxMissing bounds the paths in a State at which the job had a file and has none, such as those of temporary files: a job
 // of weeks has any number of them. A State takes over those of the State before, unless that is full of them. PutBack
-// asks for such a path only where the change list does not say whether the job made the file that is there: without the path,
-// it goes by when the file was born, and leaves the file alone, with a note, where that cannot be known. A test changes it.
+// asks for such a path only where the change list does not say whether the job made the file that is there: without the
+// path, it goes by when the file was born, and leaves the file alone, with a note, where that cannot be known. A test
+// changes it.
 var maxMissing = 10_000
 
 // countMissing returns the number of paths in the State at which no file is.

@@ -49,7 +49,7 @@ type TouchedFiles struct {
 const (
 	maxPath    = 4095
 	maxEntries = 1_000_000
-	maxTouched = 64 << 20 // bytes of memory that the entries of a TouchedFiles take
+	maxTouched = 64 << 20 // bytes of memory that the entries of TouchedFiles take
 )
 
 // countBytes returns the part of maxTouched that an entry takes.

@@ -150,8 +150,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestForgetKeepsPlaces: a change list that is opened after Forget reads no entry of the list twice, and knows of programs that
-// bypassed the shim.
+// TestForgetKeepsPlaces: a change list that is opened after Forget reads no entry of the list twice, and knows of
+// programs that bypassed the shim.
 func TestForgetKeepsPlaces(t *testing.T) {
 	forgetAnything(t)
 	dir := ownFolder(t)

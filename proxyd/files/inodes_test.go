@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestShowInodes: rows stay where they are, are found again by a later ChangeList, and are left out where there is no room.
+// TestShowInodes: rows stay where they are, are found again by a later ChangeList, and are left out where there is no
+// room.
 func TestShowInodes(t *testing.T) {
 	ownFolder(t)
 	j, _ := changeListFor(t)

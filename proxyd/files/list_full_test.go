@@ -56,7 +56,8 @@ func TestMoreForLong(t *testing.T) {
 	}
 }
 
-// TestMoreIsEmptied: a Cut makes the second file empty, and neither this ChangeList nor the next loses or repeats a change.
+// TestMoreIsEmptied: a Cut makes the second file empty, and neither this ChangeList nor the next loses or repeats a
+// change.
 func TestMoreIsEmptied(t *testing.T) {
 	j, _ := changeListFor(t)
 	appendMore(t, j, 0, 10)

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recordParents records the user's folders that lead to the recorded files. The change list does not name a folder that a program
-// made which bypasses the shim, nor a folder that was there before the job; PutBack makes both again if they are gone.
+// recordParents records the user's folders that lead to the recorded files. The change list does not name a folder that
+// a program made which bypasses the shim, nor a folder that was there before the job; PutBack makes both again if they
+// are gone.
 func (c *collector) recordParents() {
 	seen := map[string]bool{}
 	c.out.Parents = map[Name]*File{}

@@ -204,8 +204,8 @@ func (j *ChangeList) emptySecondList() error {
 	if err != nil || j.morePos == 0 || st.Size() != j.morePos {
 		return err
 	}
-	// If a crash comes after the anchor and before the truncation, the next ChangeList reads the records of the file a second
-	// time, and loses no record.
+	// If a crash comes after the anchor and before the truncation, the next ChangeList reads the records of the file a
+	// second time, and loses no record.
 	if err := j.writeDurably(appendRecord(nil, Entry{Kind: anchorMore, Path: j.run})); err != nil {
 		return err
 	}

@@ -256,7 +256,8 @@ func TestWatchWithoutShim(t *testing.T) {
 	<-ended
 }
 
-// TestWatchOverflow: when the kernel's queue of reports has overflowed, the change list says so, and so do the next States.
+// TestWatchOverflow: when the kernel's queue of reports has overflowed, the change list says so, and so do the next
+// States.
 func TestWatchOverflow(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes more files than the kernel keeps events")

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/workgate"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/workgate"
 )
 
 // space is a rank's device.

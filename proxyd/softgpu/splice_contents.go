@@ -53,8 +53,8 @@ func writesOf(buffers []backend.Buffer) writes {
 // readsOnly is the write set of an operation that writes no memory.
 var readsOnly = writes{by: copyWriter}
 
-// memoryVersion tells a state of a space's memory from a later state. While the version is the same, no other operation has begun in the
-// space, and no memory has come or gone.
+// memoryVersion tells a state of a space's memory from a later state. While the version is the same, no other operation
+// has begun in the space, and no memory has come or gone.
 type memoryVersion struct{ begun, remapped uint64 }
 
 // forgetWrites forgets the contents of memory that may have been written.

@@ -18,8 +18,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// processLife is the work of a single process with a store in the crash tests. It records the store's answers, for the check
-// of the store afterwards.
+// processLife is the work of a single process with a store in the crash tests. It records the store's answers, for the
+// check of the store afterwards.
 type processLife struct {
 	data      map[store.ID][]byte
 	committed map[store.ID]bool // Commit returned nil

@@ -26,8 +26,8 @@ type Upload struct {
 // must end with Commit, Finish or Abort, else its claim lives as long as the process.
 //
 // The job's leader calls Create, then gives Ticket to the other nodes; each of these calls Join, writes, and gives the
-// NodeStreams that Finish returns back to the leader, which commits them all. The leader's claim protects all nodes' chunks:
-// after its death, or its Abort, the chunks of the other nodes are garbage.
+// NodeStreams that Finish returns back to the leader, which commits them all. The leader's claim protects all nodes'
+// chunks: after its death, or its Abort, the chunks of the other nodes are garbage.
 //
 // A Writer holds at most 12 MiB + Options.Lanes × 3 MiB, for streams of any length.
 type Writer struct {

@@ -100,7 +100,8 @@ func (l *List) deleteEntry(i int) {
 	}
 }
 
-// hostAddress returns the name under which the connections of a host are counted. A host has a whole /64 of IPv6 addresses.
+// hostAddress returns the name under which the connections of a host are counted. A host has a whole /64 of IPv6
+// addresses.
 func hostAddress(a net.Addr) string {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil {

@@ -20,9 +20,9 @@
 //	Forget     all gates open, held processes go on; the attempt's number is not used again
 //
 // An attempt is a number, and a server is in one attempt at a time. Numbers rise: when a leader opens a higher number,
-// the server forgets the attempt before. Each Exchange begins the server's LeaderTimeout anew; when no Exchange has come for that
-// long, the server takes the leader for lost and does Forget by itself. The server saves for an attempt only while its
-// cut holds, so a leader that comes back too late cannot commit.
+// the server forgets the attempt before. Each Exchange begins the server's LeaderTimeout anew; when no Exchange has
+// come for that long, the server takes the leader for lost and does Forget by itself. The server saves for an attempt
+// only while its cut holds, so a leader that comes back too late cannot commit.
 //
 // # Settling
 //

@@ -105,9 +105,9 @@ func (h *Host) Meet(ctx context.Context, id ID, size, rank int) (collective.Rost
 	return makeRoster(id.secretBytes(), e), nil
 }
 
-// visitHost announces a rank at another Host and waits for the result. visitHost tries again for a while: the other Host may
-// be reachable later than the identity has arrived, and a Host that has too many connections in their handshake closes
-// the oldest of them. A Host that has accepted a connection and cannot be reached any more has ended.
+// visitHost announces a rank at another Host and waits for the result. visitHost tries again for a while: the other
+// Host may be reachable later than the identity has arrived, and a Host that has too many connections in their
+// handshake closes the oldest of them. A Host that has accepted a connection and cannot be reached any more has ended.
 func (h *Host) visitHost(ctx context.Context, at string, nonce, secret []byte, me rankAnnouncement) (gatheringResult, error) {
 	limited, cancel := context.WithTimeout(ctx, h.cfg.Dial)
 	defer cancel()

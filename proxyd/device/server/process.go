@@ -72,8 +72,8 @@ type process struct {
 
 var _ dispatch.Backend = (*process)(nil)
 
-// fallbackCalls answers the calls that no area implements: NOT_SUPPORTED. fallbackCalls is embedded deeper than any area, so
-// that each area's methods come before its own.
+// fallbackCalls answers the calls that no area implements: NOT_SUPPORTED. fallbackCalls is embedded deeper than any
+// area, so that each area's methods come before its own.
 type fallbackCalls struct{ uncoveredCalls }
 
 type uncoveredCalls struct{ unsupportedCalls }

@@ -21,8 +21,8 @@ import (
 // of the saves before it.
 const maxEarlier = 4
 
-// earlierSave is a save that this server has made, or was built from. An earlierSave does not change. A nil earlierSave has no
-// blocks.
+// earlierSave is a save that this server has made, or was built from. An earlierSave does not change. A nil earlierSave
+// has no blocks.
 type earlierSave struct {
 	id        string
 	positions map[backend.Hash]blockPosition

@@ -146,7 +146,7 @@ func (h *Holder) closePort(p *clientPort) {
 	}
 }
 
-// ListeningPort returns the ports of a job that clients can reach, or could if there were no Problem.
+// Listening returns the ports of a job that clients can reach, or could if there were no Problem.
 func (h *Holder) Listening(job string) []ListeningPort {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -114,7 +114,7 @@ func (p *Process) sendOrder(o order) (answer, error) {
 	return a, nil
 }
 
-// Admit is Holder.Admit, and then Holder.ListeningPort.
+// Admit is Holder.Admit, and then Holder.Listening.
 func (p *Process) Admit(a Admission) ([]ListeningPort, error) {
 	said, err := p.sendOrder(order{Admit: &a})
 	return said.Listening, err

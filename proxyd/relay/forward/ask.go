@@ -17,7 +17,8 @@ import (
 // ends are the addresses of a connection, as its program sees them.
 type ends struct{ from, to string }
 
-// grantedConnection is a connection that the relay has, and the forwarder has not: the program's connect() is about to succeed.
+// grantedConnection is a connection that the relay has, and the forwarder has not: the program's connect() is about to
+// succeed.
 type grantedConnection struct {
 	id string
 	at time.Time

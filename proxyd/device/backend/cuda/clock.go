@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
-// referenceEvent is a point of a context's time from which other points are measured: over a short time, because the driver's
-// numbers have few digits.
+// referenceEvent is a point of a context's time from which other points are measured: over a short time, because the
+// driver's numbers have few digits.
 type referenceEvent struct {
 	event driver.Event
 	prev  *referenceEvent

@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
-// contextObjects are the driver's objects of a context of the program. They are made when the context is, and again when its
-// space moves to another device.
+// contextObjects are the driver's objects of a context of the program. They are made when the context is, and again
+// when its space moves to another device.
 type contextObjects struct {
 	context *cudaContext
 	owner   uint64

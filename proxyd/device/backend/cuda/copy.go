@@ -128,8 +128,8 @@ func (st *stream) copyRow(src, dst side, to, from, n uint64) error {
 	})
 }
 
-// eachPiece calls f for the n bytes at an address of a side: in the stream's own driver stream where the program sees them, or
-// where the server sees the bytes of another space, which may be unmapped.
+// eachPiece calls f for the n bytes at an address of a side: in the stream's own driver stream where the program sees
+// them, or where the server sees the bytes of another space, which may be unmapped.
 func (s side) eachPiece(st *stream, a backend.Addr, n uint64, f func(l *driverStream, at backend.Addr, n uint64) error) error {
 	if s.space == st.context.space {
 		return f(st.driverStream, a, n)

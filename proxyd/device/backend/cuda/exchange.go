@@ -74,8 +74,8 @@ func endLoan(spans []*span) error {
 	return errors.Join(errs...)
 }
 
-// orphanedLoans are loans of spaces that were closed meanwhile. The lent memory has no owner any more, and stays until given
-// back or until the devices have stopped.
+// orphanedLoans are loans of spaces that were closed meanwhile. The lent memory has no owner any more, and stays until
+// given back or until the devices have stopped.
 type orphanedLoans struct {
 	mu    sync.Mutex
 	loans map[*loan]bool

@@ -11,9 +11,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// mappedRanges are memory at addresses of the heap. To make, map and give back memory takes longer than most uses of it, so
-// memory that a pool's allocation has left stays where it was, mapped, until the pool gives the memory back: at a
-// synchronisation that finds more than the pool's release threshold, when the pool is trimmed or destroyed, when the
+// mappedRanges are memory at addresses of the heap. To make, map and give back memory takes longer than most uses of
+// it, so memory that a pool's allocation has left stays where it was, mapped, until the pool gives the memory back: at
+// a synchronisation that finds more than the pool's release threshold, when the pool is trimmed or destroyed, when the
 // device has no room, and when other memory must lie there. Allocations with other boundaries take the ranges that lie
 // within them, and new memory for the gaps. Memory that was used and is free is dirty. An allocation of a pool may find
 // the old bytes, as with a driver, because they were the same program's. Memory of all other allocations is cleared.

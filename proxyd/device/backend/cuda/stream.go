@@ -13,8 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// stream is a stream of the program, and a driver stream. Work that the driver can take goes to it at once. After work that
-// must wait, a goroutine carries out all further work in the stream's order.
+// stream is a stream of the program, and a driver stream. Work that the driver can take goes to it at once. After work
+// that must wait, a goroutine carries out all further work in the stream's order.
 type stream struct {
 	context      *cudaContext
 	cfg          backend.StreamConfig

@@ -46,8 +46,8 @@ func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
 	return nil
 }
 
-// SetAccess implements backend.MappableMemory. A driver has mappings without access; here memory that may not be used is not
-// mapped at all.
+// SetAccess implements backend.MappableMemory. A driver has mappings without access; here memory that may not be used
+// is not mapped at all.
 func (s *space) SetAccess(a backend.Addr, size uint64, allow bool) error {
 	s.mu.Lock()
 	list, err := s.ledger.SetAccess(a, size, allow)

@@ -91,8 +91,8 @@ func (l *Ledger[B]) RetainMemory(a backend.Addr) (backend.MemoryID, error) {
 	return x.Memory, nil
 }
 
-// ReleaseMemory carries out ReleaseMemory of backend.MappableMemory. It returns the bytes that are to be given back with the
-// memory's last name, or nil.
+// ReleaseMemory carries out ReleaseMemory of backend.MappableMemory. It returns the bytes that are to be given back
+// with the memory's last name, or nil.
 func (l *Ledger[B]) ReleaseMemory(id backend.MemoryID) (*Arena[B], error) {
 	m := l.memories[id]
 	if m == nil || m.refs == 0 {

@@ -95,9 +95,9 @@ func (m *Memory) Unmapped() uint64 {
 type Part struct{ Base, Size uint64 }
 
 // View returns a Memory that shows the ranges of m, some of them in parts. An access within a part finds a Range that
-// is the part alone, so TouchedRanges tells which parts a launch has accessed. Any other access finds the range of m. Parts
-// ascend and do not overlap; each lies in a range of m, which stays for as long as the View is in use. Map must not be
-// called on a View.
+// is the part alone, so TouchedRanges tells which parts a launch has accessed. Any other access finds the range of m.
+// Parts ascend and do not overlap; each lies in a range of m, which stays for as long as the View is in use. Map must
+// not be called on a View.
 func (m *Memory) View(parts []Part) *Memory {
 	list := make([]*Range, 0, len(parts))
 	for _, p := range parts {

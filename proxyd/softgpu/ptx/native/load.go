@@ -9,9 +9,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/amd64"
 )
 
-// accessRoutine is a routine that loads or stores for 16 lanes. V0 has the numbers of their elements, RAX the address of the
-// first element, K1 the lanes, if not all run. V4 to V7 are the results of a load and the operands of a store. V2 is
-// not changed, nor are the slots.
+// accessRoutine is a routine that loads or stores for 16 lanes. V0 has the numbers of their elements, RAX the address
+// of the first element, K1 the lanes, if not all run. V4 to V7 are the results of a load and the operands of a store.
+// V2 is not changed, nor are the slots.
 //
 // Most accesses are to elements that follow each other, or all to the same: the routine checks for both, and needs no
 // gather or scatter then.
