@@ -255,7 +255,7 @@ func TestFailureNumber(t *testing.T) {
 	if err := errors.Join(p.sendFailure(fmt.Errorf("join: %w", syscall.ESTALE)), p.flushFrames()); err != nil {
 		t.Fatal(err)
 	}
-	h := &helper{pipe: newPipe(&sent, io.Discard)}
+	h := &userHelper{pipe: newPipe(&sent, io.Discard)}
 	if _, _, err := h.nextMessage(); !errors.Is(err, syscall.ESTALE) || err.Error() != "join: "+syscall.ESTALE.Error() {
 		t.Errorf("failure of a helper: %v", err)
 	}
