@@ -65,8 +65,8 @@ var transientErrors = []error{
 	syscall.EAGAIN, syscall.ENOMEM, syscall.ENFILE,
 }
 
-// transientAnswers are the kinds of answers of other nodes whose reasons are transient.
-var transientAnswers = []error{rpc.ErrTransient, rpc.ErrNotHere, rpc.ErrTimeout}
+// transientAnswers are the kinds of answers of other nodes and of the relay whose reasons are transient.
+var transientAnswers = []error{rpc.ErrTransient, rpc.ErrNotHere, rpc.ErrTimeout, rpc.ErrUnreachable}
 
 // errKilled has the text by which os/exec reports a killed program. A restore is killed with the processes of its step,
 // which Slurm ends if the step has lost a node, or where there is no memory.

@@ -74,6 +74,7 @@ func TestRestoreTriedAgain(t *testing.T) {
 		{"a file server was away for another node", []error{sendAnswer(t, ofCRIU("file /home/a: Stale file handle", exec.ErrNotFound))}, []string{"requeue 7"}},
 		{"a file server was away for a node of an older release", []error{oldRelease("restore of process 12: file /home/a: Stale file handle")}, []string{"requeue 7"}},
 		{"a device server met the network", []error{&server.OrderError{Text: "no peer", Errno: syscall.EHOSTUNREACH}}, []string{"requeue 7"}},
+		{"the relay was away", []error{&rpc.Error{Kind: rpc.ErrUnreachable, Text: "the relay does not answer at relay:6833: EOF"}}, []string{"requeue 7"}},
 		{"a node had no memory", []error{fmt.Errorf("capsule 1: fork: %w", syscall.ENOMEM)}, []string{"requeue 7"}},
 		{"damaged", []error{damaged}, []string{"requeuehold 7"}},
 		{"damaged, on another node", []error{sendAnswer(t, damaged)}, []string{"requeuehold 7"}},

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/kind"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge/mungetest"
 )
@@ -162,5 +163,23 @@ func TestCauseStays(t *testing.T) {
 	got = relay.nameRelay(fromStatus(t.Context(), RelayName, status.Error(codes.Unavailable, "proxyd does not answer: refused")))
 	if want := "the relay does not answer at relay:6833: proxyd does not answer: refused"; !errors.Is(got, ErrUnreachable) || got.Error() != want {
 		t.Errorf("error of a relay that is away: %q, want %q", got, want)
+	}
+}
+
+// TestKindsOfOlderRelease: a client that does not know the kinds of answers takes such an answer for an internal error
+// with the same text, as before there were these kinds.
+func TestKindsOfOlderRelease(t *testing.T) {
+	older := contract
+	older.Rows = nil
+	for _, row := range contract.Rows {
+		if row.Name != "transient" && row.Name != "lasting" && row.Name != "given_up" {
+			older.Rows = append(older.Rows, row)
+		}
+	}
+	for _, sent := range []error{ErrTransient, ErrLasting, ErrGivenUp} {
+		f, ended := older.ReadStatus(t.Context(), kind.Peer{Name: "node n1"}, Status(fmt.Errorf("restore: %w", sent)))
+		if want := "node n1: restore: " + sent.Error(); ended != nil || !errors.Is(f.Kind, ErrInternal) || f.Text != want {
+			t.Errorf("%v arrived as %+v, %v; want %q and ErrInternal", sent, f, ended, want)
+		}
 	}
 }
