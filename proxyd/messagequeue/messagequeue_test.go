@@ -156,7 +156,7 @@ func TestRestoreElsewhere(t *testing.T) {
 	if got, err := Capture(where); err != nil || len(got.Queues) != 3 {
 		t.Errorf("Capture after Restore = %+v, %v; want 3 queues", got, err)
 	}
-	if err := Restore(t.Context(), where, exampleState()); err == nil || !strings.Contains(err.Error(), unix.EEXIST.Error()) {
+	if err := Restore(t.Context(), where, exampleState()); !errors.Is(err, unix.EEXIST) || !strings.Contains(err.Error(), unix.EEXIST.Error()) {
 		t.Errorf("Restore a second time: %v; want EEXIST", err)
 	}
 	if err := Restore(t.Context(), where, &State{Limits: Limits{"../../vm/x": "1"}}); err == nil {

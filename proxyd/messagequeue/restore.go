@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // NewNamespace returns a new IPC namespace that has the queues of s. The namespace lives as long as the file is open.
@@ -85,7 +87,11 @@ func restoreInto(ctx context.Context, ns *os.File, s *State) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("make message queues: %w", context.Cause(ctx))
 	case said.Len() > 0:
-		return errors.New(strings.TrimSpace(said.String()))
+		told := &localsock.ToldError{}
+		if json.Unmarshal([]byte(said.String()), told) != nil { // a message of Go's
+			return errors.New(strings.TrimSpace(said.String()))
+		}
+		return told
 	default:
 		return fmt.Errorf("make message queues: %w", err)
 	}
@@ -94,7 +100,7 @@ func restoreInto(ctx context.Context, ns *os.File, s *State) error {
 // Run is the life of a maker of queues, a process that Restore or NewNamespace starts. It returns the exit code.
 func Run([]string) int {
 	if err := runMaker(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		_ = json.NewEncoder(os.Stderr).Encode(localsock.ToldError{Text: err.Error(), Errno: localsock.FindErrno(err)}) // the status says enough
 		return 1
 	}
 	return 0
