@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// TestUpToDate: what is in the tree is what the table says.
+// TestUpToDate: the generated files in the tree are the files that the generator makes of the table.
 func TestUpToDate(t *testing.T) {
 	table, err := api.Load()
 	if err != nil {

@@ -95,7 +95,7 @@ func TestScrape(t *testing.T) {
 		`preemptd_gpus_held{tier="premium"} 2`, `preemptd_jobs{state="waiting",tier="premium"} 1`, `preemptd_jobs{state="held",tier="basic"} 0`,
 		// Premium: 2 GPU-hours of 2, and 1.5 of 3.
 		`preemptd_tier_promised_ratio{tier="premium"} 0.95`, `preemptd_tier_delivered_ratio{tier="premium"} 0.7`, `preemptd_tier_delivered_ratio{tier="standard"} 1`,
-		// Of 0.95 of 8 GPUs; those of the drained node are no help, though a basic job runs there.
+		// 0.95 of 8 GPUs are promised. The GPUs of the drained node do not count as usable, though a basic job runs there.
 		`preemptd_tier_promised_gpus{tier="premium"} 7.6`, `preemptd_tier_usable_gpus{tier="premium"} 4`,
 		`preemptd_tier_promised_gpus{tier="basic"} 7.6`, `preemptd_tier_usable_gpus{tier="basic"} 4`,
 		`preemptd_tier_jobs_below_promise{tier="premium"} 1`, `preemptd_tier_jobs_below_promise{tier="basic"} 0`,

@@ -6,7 +6,7 @@ package barrier
 import "testing"
 
 // FuzzStep hands the Barrier any events in any order, as a shim that scribbles over its
-// counts could make them. The Barrier must not panic, its sums must stay those of its parts, and
+// counts could make them. The Barrier must not panic, its sums must stay the sums of its parts, and
 // there is no cut while numbers differ or before all ranks have said that they are quiet.
 func FuzzStep(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 1, 0, 0x10, 1, 1, 1, 0x20, 1, 1, 2, 0, 0})

@@ -39,8 +39,8 @@ func addChanges(t *testing.T, changes *files.ChangeList, round int) files.Mark {
 	return mark
 }
 
-// TestShortenChangeList: a long list of changed files loses what was before the oldest checkpoint in the store, and a dump
-// whose own beginning was lost with it begins from the newest checkpoint of the run.
+// TestShortenChangeList: a long list of changed files loses the changes before the oldest checkpoint in the store. If the
+// beginning of a dump is among the lost changes, the dump begins from the newest checkpoint of the run.
 func TestShortenChangeList(t *testing.T) {
 	l := newLab(t)
 	c := l.bootNode("n1", t.TempDir()+"/s", nil)

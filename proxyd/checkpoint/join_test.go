@@ -19,8 +19,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 )
 
-// startJob boots a node on which Slurm has started job 7, again after so many restarts. dir has a file of what was asked of
-// scontrol; program stands for the files of the kit.
+// startJob boots a node on which Slurm has started job 7, after a number of restarts. The file asked in dir has the
+// arguments of each call of scontrol; program stands for the files of the kit.
 func startJob(t *testing.T, restarts int) (c *Conductor, dir, program string) {
 	t.Helper()
 	q := slurmtest.NewQueue(t)

@@ -11,7 +11,7 @@ import (
 )
 
 // movingProgram binds three sockets and gives their files other names: by a link, by rename, and by a link beside a relative
-// name. The program prints the sockets' inodes, and answers with what comes through new connections.
+// name. The program prints the sockets' inodes, and sends back the bytes that come through new connections.
 const movingProgram = `
 import os, socket, stat
 os.chdir(WORK)

@@ -480,7 +480,7 @@ func TestDamagedFamily(t *testing.T) {
 	}
 }
 
-// TestLaunchesByThreads: the order of launches by threads, and what threads are told of launches that cannot be.
+// TestLaunchesByThreads: the order of launches by threads, and the errors that threads get of launches that are refused.
 func TestLaunchesByThreads(t *testing.T) {
 	const toldNoBuffer = 100
 	for _, c := range []struct {

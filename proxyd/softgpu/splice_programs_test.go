@@ -45,7 +45,7 @@ const spliceKernels = `
 	ret;
 }
 
-// halves adds what an address in two words points to, which are not aligned for an address.
+// halves adds the number at an address that is passed as two words, which are not aligned for an address.
 .visible .entry halves(.param .u64 p, .param .u32 lo, .param .u32 hi, .param .u32 more, .param .u32 lo2, .param .u32 hi2)
 {
 	.reg .b32 %r<6>;
@@ -72,7 +72,7 @@ const spliceKernels = `
 	ret;
 }
 
-// count adds to a word atomically and writes what was there.
+// count adds to a word atomically, and writes the word's old value.
 .visible .entry count(.param .u64 p, .param .u64 out)
 {
 	.reg .b32 %r<3>;

@@ -24,8 +24,8 @@ import (
 	"time"
 )
 
-// built is the minicluster that `make build` makes. program is the minicluster under test: a copy of built, so that its
-// clusters can be told from those that other tests raise with built at the same time.
+// built is the minicluster that `make build` makes. program is the minicluster under test: a copy of built, by which the
+// clusters of this package differ from clusters that other tests raise with built at the same time.
 const built = "../../contrib/minicluster/minicluster"
 
 var program string

@@ -38,8 +38,8 @@ const (
 
 var kinds = []kind{requeue, move, preempt, timeLimit, nodeFail, proxyd, slurmd}
 
-// rolledBack tells whether the job repeats its work after the last checkpoint: its log, which is never cut, then has
-// those lines twice.
+// rolledBack tells whether the job repeats the work after its last checkpoint. The log is never cut, so it then has the lines
+// of that work twice.
 func (k kind) rolledBack() bool { return k == nodeFail }
 
 // blow is a single kill of a round.

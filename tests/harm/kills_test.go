@@ -119,7 +119,7 @@ type harmedStep struct {
 
 func (m harmedStep) name() string { return m.journey.name + "/" + m.step + "/" + m.harm.name }
 
-// listMoments returns all moments, or the picked moments; those of harms that are done once belong to the named journeys.
+// listMoments returns all moments, or the picked moments. A harm with once set has moments in the journeys named by once only.
 func listMoments(harms []harm, late bool, once ...string) []harmedStep {
 	var all []harmedStep
 	for _, j := range journeys {

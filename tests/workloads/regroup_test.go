@@ -17,8 +17,8 @@ import (
 )
 
 // TestRegrouped: two grids of tensor- and pipeline-parallel ranks, in which replicas add up gradients, begin on half of
-// the GPUs, where neighbours share: ranks of the same grid. While they train the replicas come together, and the bits
-// are those of ranks with a GPU each. Where --order has said which share, they stay.
+// the GPUs, where neighbours share: ranks of the same grid. While the ranks train, replicas come to share GPUs, and the bits
+// are the same as with a GPU for each rank. With --order, ranks stay where the order has put them.
 func TestRegrouped(t *testing.T) {
 	w := needWorld(t)
 	args := []string{"--ranks", "8", "--steps", "16"}

@@ -216,7 +216,7 @@ func TestDivided(t *testing.T) {
 	}
 }
 
-// TestRecomputed: activations that are computed again for the gradients equal those that were computed first.
+// TestRecomputed: a training that computes activations a second time, for the gradients, has the same losses and parameters.
 func TestRecomputed(t *testing.T) {
 	args := []string{"--ranks", "2", "--steps", "3"}
 	want := runProgram(t, 2, "", "gpt", args...)
@@ -268,8 +268,7 @@ func TestServe(t *testing.T) {
 	checkSame(t, "once more", runProgram(t, 1, requests, "serve"), lines)
 }
 
-// TestUntil: a training that is ended by a file ends on all ranks after the same step, at whatever time the file is
-// made.
+// TestUntil: a training that ends when a file appears ends on all ranks after the same step, whenever the file is made.
 func TestUntil(t *testing.T) {
 	for _, name := range []string{"mlp", "gpt"} {
 		t.Run(name, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// saveCheckpoint saves a checkpoint of a run with a state of capsule 0 whose mark is mark; old: as older releases did,
-// without the mark in the manifest.
+// saveCheckpoint saves a checkpoint of a run, in which the state of capsule 0 has a mark. With old, the manifest lacks the
+// mark, as manifests of older releases do.
 func saveCheckpoint(t *testing.T, s *store.Store, number uint32, run int, mark files.Mark, old bool) {
 	t.Helper()
 	id := checkpoint

@@ -148,8 +148,8 @@ func TestMovedSockets(t *testing.T) {
 	}
 }
 
-// TestServedFolder: no folder that a user's server has is searched, nor what is mounted in a folder that is. The server does
-// not answer.
+// TestServedFolder: a folder of a user's server, which does not answer, is not searched, also where the server is mounted
+// within a folder that is searched.
 func TestServedFolder(t *testing.T) {
 	server := mountstest.Serve(t, 1000)
 	server.SilenceAll()

@@ -109,8 +109,8 @@ func TestNestedNamespaces(t *testing.T) {
 	}
 }
 
-// TestNestedFirst: a process in a PID namespace below the capsule's, whose number there is that of a program's first process
-// in the capsule, is not taken for that process.
+// TestNestedFirst: a process in a PID namespace below the capsule's may have the same PID there as the first process of a
+// program has in the capsule. findByCapsulePID does not take the former for the latter.
 func TestNestedFirst(t *testing.T) {
 	first := startInNamespaces(t, 0)
 	nested := startInNamespaces(t, syscall.CLONE_NEWUSER|syscall.CLONE_NEWPID)

@@ -67,7 +67,7 @@ func startAttached(t *testing.T, id int) int {
 	if err1 != nil || err2 != nil {
 		t.Fatalf("pipes of the helper: %v, %v", err1, err2)
 	}
-	runtime.LockOSThread() // at whose end the helper would be killed
+	runtime.LockOSThread() // the helper would be killed at the end of the thread (Pdeathsig)
 	t.Cleanup(runtime.UnlockOSThread)
 	if err := helper.Start(); err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ type line struct {
 type ranksModel struct {
 	k     *leaderState
 	lines []line
-	given []int // how many lines, of those that the rank is in, in order
+	given []int // by rank: how many of the rank's own lines the rank has carried out
 	most  []map[barrier.Key]uint64
 }
 
@@ -86,8 +86,8 @@ func (m *ranksModel) obey(orders map[int]Order) (stay bool) {
 	return stay
 }
 
-// TestSettle: in whatever order ranks report and go on, the settlement ends, no rank has given a line that another rank
-// of the line keeps back, and no rank goes on needlessly: where all are equally far, all stay.
+// TestSettle: in any order in which ranks report and go on, the settlement ends; no rank has given a line that another rank
+// of the line keeps back; and no rank goes on needlessly: where all ranks are equally far, all stay.
 func TestSettle(t *testing.T) {
 	for seed := range uint64(500) {
 		rnd := rand.New(rand.NewPCG(seed, 4))

@@ -284,11 +284,11 @@ func TestWasKilled(t *testing.T) {
 	)
 	for _, tt := range []struct {
 		name             string
-		server, job, sum string // of the job: its own events, and the sum with those of its descendants
+		server, job, sum string // server: of the server's cgroup; job: of the job's own cgroup; sum: of the job's cgroup and all cgroups below
 		want             bool
 	}{
 		{"nothing is known", "", "", "", false},
-		{"it is whole", none, none, none, false},
+		{"no process was killed", none, none, none, false},
 		{"the job was full, and another was killed", none, full, full, false},
 		{"the job was full", killed, full, full, true},
 		{"the node was full", killed, none, killed, false},

@@ -43,11 +43,11 @@ func connectPair(t *testing.T) (*Controller, *net.UnixConn) {
 	return NewController(ends[0]), ends[1]
 }
 
-// keptFiles is a Sink that remembers its files, and how each ended.
+// keptFiles is a Sink that remembers its files.
 type keptFiles struct {
 	mu    sync.Mutex
-	files map[string]string // of those that are complete
-	bad   map[string]error  // of those that are not
+	files map[string]string // the bytes of complete files
+	bad   map[string]error  // the errors of files that were not completed
 }
 
 type keptFile struct {

@@ -135,8 +135,8 @@ func TestAlikeAreTogether(t *testing.T) {
 	}
 }
 
-// TestArranged: a job that runs comes to fewer devices, where processes share one whose memory was alike at the last save, as
-// after a restore; before the first save, neighbours do. It comes back to a device for each, and has its bytes.
+// TestArranged: a running job comes to fewer devices. Processes whose memory was alike at the last save share a device, as
+// after a restore; before the first save, neighbours share. Then the job comes back to a device for each, with its bytes.
 func TestArranged(t *testing.T) {
 	const memory = 64 << 20
 	s := serverOf(t, "test", nil, memory, memory, memory, memory)

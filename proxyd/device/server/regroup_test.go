@@ -206,8 +206,8 @@ func TestNotRegrouped(t *testing.T) {
 	checkPlaced(t, s, []int{1, 1, 1, 1})
 }
 
-// TestRegroupedWork: a job of which any two devices are alike at a save, others each time, and which is regrouped at
-// saves with work in its queues, comes to the bytes of a job that is left alone.
+// TestRegroupedWork: at each save, two devices of a job that are drawn at random are alike, and the job may be regrouped,
+// with work in its queues. In the end the job has the same bytes as a job that is never saved.
 func TestRegroupedWork(t *testing.T) {
 	seeds := uint64(3)
 	if testing.Short() {
@@ -340,8 +340,9 @@ func TestChooseOrder(t *testing.T) {
 	}
 }
 
-// TestRegroupedByCommunicators: a job of two replicas of two tensor-parallel ranks begins on two devices, where neighbours share: the
-// ranks of a replica. While the job runs the replicas of a rank come together, before there is a save, and after it they stay.
+// TestRegroupedByCommunicators: a job of two replicas of two tensor-parallel ranks begins on two devices, where neighbours
+// share: the ranks of a replica. While the job runs, before its first save, the replicas of a rank come to share a device,
+// and share it after the save, too.
 func TestRegroupedByCommunicators(t *testing.T) {
 	const tensor, replicas, most = commB, 0x40003, 100
 	b, err := softgpu.New(softgpu.Config{Seed: "test", Workers: 1, Memory: []uint64{testMemory, testMemory}})

@@ -13,7 +13,7 @@ import (
 
 // TestMbarrierThreads: threads of a block wait for each other at mbarriers, in the forms that CUDA's barriers and pipelines use.
 func TestMbarrierThreads(t *testing.T) {
-	// Each round, a thread stores a number, and reads the one of a thread of another warp when all have stored.
+	// Each round, a thread stores a number, and reads the number of a thread of another warp when all threads have stored.
 	rounds := func(wait string) string {
 		return `mov.u32 %r, 0; mov.u32 %x1, 0; mov.u32 %x9, 0;
 			setp.ne.u32 %p1, %t, 0; @!%p1 mbarrier.init.shared.b64 [sm], %n; bar.sync 0;
@@ -73,7 +73,8 @@ func TestMbarrierLanes(t *testing.T) {
 	}
 }
 
-// TestMbarrierJoin: lanes that wait do not keep those from arriving that stand where all lanes of the warp meet.
+// TestMbarrierJoin: lanes of a warp that wait at an mbarrier do not keep the other lanes, which stand where all lanes of the
+// warp meet, from arriving at the mbarrier.
 func TestMbarrierJoin(t *testing.T) {
 	const body = `mov.u32 %r, 0; mov.u32 %x1, 0; setp.ge.u32 %p1, %t, 16;
 		setp.ne.u32 %p2, %t, 0; @!%p2 mbarrier.init.shared.b64 [sm], 16; bar.warp.sync -1;
@@ -99,8 +100,7 @@ func (p *phases) settle() {
 	}
 }
 
-// TestMbarrierRandom: after random operations of a thread on an mbarrier, the phase and the pending arrivals are those
-// of a model.
+// TestMbarrierRandom: after random operations of a thread, an mbarrier has the same phase and pending arrivals as a model.
 func TestMbarrierRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for round := range 60 {

@@ -76,9 +76,9 @@ func newFakeLibrary(t *testing.T, without ...string) *fakecuda.Library {
 	return l
 }
 
-// newFakeDriver returns a library that is like a driver of a version of CUDA: without the calls that came later, and without those
-// that the public header has no more from that version on. A real driver keeps these for older programs, but the backend
-// need not have them.
+// newFakeDriver returns a library that is like a driver of a version of CUDA: without calls of later versions, and without
+// calls that the public header of that version has dropped. A real driver keeps dropped calls for older programs, but the
+// backend must not need these.
 func newFakeDriver(t *testing.T, version int) *fakecuda.Library {
 	t.Helper()
 	f, err := elf.Open(newFakeLibrary(t).Path)

@@ -114,8 +114,8 @@ func TestAbsentFeatures(t *testing.T) {
 			t.Errorf("attribute %d is hidden because %s is refused, but it is not", a, call)
 		}
 	}
-	// These calls are not refused as a whole: memory and pools of the host are refused by their location, and what shares
-	// memory by a backend that cannot.
+	// The calls behind these attributes are not refused as a whole: memory and pools of the host are refused by their
+	// location, and shared memory is refused by a backend that cannot share memory.
 	others := []backend.Attribute{
 		backend.GenericCompression, backend.HostNUMAVirtualMemory, backend.HostNUMAMemoryPools, backend.HostNUMAMultinodeIPC,
 		backend.HostMemoryPools, backend.HostVirtualMemory, backend.PoolHandleTypes, backend.IPCEvents,
