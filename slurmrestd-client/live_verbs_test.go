@@ -229,12 +229,12 @@ func testInside(l *live, version string) {
 	l.mustBe(l.root.DeleteReservation(l.Context(), inside.Name), slurmrest.ErrReservationInUse)
 	l.mustSucceed(l.root.Update(l.Context(), ref, slurmrest.JobUpdate{Hold: &no}))
 	if j := l.waitForJob(ref, "running", isRunning); j.Reservation != inside.Name {
-		l.Errorf("it runs in %q", j.Reservation)
+		l.Errorf("the job runs in the reservation %q, want %q", j.Reservation, inside.Name)
 	}
 	l.mustBe(l.root.DeleteReservation(l.Context(), inside.Name), slurmrest.ErrReservationInUse)
 	l.mustSucceed(l.root.Update(l.Context(), ref, slurmrest.JobUpdate{Reservation: &out}))
 	if j, err := l.root.Job(l.Context(), ref); err != nil || j.Reservation != "" {
-		l.Errorf("it is in %q, %v", j.Reservation, err)
+		l.Errorf("the job is in the reservation %q, %v; want none", j.Reservation, err)
 	}
 	l.mustSucceed(l.root.DeleteReservation(l.Context(), inside.Name))
 }

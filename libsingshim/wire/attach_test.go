@@ -50,7 +50,7 @@ func TestAttachLayout(t *testing.T) {
 		delete(want, name)
 	}
 	if len(want) > 0 {
-		t.Errorf("not in attach.h: %v", want)
+		t.Errorf("attach.h lacks the numbers %v", want)
 	}
 	for _, name := range []string{DeviceEnv, NamesEnv, BlasEnv, BlasNative, BlasVendor} {
 		if !strings.Contains(string(header), `"`+name+`"`) {

@@ -78,7 +78,7 @@ func TestAdopt(t *testing.T) {
 		p.ring = next
 		go func() { p.served <- next.Serve(w.handleMessage) }()
 		failOn(t, next.Open(Calls))
-		waitFor(t, "they go on", func() bool { return w.countMessages(opEcho) > 0 && next.takenSoFar() > 0 })
+		waitFor(t, "the threads go on after the adoption", func() bool { return w.countMessages(opEcho) > 0 && next.takenSoFar() > 0 })
 	}
 	p.closeRing(t)
 	w.checkMessages(t)

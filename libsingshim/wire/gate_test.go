@@ -167,7 +167,7 @@ func TestFull(t *testing.T) {
 		}
 		next[m.Thread]++
 	}, buildProgram(t, "load", "plain"), "count", threads, messages, 0)
-	waitFor(t, "they wait for room", func() bool { return countWaiting(p.ring) == threads })
+	waitFor(t, "the threads wait for room in the ring", func() bool { return countWaiting(p.ring) == threads })
 	close(gate)
 	p.mustEndWell(t)
 	for thread, n := range next {
@@ -205,7 +205,7 @@ func TestClose(t *testing.T) {
 			<-stop
 		}
 	}, buildProgram(t, "load", "plain"), "stuck", 4, 0, 0)
-	waitFor(t, "they wait", func() bool { return held.Load() && countWaiting(p.ring) == 3 })
+	waitFor(t, "the threads wait", func() bool { return held.Load() && countWaiting(p.ring) == 3 })
 	time.AfterFunc(time.Millisecond, func() { close(stop) })
 	p.closeRing(t)
 	w.checkMessages(t)

@@ -326,7 +326,7 @@ func (c cancels) Save(ctx context.Context, a *journal.Action, text string) error
 func liveWaiting(l live) {
 	id := l.submitJob("--begin=now+1hour", "echo ran")
 	if j := l.runAction(id, "hold", Args{}); !isHeld(&j) {
-		l.Errorf("%s", j.State)
+		l.Errorf("the job that was to be held is %s", j.State)
 	}
 	raw, err := Encode("place", Args{Nodes: []string{"n99"}})
 	if err != nil {

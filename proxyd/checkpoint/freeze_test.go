@@ -118,7 +118,7 @@ func TestResumedBeforeDumpEnds(t *testing.T) {
 		end()
 		p.j.c.background.Wait()
 		if len(told) != 1 {
-			t.Error("not thawed once more")
+			t.Error("the program was not thawed once more after the dump")
 		}
 	})
 }

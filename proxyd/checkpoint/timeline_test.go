@@ -111,7 +111,7 @@ func TestOver(t *testing.T) {
 		return store.JobID{Cluster: cluster, Job: job, ArrayTask: store.None, Component: store.None}
 	}
 	if c.Over(of("mini", 7)) || !c.Over(of("mini", 8)) || c.Over(of("other", 8)) {
-		t.Error("wrong jobs are over")
+		t.Error("of this cluster, job 8 alone must be over; job 8 of another cluster must not")
 	}
 	if uid, known := c.Owner("7"); uid != 1001 || !known {
 		t.Errorf("Owner of job 7 = %d, %v; want 1001", uid, known)

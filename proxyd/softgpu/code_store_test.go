@@ -85,7 +85,7 @@ func TestCompiledKept(t *testing.T) {
 	first, _ := runKept(t, folder)
 	files, err := filepath.Glob(filepath.Join(folder, "*"))
 	if err != nil || len(files) != 1 {
-		t.Fatalf("one kernel was launched, and the folder has %q, %v", files, err)
+		t.Fatalf("a single kernel was launched, and the folder has %q, %v", files, err)
 	}
 	whole, err := os.ReadFile(files[0])
 	if err != nil {

@@ -192,13 +192,13 @@ func TestWardenIdle(t *testing.T) {
 			}
 			pid := cmd.Process.Pid
 			if k.idle {
-				waitFor(t, 30*time.Second, "it waits", func() bool { return processState(pid) == "S" })
+				waitFor(t, 30*time.Second, "the program waits", func() bool { return processState(pid) == "S" })
 			}
 			if k.stop {
 				if err := cmd.Process.Signal(unix.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}
-				waitFor(t, 30*time.Second, "it has been stopped", func() bool { return processState(pid) == "T" })
+				waitFor(t, 30*time.Second, "the program is stopped", func() bool { return processState(pid) == "T" })
 			}
 			limit := 30 * time.Second
 			if !k.idle {

@@ -210,7 +210,7 @@ func TestKilledWhileWaiting(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, 20*time.Second, "it takes signals", func() bool {
+	waitFor(t, 20*time.Second, "sing-srun takes signals", func() bool {
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
 		return strings.Contains(string(b), "SigCgt:\t00000000000") && !strings.Contains(string(b), "SigCgt:\t0000000000000000")
 	})

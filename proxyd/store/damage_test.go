@@ -128,7 +128,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 	}
 	r := mustReturn(s.Verify(t.Context(), []store.ID{checkpointID(1, 3)}, nil))
 	if r.Checkpoints != 1 || r.Chunks != 0 || len(r.Problems) != 1 || r.Problems[0].Error() != "manifest mini/1/3: not a manifest" {
-		t.Errorf("one checkpoint alone: %+v", r)
+		t.Errorf("Verify of the damaged checkpoint alone returned %+v", r)
 	}
 }
 

@@ -307,10 +307,10 @@ func TestSideBySideAndEight(t *testing.T) {
 		t.Errorf("/shared has mode %s", got)
 	}
 	if got := a.runScript(t, "srun -N8 hostname | sort | tr '\\n' ' '"); got != "n1 n2 n3 n4 n5 n6 n7 n8" {
-		t.Errorf("eight nodes: %q", got)
+		t.Errorf("the cluster of eight nodes has the hosts %q", got)
 	}
 	if got := b.runScript(t, "srun hostname; sinfo -h -o %D"); !strings.HasPrefix(got, "n1\n1") {
-		t.Errorf("one node: %q", got)
+		t.Errorf("the cluster of a single node has the hosts and nodes %q", got)
 	}
 	a.runScript(t, "touch /shared/of-eight")
 	if r := b.runOn(t, "n1", "", "ls", "/shared/of-eight"); r.code == 0 {

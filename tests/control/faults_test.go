@@ -48,7 +48,7 @@ func nodeFails(s *site) {
 	j.waitForProgress()
 	acts, _ := j.readHistory()
 	if acts[0].Kind != "migrate" || acts[0].State == "done" && (len(acts) != 2 || acts[1].Who != "preemptd" || acts[1].Kind != "resume") || acts[0].State != "done" && acts[0].Problem == "" {
-		s.Errorf("what was done: %+v", acts)
+		s.Errorf("the actions on the job are %+v; want a migrate that failed, or that is done and a resume by preemptd", acts)
 	}
 	j.endAndCompare()
 }
@@ -219,7 +219,7 @@ func twoJournals(s *site) {
 	began := time.Now()
 	s.waitFor("the second one works", says("msg=working"))
 	took := time.Since(began)
-	s.Logf("it worked %.1f s after the first was killed", took.Seconds())
+	s.Logf("the second preemptd worked %.1f s after the first was killed", took.Seconds())
 	s.runOn("ctl", "root", "kill $(cat /run/third.pid); while kill -0 $(cat /run/third.pid) 2>/dev/null; do sleep 0.1; done")
 	if said := s.runOn("ctl", "root", "scontrol -o show reservation"); strings.Contains(said, "preemptd:") {
 		s.Errorf("no preemptd works, and Slurm shows %s", said)

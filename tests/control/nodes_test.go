@@ -112,7 +112,7 @@ func TestFewerNodes(t *testing.T) {
 	s.runOn("ctl", "operator", "singctl checkpoint "+j.id)
 	s.runOn(node, "root", "kill -KILL "+shared[0])
 	j.waitUntil("is to run again", func(st state) bool { return st.restarts >= 2 && st.is == "PENDING" })
-	s.waitFor("it may start at once", func() (bool, string) { // Slurm would wait for two minutes
+	s.waitFor("the job may start at once", func() (bool, string) { // Slurm would wait for two minutes
 		s.runOn("ctl", "root", "scontrol update JobId="+j.id+" StartTime=now || :")
 		st := j.currentState()
 		return st.is == "RUNNING", st.String()

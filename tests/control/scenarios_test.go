@@ -65,11 +65,11 @@ func nobodyDecides(s *site) {
 	s.configurePolicies("")
 	basic := s.fillCluster("n", "--singularity")
 	premium := s.submitTraining("np", "--qos=premium --gpus-per-node=1 --singularity")
-	s.waitFor("it is said why", func() (bool, string) {
+	s.waitFor("singctl history says why the job waits", func() (bool, string) {
 		_, stands := premium.readHistory()
 		return strings.Contains(stands.Waits, "no policy is configured") && strings.Contains(stands.Waits, "it would fit if these gave way"), stands.Waits
 	})
-	s.waitFor("it is logged", func() (bool, string) {
+	s.waitFor("preemptd's log says that the job waits", func() (bool, string) {
 		return strings.Contains(s.preemptdLog(), "msg=waits job="+premium.id+" tier=premium"), ""
 	})
 	if shown := s.runOn("ctl", "alice", "singctl show "+premium.id); !strings.Contains(shown, "waits: no policy makes room for it; it would fit if these gave way") || !strings.Contains(shown, "(no policy is configured)") {
@@ -210,7 +210,7 @@ func shrinkAndGrow(s *site) {
 	}
 	st := small.waitUntil("runs on one GPU", func(st state) bool { return st.is == "RUNNING" && st.gres == "gres/gpu:1" })
 	if on := premium.currentState().nodes; st.nodes != on {
-		s.Errorf("it is on %s, and the premium job on %s", st.nodes, on)
+		s.Errorf("the job that was shrunk is on %s, and the premium job on %s", st.nodes, on)
 	}
 	small.waitForProgress()
 	s.waitFor("the ledger has that", func() (bool, string) { // a restarted preemptd asks the job's node anew how few GPUs are enough

@@ -245,7 +245,7 @@ SCRIPT`)
 		_, _ = c.Exec(ctx, "ctl", "root", "scancel", id)
 	}
 	if strings.Contains(string(log), "root:") {
-		t.Error("what only root may read is in the capsule")
+		t.Error("the job's log has a line of a file that only root may read")
 	}
 	if after := c.runAs(t, "n1", "root", "stat -c '%i %s %Y %a %U' /etc/shadow /etc/passwd; md5sum /etc/shadow /etc/passwd"); after != before {
 		t.Errorf("the node's /etc/shadow and /etc/passwd have changed: %s, before %s", after, before)

@@ -125,7 +125,7 @@ func (h *host) checkUpgraded() {
 
 	h.mustRun("dpkg", "-i", "--force-confdef", "--force-confold", h.nextRelease())
 	if got := h.mustRun("dpkg-query", "-W", "-f", "${Version}", "singularity-slurm-node"); got != "9.0" {
-		h.Errorf("it is version %s", got)
+		h.Errorf("the upgraded package has version %s, want 9.0", got)
 	}
 	if got := h.systemctlCalls(); got != "daemon-reload; try-restart proxyd.service proxyd-gc.timer" {
 		h.Errorf("systemd was asked: %s", got)

@@ -392,6 +392,6 @@ func TestLogEnd(t *testing.T) {
 		}
 	}
 	if got := LogEnd("5", 2); got != nil {
-		t.Errorf("no log: %q", got)
+		t.Errorf("LogEnd without a log = %q, want nil", got)
 	}
 }

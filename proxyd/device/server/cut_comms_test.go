@@ -31,7 +31,7 @@ func TestCutHolds(t *testing.T) {
 	all := makeRanks(t, nodes[0], nodes[1])
 	early := [128]byte(all[0].must("ncclGetUniqueId"))
 	all[0].init(0x40005, 2, 0, early) // and waits for the other
-	waitFor(t, "it has arrived", func() bool {
+	waitFor(t, "the first rank has arrived at the communicator", func() bool {
 		m, _ := all[0].p.Comm(0x40005)
 		nodes[0].cuts.mu.Lock()
 		defer nodes[0].cuts.mu.Unlock()
@@ -101,7 +101,7 @@ func TestCutCreates(t *testing.T) {
 		}
 		found <- c
 	}()
-	waitFor(t, "it has begun", func() bool { return nodes[0].currentAttempt() != nil && nodes[1].currentAttempt() != nil })
+	waitFor(t, "the attempt at a cut has begun on both nodes", func() bool { return nodes[0].currentAttempt() != nil && nodes[1].currentAttempt() != nil })
 	close(stopped)
 	c := <-found
 	if c == nil {

@@ -223,7 +223,7 @@ func (r *trainer) runProgram(connected func(conn *net.UnixConn, pid int, ended <
 		r.want = said.String()
 	}
 	if said.String() != r.want {
-		r.b.Fatalf("it says\n%s\nand not\n%s", &said, r.want)
+		r.b.Fatalf("the training printed\n%s\nand not\n%s", &said, r.want)
 	}
 	took.theirs = c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 	return took
