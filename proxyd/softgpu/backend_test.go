@@ -14,6 +14,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/backendtest"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
 )
 
 func TestBackend(t *testing.T) {
@@ -113,8 +114,8 @@ func TestFullQueue(t *testing.T) {
 	n, over := 0, make(chan error)
 	go func() {
 		var err error
-		for i := 0; i < maxQueued+maxQueued/2 && err == nil; i++ {
-			if i == maxQueued-10 {
+		for i := 0; i < core.MaxQueued+core.MaxQueued/2 && err == nil; i++ {
+			if i == core.MaxQueued-10 {
 				close(gate) // the kernel ends, whether or not the caller comes to wait
 			}
 			err = st.Host(func() { n++ })
@@ -127,7 +128,7 @@ func TestFullQueue(t *testing.T) {
 	if err := st.Synchronize(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n != maxQueued+maxQueued/2 {
+	if n != core.MaxQueued+core.MaxQueued/2 {
 		t.Errorf("%d host functions ran, want all that were queued", n)
 	}
 	// A caller that waits for room returns an error when the space is closed.

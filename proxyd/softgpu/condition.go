@@ -95,7 +95,7 @@ func (r *run) runChoice(x *choice) {
 		}
 		body, err := x.bodies[i].beginRun(r.context, nil)
 		if err != nil {
-			r.context.setFault(err)
+			r.context.SetFault(err)
 			return
 		}
 		body.publishEvents()

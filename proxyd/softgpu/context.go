@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
@@ -15,10 +14,8 @@ import (
 
 // cudaContext is a context of the program.
 type cudaContext struct {
+	core.ContextState
 	space *space
-	id    backend.ContextID
-	fault atomic.Pointer[error]
-	gone  atomic.Bool
 
 	mu      sync.Mutex // the order in which streams are given work
 	legacy  *stream
@@ -34,43 +31,14 @@ var defaultLimits = map[backend.Limit]uint64{
 }
 
 func newContext(s *space, id backend.ContextID) *cudaContext {
-	c := &cudaContext{space: s, id: id, streams: map[*stream]bool{}, modules: map[*module]bool{}, limits: map[backend.Limit]uint64{}}
+	c := &cudaContext{space: s, streams: map[*stream]bool{}, modules: map[*module]bool{}, limits: map[backend.Limit]uint64{}}
 	for l, v := range defaultLimits {
 		c.limits[l] = v
 	}
-	c.legacy = &stream{context: c}
+	c.Init(id)
+	c.legacy = c.plainStream(backend.StreamConfig{})
 	c.streams[c.legacy] = true
 	return c
-}
-
-// ID implements backend.Context.
-func (c *cudaContext) ID() backend.ContextID { return c.id }
-
-// Err implements backend.Context.
-func (c *cudaContext) Err() error {
-	if p := c.fault.Load(); p != nil {
-		return *p
-	}
-	return nil
-}
-
-// checkUsable returns the error of a context that has a fault or was destroyed. Each call begins with it.
-func (c *cudaContext) checkUsable() error {
-	if err := c.Err(); err != nil {
-		return err
-	}
-	if c.gone.Load() {
-		return fmt.Errorf("context %d: %w", c.id, backend.ContextIsDestroyed)
-	}
-	return nil
-}
-
-// setFault gives the context its fault; the first fault stays.
-func (c *cudaContext) setFault(err error) {
-	if r := backend.ResultOf(err); !r.Sticky() && r != backend.ContextIsDestroyed {
-		err = fmt.Errorf("%w: %w", backend.LaunchFailed, err)
-	}
-	c.fault.CompareAndSwap(nil, &err)
 }
 
 // lastWork is the last work of each stream.
@@ -92,34 +60,26 @@ func (c *cudaContext) Synchronize(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.checkUsable()
+	return c.CheckUsable()
 }
 
 // Alloc implements backend.Context.
 func (c *cudaContext) Alloc(n uint64) (backend.Addr, error) {
-	if err := c.checkUsable(); err != nil {
+	if err := c.CheckUsable(); err != nil {
 		return 0, err
 	}
-	p, err := c.space.placeMemory(backend.Allocation{Size: n, Kind: backend.Plain, Context: c.id})
+	p, err := c.space.placeMemory(backend.Allocation{Size: n, Kind: backend.Plain, Context: c.ID()})
 	return p.Alloc.Base, err
 }
 
 // AllocPitch implements backend.Context.
 func (c *cudaContext) AllocPitch(width, height uint64, element uint32) (backend.Addr, uint64, error) {
-	if err := c.checkUsable(); err != nil {
-		return 0, 0, err
-	}
-	pitch, err := core.ChoosePitch(width, height, element, c.space.cfg.Memory)
-	if err != nil {
-		return 0, 0, err
-	}
-	a, err := c.Alloc(pitch * height)
-	return a, pitch, err
+	return core.AllocPitched(c, width, height, element, c.space.cfg.Memory)
 }
 
 // Free implements backend.Context.
 func (c *cudaContext) Free(a backend.Addr) error {
-	if err := c.checkUsable(); err != nil || a == 0 {
+	if err := c.CheckUsable(); err != nil || a == 0 {
 		return err
 	}
 	return c.space.freeMemory(a, backend.Plain, backend.Pooled)
@@ -130,11 +90,11 @@ func (c *cudaContext) Legacy() backend.Stream { return c.legacy }
 
 // NewStream implements backend.Context.
 func (c *cudaContext) NewStream(cfg backend.StreamConfig) (backend.Stream, error) {
-	if err := c.checkUsable(); err != nil {
+	if err := c.CheckUsable(); err != nil {
 		return nil, err
 	}
 	cfg.Priority = min(max(cfg.Priority, backend.GreatestPriority), backend.LeastPriority)
-	s := &stream{context: c, cfg: cfg}
+	s := c.plainStream(cfg)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.streams[s] = true
@@ -143,7 +103,7 @@ func (c *cudaContext) NewStream(cfg backend.StreamConfig) (backend.Stream, error
 
 // Limit implements backend.Context.
 func (c *cudaContext) Limit(l backend.Limit) (uint64, error) {
-	if err := c.checkUsable(); err != nil {
+	if err := c.CheckUsable(); err != nil {
 		return 0, err
 	}
 	c.mu.Lock()
@@ -177,8 +137,8 @@ func (c *cudaContext) SetLimit(l backend.Limit, v uint64) error {
 
 // Destroy implements backend.Context.
 func (c *cudaContext) Destroy() error {
-	if !c.gone.CompareAndSwap(false, true) {
-		return fmt.Errorf("context %d: %w", c.id, backend.ContextIsDestroyed)
+	if err := c.MarkDestroyed(); err != nil {
+		return err
 	}
 	s := c.space
 	if err := s.awaitMarks(c.lastWork()); err != nil {
@@ -188,7 +148,7 @@ func (c *cudaContext) Destroy() error {
 	var own, imports []backend.Addr
 	for _, a := range s.ledger.Allocations() {
 		switch {
-		case a.Context != c.id:
+		case a.Context != c.ID():
 		case a.Kind == backend.Plain || a.Kind == backend.Globals:
 			own = append(own, a.Base)
 		case a.Kind == backend.Imported:
@@ -209,8 +169,8 @@ func (c *cudaContext) Destroy() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.kernelHeap != nil {
-		s.kernelHeap.freeContext(c.id)
+		s.kernelHeap.freeContext(c.ID())
 	}
-	delete(s.contexts, c.id)
+	delete(s.contexts, c.ID())
 	return nil
 }

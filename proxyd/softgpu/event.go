@@ -45,7 +45,7 @@ type eventRecording struct {
 
 // NewEvent implements backend.Context.
 func (c *cudaContext) NewEvent(cfg backend.EventConfig) (backend.Event, error) {
-	if err := c.checkUsable(); err != nil {
+	if err := c.CheckUsable(); err != nil {
 		return nil, err
 	}
 	e := &event{context: c, cfg: cfg, recorded: &recordings{}}
@@ -83,7 +83,7 @@ func (e *event) bindMark(r *eventRecording) {
 func (e *event) Query() error {
 	r, err := e.currentRecording()
 	if err == nil {
-		err = e.context.checkUsable()
+		err = e.context.CheckUsable()
 	}
 	if err == nil && r != nil && !r.mark.isReached() {
 		return fmt.Errorf("event: %w", backend.NotReady)
@@ -102,7 +102,7 @@ func (e *event) Synchronize(ctx context.Context) error {
 			return err
 		}
 	}
-	return e.context.checkUsable()
+	return e.context.CheckUsable()
 }
 
 // Time implements backend.Event.

@@ -41,7 +41,7 @@ type step struct {
 
 // Instantiate implements backend.Context.
 func (c *cudaContext) Instantiate(g *backend.Graph) (backend.Exec, error) {
-	if err := c.checkUsable(); err != nil {
+	if err := c.CheckUsable(); err != nil {
 		return nil, err
 	}
 	own := g.Clone()
@@ -50,36 +50,23 @@ func (c *cudaContext) Instantiate(g *backend.Graph) (backend.Exec, error) {
 		return nil, err
 	}
 	x := &exec{context: c, plan: p}
-	x.Init(own, core.ExecHooks{CheckContext: c.checkUsable, Plan: x.replaceGraph})
+	x.Init(own, core.ExecHooks{CheckContext: c.CheckUsable, Plan: x.replaceGraph})
 	return x, nil
 }
 
 func (c *cudaContext) planGraph(g *backend.Graph, of *conditions) (*plan, error) {
-	order, err := g.Order()
+	nodes, err := core.OrderNodes(g)
 	if err != nil {
 		return nil, err
 	}
 	p := &plan{chain: true, of: of}
-	at := make(map[backend.NodeID]int, len(order))
-	for i, id := range order {
-		at[id] = i
-		n, err := g.Node(id)
+	for i, n := range nodes {
+		s, err := c.makeStep(n.Node, of)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("graph: node %d: %w", n.ID, err)
 		}
-		s, err := c.makeStep(n, of)
-		if err != nil {
-			return nil, fmt.Errorf("graph: node %d: %w", id, err)
-		}
-		s.id = id
-		deps, err := g.Deps(id)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range deps {
-			s.deps = append(s.deps, at[d])
-		}
-		p.chain = p.chain && (i == 0 && len(deps) == 0 || len(deps) == 1 && at[deps[0]] == i-1)
+		s.id, s.deps = n.ID, n.Deps
+		p.chain = p.chain && (i == 0 && len(s.deps) == 0 || len(s.deps) == 1 && s.deps[0] == i-1)
 		p.steps = append(p.steps, s)
 	}
 	return p, nil
@@ -254,7 +241,7 @@ func (r *run) runTask(t task) {
 		defer u.reclaimer.endOperation(op)
 	}
 	if err := t.run(op); err != nil {
-		r.context.setFault(err)
+		r.context.SetFault(err)
 	}
 }
 

@@ -47,7 +47,7 @@ func (f *function) threadRegisters() int32 {
 
 // Attribute implements backend.Function.
 func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
-	if err := f.module.checkLoaded(); err != nil {
+	if err := f.module.CheckLoaded(); err != nil {
 		return 0, err
 	}
 	_ = f.compileKernel() // a refused kernel has attributes, and no registers
@@ -85,7 +85,7 @@ func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
 
 // SetAttribute implements backend.Function.
 func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
-	if err := f.module.checkLoaded(); err != nil {
+	if err := f.module.CheckLoaded(); err != nil {
 		return err
 	}
 	_ = f.compileKernel()
@@ -110,7 +110,7 @@ func (c *cudaContext) launchTask(l backend.Launch, of *conditions) (task, error)
 	if !ok || f.module.context != c {
 		return task{}, fmt.Errorf("launch a function of another context: %w", backend.InvalidHandle)
 	}
-	if err := f.module.checkLoaded(); err != nil {
+	if err := f.module.CheckLoaded(); err != nil {
 		return task{}, err
 	}
 	if err := f.compileKernel(); err != nil {
@@ -133,7 +133,7 @@ func (c *cudaContext) launchTask(l backend.Launch, of *conditions) (task, error)
 	fifo := c.limits[backend.LimitPrintfFIFO]
 	pending := c.limits[backend.LimitPendingLaunches]
 	c.mu.Unlock()
-	spec.malloc = func(n uint64) uint64 { return s.allocFromKernel(n, heap, c.id) }
+	spec.malloc = func(n uint64) uint64 { return s.allocFromKernel(n, heap, c.ID()) }
 	spec.free = s.kernelFree
 	spec.condition = of.setValue
 	if f.facts.launches {

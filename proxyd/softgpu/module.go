@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/image"
 )
@@ -20,16 +21,13 @@ const newestPTX = 121
 
 // module is loaded code.
 type module struct {
+	core.ModuleState
 	context   *cudaContext
 	program   program
 	functions []*function
-	globals   map[string]backend.Global
 	variables backend.Range
 	code      [sha256.Size]byte // the hash of the image
 	share     *codeShare
-
-	mu   sync.Mutex
-	gone bool
 }
 
 // function is a kernel of a module.
@@ -84,14 +82,15 @@ func (c *cudaContext) compileProgram(data []byte, cfg backend.LoadConfig) (progr
 
 // Load implements backend.Context.
 func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module, backend.Log, error) {
-	if err := c.checkUsable(); err != nil {
+	if err := c.CheckUsable(); err != nil {
 		return nil, backend.Log{}, err
 	}
 	p, share, log, err := c.compileProgram(data, cfg)
 	if err != nil {
 		return nil, log, fmt.Errorf("load: %w", err)
 	}
-	m := &module{context: c, program: p, share: share, globals: map[string]backend.Global{}}
+	m := &module{context: c, program: p, share: share}
+	m.Init(&c.ContextState)
 	if c.space.device.splicer != nil {
 		m.code = sha256.Sum256(data)
 	}
@@ -152,11 +151,11 @@ func (m *module) placeVariables(p program, at backend.Addr) error {
 	base := at
 	switch {
 	case at != 0:
-		if err := s.claimVariables(at, size, m.context.id); err != nil {
+		if err := s.claimVariables(at, size, m.context.ID()); err != nil {
 			return err
 		}
 	case size > 0:
-		got, err := s.placeMemory(backend.Allocation{Size: size, Kind: backend.Globals, Context: m.context.id})
+		got, err := s.placeMemory(backend.Allocation{Size: size, Kind: backend.Globals, Context: m.context.ID()})
 		if err != nil {
 			return err
 		}
@@ -178,7 +177,7 @@ func (m *module) placeVariables(p program, at backend.Addr) error {
 	}
 	for _, g := range p.listGlobals() {
 		g.Addr += base
-		m.globals[g.Name] = g
+		m.Globals[g.Name] = g
 	}
 	return nil
 }
@@ -192,7 +191,7 @@ func (m *module) freeVariables() {
 
 // Link implements backend.Context.
 func (c *cudaContext) Link(parts [][]byte, cfg backend.LoadConfig) ([]byte, backend.Log, error) {
-	if err := c.checkUsable(); err != nil {
+	if err := c.CheckUsable(); err != nil {
 		return nil, backend.Log{}, err
 	}
 	data, err := image.Bundle(parts)
@@ -212,69 +211,28 @@ func (c *cudaContext) Link(parts [][]byte, cfg backend.LoadConfig) ([]byte, back
 	return data, log, nil
 }
 
-func (m *module) checkLoaded() error {
-	if err := m.context.checkUsable(); err != nil {
-		return err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.gone {
-		return fmt.Errorf("module: %w", backend.InvalidHandle)
-	}
-	return nil
-}
-
 // Function implements backend.Module.
 func (m *module) Function(name string) (backend.Function, error) {
-	if err := m.checkLoaded(); err != nil {
+	f, err := core.FindFunction(&m.ModuleState, m.functions, name)
+	if err == nil {
+		err = f.compileFamily()
+	}
+	if err != nil {
 		return nil, err
 	}
-	for _, f := range m.functions {
-		if f.name == name {
-			if err := f.compileFamily(); err != nil {
-				return nil, err
-			}
-			return f, nil
-		}
-	}
-	return nil, fmt.Errorf("function %q: %w", name, backend.NotFound)
+	return f, nil
 }
 
 // Functions implements backend.Module.
-func (m *module) Functions() []backend.Function {
-	out := make([]backend.Function, len(m.functions))
-	for i, f := range m.functions {
-		out[i] = f
-	}
-	return out
-}
-
-// Global implements backend.Module.
-func (m *module) Global(name string) (backend.Global, error) {
-	if err := m.checkLoaded(); err != nil {
-		return backend.Global{}, err
-	}
-	g, ok := m.globals[name]
-	if !ok {
-		return backend.Global{}, fmt.Errorf("variable %q: %w", name, backend.NotFound)
-	}
-	return g, nil
-}
+func (m *module) Functions() []backend.Function { return core.ListFunctions(m.functions) }
 
 // Variables implements backend.Module.
 func (m *module) Variables() backend.Range { return m.variables }
 
 // Unload implements backend.Module.
 func (m *module) Unload() error {
-	if err := m.checkLoaded(); err != nil {
+	if err := m.MarkUnloaded(); err != nil {
 		return err
-	}
-	m.mu.Lock()
-	gone := m.gone
-	m.gone = true
-	m.mu.Unlock()
-	if gone {
-		return fmt.Errorf("module: %w", backend.InvalidHandle)
 	}
 	m.freeVariables()
 	c := m.context

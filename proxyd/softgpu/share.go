@@ -108,7 +108,7 @@ func dropArena(s *space, a *arena) {
 
 // Export implements backend.Sharer.
 func (c *cudaContext) Export(a backend.Addr) (out backend.Share, err error) {
-	if err := c.checkUsable(); err != nil {
+	if err := c.CheckUsable(); err != nil {
 		return out, err
 	}
 	// While this is under way the space does not leave the device, and afterwards its shared memory stays.
@@ -148,7 +148,7 @@ func useExported(s *space, name backend.Share, by *space) (backend.Allocation, *
 
 // Import implements backend.Sharer.
 func (c *cudaContext) Import(from backend.Space, name backend.Share) (backend.Addr, error) {
-	if err := c.checkUsable(); err != nil {
+	if err := c.CheckUsable(); err != nil {
 		return 0, err
 	}
 	s := c.space
@@ -160,7 +160,7 @@ func (c *cudaContext) Import(from backend.Space, name backend.Share) (backend.Ad
 	if err != nil {
 		return 0, err
 	}
-	x, waits, err := enterImport(s, x, a, c.id)
+	x, waits, err := enterImport(s, x, a, c.ID())
 	if err != nil {
 		dropArena(s, a)
 		return 0, err
@@ -198,7 +198,7 @@ func bytesOfImport(s *space, x backend.Allocation) []byte {
 
 // CloseImport implements backend.Sharer.
 func (c *cudaContext) CloseImport(a backend.Addr) error {
-	if err := c.checkUsable(); err != nil {
+	if err := c.CheckUsable(); err != nil {
 		return err
 	}
 	return closeImport(c.space, a)
@@ -225,7 +225,7 @@ func closeImport(s *space, a backend.Addr) error {
 
 // OpenEvent implements backend.Sharer.
 func (c *cudaContext) OpenEvent(x backend.Event) (backend.Event, error) {
-	if err := c.checkUsable(); err != nil {
+	if err := c.CheckUsable(); err != nil {
 		return nil, err
 	}
 	e, ok := x.(*event)

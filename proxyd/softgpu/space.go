@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/workgate"
 )
@@ -191,7 +192,7 @@ func (s *space) Unmap() error {
 	return nil
 }
 
-var errClosed = fmt.Errorf("space is closed: %w", backend.ContextIsDestroyed)
+var errClosed = core.ErrClosed
 
 func (s *space) isClosed() bool {
 	s.mu.Lock()
@@ -264,7 +265,7 @@ func (s *space) Close() error {
 	peers := s.peers
 	s.mu.Unlock()
 	for _, c := range all {
-		c.setFault(errClosed)
+		c.SetFault(errClosed)
 	}
 	s.cancel()
 	s.gate.Close()

@@ -7,29 +7,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
 )
 
 // stream is a queue of operations. A goroutine carries them out while there are any.
 type stream struct {
+	core.StreamQueue[operation]
 	context *cudaContext
 	cfg     backend.StreamConfig
-
-	mu    sync.Mutex
-	gone  bool
-	queue []*operation
-	busy  bool
-	now   *operation // taken off the queue and not done
-	given uint64
-	done  uint64
-	last  *mark
-	room  chan struct{} // closed when the queue is no longer full; nil when no goroutine waits
+	last    *mark // guarded by Mu
 }
-
-// maxQueued is how many operations a stream holds before its program must wait, as a device does.
-const maxQueued = 1 << 16
 
 // task is the work of an operation, checked and ready: of a stream or of a node of a graph.
 type task struct {
@@ -43,49 +32,21 @@ type task struct {
 // Config implements backend.Stream.
 func (st *stream) Config() backend.StreamConfig { return st.cfg }
 
-// waitReady waits while the queue is full. Each call that queues an operation begins with it.
-func (st *stream) waitReady() error {
-	for {
-		if err := st.checkUsable(); err != nil {
-			return err
-		}
-		st.mu.Lock()
-		if len(st.queue) < maxQueued {
-			st.mu.Unlock()
-			return nil
-		}
-		if st.room == nil {
-			st.room = make(chan struct{})
-		}
-		room := st.room
-		st.mu.Unlock()
-		select {
-		case <-room:
-		case <-st.context.space.gate.Unlimited():
-			return st.checkUsable()
-		case <-st.context.space.ctx.Done():
-			return errClosed
-		}
-	}
+// plainStream makes a stream without work.
+func (c *cudaContext) plainStream(cfg backend.StreamConfig) *stream {
+	st := &stream{context: c, cfg: cfg}
+	st.Init(&c.ContextState)
+	return st
 }
 
-// checkUsable returns an error if the stream was destroyed, or its context's error. Calls that queue no operation begin
-// with it.
-func (st *stream) checkUsable() error {
-	if err := st.context.checkUsable(); err != nil {
-		return err
-	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.gone {
-		return fmt.Errorf("stream: %w", backend.InvalidHandle)
-	}
-	return nil
+// waitReady waits while the queue is full. Each call that queues an operation begins with it.
+func (st *stream) waitReady() error {
+	return st.WaitReady(st.context.space.gate, st.context.space.ctx.Done())
 }
 
 func (st *stream) lastMark() *mark {
-	st.mu.Lock()
-	defer st.mu.Unlock()
+	st.Mu.Lock()
+	defer st.Mu.Unlock()
 	return st.last
 }
 
@@ -109,14 +70,12 @@ func (st *stream) submitOperation(op *operation) {
 		op.deps = append(op.deps, c.legacy.lastMark())
 	}
 	op.deps = unreachedMarks(op.deps)
-	st.mu.Lock()
-	defer st.mu.Unlock()
+	st.Mu.Lock()
+	defer st.Mu.Unlock()
 	op.stream = st
-	st.queue = append(st.queue, op)
-	st.given++
+	st.Given++
 	st.last = op.mark
-	if !st.busy {
-		st.busy = true
+	if st.AddWork(op) {
 		go st.runQueuedWork()
 	}
 }
@@ -126,31 +85,17 @@ func (st *stream) runQueuedWork() {
 	active := st.context.space.active
 	active.Begin()
 	defer active.End()
-	for {
-		st.mu.Lock()
-		if len(st.queue) == 0 {
-			st.queue, st.busy = nil, false
-			st.mu.Unlock()
-			return
-		}
-		op := st.queue[0]
-		st.queue[0] = nil
-		st.queue, st.now = st.queue[1:], op
-		if st.room != nil && len(st.queue) <= maxQueued/2 {
-			close(st.room)
-			st.room = nil
-		}
-		st.mu.Unlock()
+	for op := st.TakeNext(); op != nil; op = st.TakeNext() {
 		st.runOperation(op)
 	}
 }
 
 // Progress implements backend.Stream.
 func (st *stream) Progress() backend.Progress {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	p := backend.Progress{Given: st.given, Done: st.done}
-	if op := st.now; op != nil {
+	st.Mu.Lock()
+	defer st.Mu.Unlock()
+	p := backend.Progress{Given: st.Given, Done: st.Done}
+	if op := st.Current; op != nil {
 		p.Begun, p.Partial = op.begun, op.partial
 	}
 	return p
@@ -161,8 +106,8 @@ func (op *operation) setProgress(begun bool, done backend.PartialKernel) {
 	if op.stream == nil {
 		return
 	}
-	op.stream.mu.Lock()
-	defer op.stream.mu.Unlock()
+	op.stream.Mu.Lock()
+	defer op.stream.Mu.Unlock()
 	op.begun, op.partial = begun, done
 }
 
@@ -186,10 +131,10 @@ func (op *operation) pausePartial(done backend.PartialKernel) bool {
 
 // finishOperation notes that the stream's operation is done.
 func (st *stream) finishOperation(op *operation) {
-	st.mu.Lock()
-	st.now = nil
-	st.done++
-	st.mu.Unlock()
+	st.Mu.Lock()
+	st.Current = nil
+	st.Done++
+	st.Mu.Unlock()
 	op.mark.reachMark()
 }
 
@@ -221,7 +166,7 @@ func (st *stream) runOperation(op *operation) {
 		defer u.reclaimer.endOperation(op)
 	}
 	if err := op.run(op); err != nil {
-		c.setFault(err)
+		c.SetFault(err)
 	}
 }
 
@@ -335,18 +280,18 @@ func (s *space) holderOf(a backend.Addr) *space {
 
 // Query implements backend.Stream.
 func (st *stream) Query() error {
-	if err := st.checkUsable(); err != nil {
+	if err := st.CheckUsable(); err != nil {
 		return err
 	}
 	if m := st.lastMark(); m != nil && !m.isReached() {
 		return fmt.Errorf("stream: %w", backend.NotReady)
 	}
-	return st.context.checkUsable()
+	return st.context.CheckUsable()
 }
 
 // Synchronize implements backend.Stream.
 func (st *stream) Synchronize(ctx context.Context) error {
-	if err := st.checkUsable(); err != nil {
+	if err := st.CheckUsable(); err != nil {
 		return err
 	}
 	marks := []*mark{st.lastMark()}
@@ -358,7 +303,7 @@ func (st *stream) Synchronize(ctx context.Context) error {
 			return err
 		}
 	}
-	return st.context.checkUsable()
+	return st.context.CheckUsable()
 }
 
 // blockingTails is the last work of each stream for which the legacy stream waits.
@@ -376,7 +321,7 @@ func (c *cudaContext) blockingTails() []*mark {
 
 // Destroy implements backend.Stream.
 func (st *stream) Destroy() error {
-	if err := st.checkUsable(); err != nil {
+	if err := st.CheckUsable(); err != nil {
 		return err
 	}
 	c := st.context
@@ -385,10 +330,10 @@ func (st *stream) Destroy() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.gone = true
+	if err := st.MarkDestroyed(); err != nil {
+		return err
+	}
 	delete(c.streams, st)
-	c.orphans = unreachedMarks(append(c.orphans, st.last))
+	c.orphans = unreachedMarks(append(c.orphans, st.lastMark()))
 	return nil
 }

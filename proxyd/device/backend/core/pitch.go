@@ -10,9 +10,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
-// ChoosePitch returns the distance between rows for backend.Context's AllocPitch, or an error if the rows cannot be
+// choosePitch returns the distance between rows for backend.Context's AllocPitch, or an error if the rows cannot be
 // allocated in a space of so many bytes.
-func ChoosePitch(width, height uint64, element uint32, memory uint64) (uint64, error) {
+func choosePitch(width, height uint64, element uint32, memory uint64) (uint64, error) {
 	if width == 0 || height == 0 || element != 4 && element != 8 && element != 16 || width > 1<<40 || height > 1<<40 {
 		return 0, fmt.Errorf("allocate %d rows of %d bytes, elements of %d: %w", height, width, element, backend.InvalidValue)
 	}

@@ -18,7 +18,7 @@ func (s *space) Lookup(a backend.Addr) (backend.Allocation, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if v, ok := s.findVariable(a, 1); ok {
-		return backend.Allocation{Base: v.Addr, Size: v.Size, Kind: backend.Globals, Context: v.module.context.id, Access: true}, true
+		return backend.Allocation{Base: v.Addr, Size: v.Size, Kind: backend.Globals, Context: v.module.context.ID(), Access: true}, true
 	}
 	return s.ledger.Lookup(a)
 }

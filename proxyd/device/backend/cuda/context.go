@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
@@ -19,12 +18,10 @@ import (
 
 // cudaContext is a context of the program, and a context of the driver's: a fault stays there.
 type cudaContext struct {
+	core.ContextState
 	space  *space
-	id     backend.ContextID
 	number uint64 // of the space's contexts and modules, in the order in which they were made
 	ctx    driver.Context
-	fault  atomic.Pointer[error]
-	gone   atomic.Bool
 	own    *driverStream // for work that is in no stream of the program
 	clock  clock
 	marks  events // spare events of the driver's
@@ -45,7 +42,8 @@ type cudaContext struct {
 }
 
 func newContext(s *space, id backend.ContextID) (*cudaContext, error) {
-	c := &cudaContext{space: s, id: id, number: s.countObject(), streams: map[*stream]bool{}, modules: map[*module]bool{}, events: map[*event]bool{}}
+	c := &cudaContext{space: s, number: s.countObject(), streams: map[*stream]bool{}, modules: map[*module]bool{}, events: map[*event]bool{}}
+	c.Init(id)
 	c.marks.drv, c.clock.context = s.device.backend.drv, c
 	c.legacy = c.plainStream(backend.StreamConfig{})
 	c.streams[c.legacy] = true
@@ -74,40 +72,10 @@ const firstModule = `
 }
 `
 
-// ID implements backend.Context.
-func (c *cudaContext) ID() backend.ContextID { return c.id }
-
-// Err implements backend.Context.
-func (c *cudaContext) Err() error {
-	if p := c.fault.Load(); p != nil {
-		return *p
-	}
-	return nil
-}
-
-// checkUsable returns the context's fault, or an error if it was destroyed. Each call begins with it.
-func (c *cudaContext) checkUsable() error {
-	if err := c.Err(); err != nil {
-		return err
-	}
-	if c.gone.Load() {
-		return fmt.Errorf("context %d: %w", c.id, backend.ContextIsDestroyed)
-	}
-	return nil
-}
-
-// setFault gives the context its fault; the first fault stays.
-func (c *cudaContext) setFault(err error) {
-	if r := backend.ResultOf(err); !r.Sticky() && r != backend.ContextIsDestroyed {
-		err = fmt.Errorf("%w: %w", backend.LaunchFailed, err)
-	}
-	c.fault.CompareAndSwap(nil, &err)
-}
-
 // recordFault takes an error of the driver's: sticky errors are the context's fault.
 func (c *cudaContext) recordFault(err error) error {
 	if err != nil && backend.ResultOf(err).Sticky() {
-		c.setFault(err)
+		c.SetFault(err)
 		return c.Err()
 	}
 	return err
@@ -148,34 +116,26 @@ func (c *cudaContext) Synchronize(ctx context.Context) error {
 		}
 	}
 	c.space.freed.finishMarks(freed)
-	return c.checkUsable()
+	return c.CheckUsable()
 }
 
 // Alloc implements backend.Context.
 func (c *cudaContext) Alloc(n uint64) (backend.Addr, error) {
-	if err := c.checkUsable(); err != nil {
+	if err := c.CheckUsable(); err != nil {
 		return 0, err
 	}
-	p, err := c.space.placeMemory(backend.Allocation{Size: n, Kind: backend.Plain, Context: c.id})
+	p, err := c.space.placeMemory(backend.Allocation{Size: n, Kind: backend.Plain, Context: c.ID()})
 	return p.Alloc.Base, err
 }
 
 // AllocPitch implements backend.Context.
 func (c *cudaContext) AllocPitch(width, height uint64, element uint32) (backend.Addr, uint64, error) {
-	if err := c.checkUsable(); err != nil {
-		return 0, 0, err
-	}
-	pitch, err := core.ChoosePitch(width, height, element, c.space.cfg.Memory)
-	if err != nil {
-		return 0, 0, err
-	}
-	a, err := c.Alloc(pitch * height)
-	return a, pitch, err
+	return core.AllocPitched(c, width, height, element, c.space.cfg.Memory)
 }
 
 // Free implements backend.Context.
 func (c *cudaContext) Free(a backend.Addr) error {
-	if err := c.checkUsable(); err != nil || a == 0 {
+	if err := c.CheckUsable(); err != nil || a == 0 {
 		return err
 	}
 	return c.space.freeMemory(a, backend.Plain, backend.Pooled)
@@ -191,7 +151,7 @@ var limits = []backend.Limit{
 
 // Limit implements backend.Context.
 func (c *cudaContext) Limit(l backend.Limit) (uint64, error) {
-	if err := c.checkUsable(); err != nil {
+	if err := c.CheckUsable(); err != nil {
 		return 0, err
 	}
 	if !slices.Contains(limits, l) {
@@ -232,8 +192,8 @@ func (c *cudaContext) Destroy() error {
 	s := c.space
 	s.steady.RLock()
 	defer s.steady.RUnlock()
-	if !c.gone.CompareAndSwap(false, true) {
-		return fmt.Errorf("context %d: %w", c.id, backend.ContextIsDestroyed)
+	if err := c.MarkDestroyed(); err != nil {
+		return err
 	}
 	for _, m := range c.pendingWork(anyStream) {
 		if m.waitFor(s.ctx) != nil {
@@ -243,7 +203,7 @@ func (c *cudaContext) Destroy() error {
 	s.mu.Lock()
 	var own []backend.Addr
 	for _, a := range s.ledger.Allocations() {
-		if a.Context == c.id && (a.Kind == backend.Plain || a.Kind == backend.Globals) {
+		if a.Context == c.ID() && (a.Kind == backend.Plain || a.Kind == backend.Globals) {
 			own = append(own, a.Base)
 		}
 	}
@@ -255,14 +215,14 @@ func (c *cudaContext) Destroy() error {
 		}
 	}
 	s.mu.Lock()
-	delete(s.contexts, c.id)
+	delete(s.contexts, c.ID())
 	s.mu.Unlock()
 	return c.endContext()
 }
 
 // endContext ends the driver's context, with all its contents.
 func (c *cudaContext) endContext() error {
-	c.gone.Store(true)
+	_ = c.MarkDestroyed() // the program may have destroyed the context before
 	c.ending.Lock()
 	defer c.ending.Unlock()
 	if c.ended {
@@ -277,7 +237,7 @@ func (c *cudaContext) whileAlive(f func() error) error {
 	c.ending.RLock()
 	defer c.ending.RUnlock()
 	if c.ended {
-		return fmt.Errorf("context %d: %w", c.id, backend.ContextIsDestroyed)
+		return fmt.Errorf("context %d: %w", c.ID(), backend.ContextIsDestroyed)
 	}
 	return f()
 }

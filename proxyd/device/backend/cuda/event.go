@@ -242,7 +242,7 @@ type event struct {
 
 // NewEvent implements backend.Context.
 func (c *cudaContext) NewEvent(cfg backend.EventConfig) (backend.Event, error) {
-	if err := c.checkUsable(); err != nil {
+	if err := c.CheckUsable(); err != nil {
 		return nil, err
 	}
 	e := &event{context: c, cfg: cfg}
@@ -282,7 +282,7 @@ func (e *event) bindMark(m *mark) {
 func (e *event) Query() error {
 	m, err := e.currentMark()
 	if err == nil {
-		err = e.context.checkUsable()
+		err = e.context.CheckUsable()
 	}
 	if err == nil && m != nil {
 		err = m.queryMark()
@@ -305,7 +305,7 @@ func (e *event) Synchronize(ctx context.Context) error {
 		}
 	}
 	e.context.space.ranges.releaseSurplus()
-	return e.context.checkUsable()
+	return e.context.CheckUsable()
 }
 
 // Time implements backend.Event.

@@ -49,7 +49,7 @@ type step struct {
 
 // Instantiate implements backend.Context.
 func (c *cudaContext) Instantiate(g *backend.Graph) (backend.Exec, error) {
-	if err := c.checkUsable(); err != nil {
+	if err := c.CheckUsable(); err != nil {
 		return nil, err
 	}
 	own := g.Clone()
@@ -58,35 +58,22 @@ func (c *cudaContext) Instantiate(g *backend.Graph) (backend.Exec, error) {
 		return nil, err
 	}
 	x := &exec{context: c, plan: p}
-	x.Init(own, core.ExecHooks{CheckContext: c.checkUsable, Plan: x.replaceGraph, Retire: x.retireGraph})
+	x.Init(own, core.ExecHooks{CheckContext: c.CheckUsable, Plan: x.replaceGraph, Retire: x.retireGraph})
 	return x, nil
 }
 
 func (c *cudaContext) newPlan(g *backend.Graph) (*plan, error) {
-	order, err := g.Order()
+	nodes, err := core.OrderNodes(g)
 	if err != nil {
 		return nil, err
 	}
 	p := &plan{device: true}
-	at := make(map[backend.NodeID]int, len(order))
-	for i, id := range order {
-		at[id] = i
-		n, err := g.Node(id)
+	for _, n := range nodes {
+		s, err := c.newStep(n.Node)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("graph: node %d: %w", n.ID, err)
 		}
-		s, err := c.newStep(n)
-		if err != nil {
-			return nil, fmt.Errorf("graph: node %d: %w", id, err)
-		}
-		s.id = id
-		deps, err := g.Deps(id)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range deps {
-			s.deps = append(s.deps, at[d])
-		}
+		s.id, s.deps = n.ID, n.Deps
 		p.device = p.device && s.onDevice()
 		p.steps = append(p.steps, s)
 	}

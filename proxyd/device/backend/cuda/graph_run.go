@@ -110,7 +110,7 @@ func (r *run) runStep(i int, s *step) {
 		err = r.runOnDevice(s)
 	}
 	if err != nil {
-		c.setFault(err)
+		c.SetFault(err)
 	}
 }
 
@@ -133,7 +133,8 @@ func (r *run) runOnDevice(s *step) error {
 		return c.recordFault(err)
 	}
 	defer func() { _ = l.closeDriverStream() }() // the driver stream goes with the context at the latest
-	st := &stream{context: c, driverStream: l}
+	st := c.plainStream(backend.StreamConfig{})
+	st.driverStream = l
 	switch {
 	case s.launch != nil:
 		err = c.whileAlive(func() error { return l.drv.Launch(l.ctx, l.stream, s.launch.forDriver()) })

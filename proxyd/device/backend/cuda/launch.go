@@ -82,7 +82,7 @@ func (f *function) Required() backend.Dim { return f.required }
 
 // Attribute implements backend.Function. The value is remembered: only SetAttribute changes the value.
 func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
-	if err := f.module.checkLoaded(); err != nil {
+	if err := f.module.CheckLoaded(); err != nil {
 		return 0, err
 	}
 	if a < 0 || a >= backend.FunctionAttributes {
@@ -104,7 +104,7 @@ func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
 
 // SetAttribute implements backend.Function.
 func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
-	if err := f.module.checkLoaded(); err != nil {
+	if err := f.module.CheckLoaded(); err != nil {
 		return err
 	}
 	if a < 0 || a >= backend.FunctionAttributes {
@@ -132,7 +132,7 @@ func (c *cudaContext) checkLaunch(l backend.Launch) (*launch, error) {
 	if !ok || f.module.context != c {
 		return nil, fmt.Errorf("launch a function of another context: %w", backend.InvalidHandle)
 	}
-	if err := f.module.checkLoaded(); err != nil {
+	if err := f.module.CheckLoaded(); err != nil {
 		return nil, err
 	}
 	if f.refused != nil {
@@ -178,7 +178,7 @@ func (f *function) LargestCluster(l *backend.Launch) (int, error) {
 }
 
 func (f *function) queryClusters(l *backend.Launch, ask func(driver.Clusters, driver.Context, *driver.Launch) (int, error)) (n int, err error) {
-	if err := f.module.checkLoaded(); err != nil {
+	if err := f.module.CheckLoaded(); err != nil {
 		return 0, err
 	}
 	if len(l.Attributes) > maxLaunchAttributes {

@@ -11,15 +11,16 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/image"
 )
 
 // module is loaded code.
 type module struct {
+	core.ModuleState
 	context   *cudaContext
 	number    uint64 // as the context's
 	image     []byte // in the driver's form; nil where there is a single device
@@ -27,12 +28,8 @@ type module struct {
 	m         driver.Module
 	facts     facts
 	functions []*function
-	globals   map[string]backend.Global
 	kept      backend.Range // where variables' bytes are in the space's memory, for State
 	hidden    []string      // variables at addresses that the driver does not tell
-
-	mu   sync.Mutex
-	gone bool
 }
 
 // compileImage returns an image in the driver's form, with a NUL at its end.
@@ -74,7 +71,7 @@ func (c *cudaContext) linkImages(parts [][]byte, cfg backend.LoadConfig) ([]byte
 
 // Link implements backend.Context.
 func (c *cudaContext) Link(parts [][]byte, cfg backend.LoadConfig) ([]byte, backend.Log, error) {
-	if err := c.checkUsable(); err != nil {
+	if err := c.CheckUsable(); err != nil {
 		return nil, backend.Log{}, err
 	}
 	var flat [][]byte
@@ -99,14 +96,15 @@ func (c *cudaContext) Link(parts [][]byte, cfg backend.LoadConfig) ([]byte, back
 func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module, backend.Log, error) {
 	c.space.steady.RLock()
 	defer c.space.steady.RUnlock()
-	if err := c.checkUsable(); err != nil {
+	if err := c.CheckUsable(); err != nil {
 		return nil, backend.Log{}, err
 	}
 	img, log, err := c.compileImage(data, cfg)
 	if err != nil {
 		return nil, log, fmt.Errorf("load: %w", c.recordFault(err))
 	}
-	m := &module{context: c, number: c.space.countObject(), cfg: cfg, globals: map[string]backend.Global{}}
+	m := &module{context: c, number: c.space.countObject(), cfg: cfg}
+	m.Init(&c.ContextState)
 	if len(c.space.device.backend.list) > 1 {
 		m.image = img
 	}
@@ -165,7 +163,7 @@ func (m *module) findSymbols(kept backend.Addr) error {
 			case err != nil:
 				return err
 			default:
-				m.globals[v.name] = backend.Global{Name: v.name, Addr: at, Size: n}
+				m.Globals[v.name] = backend.Global{Name: v.name, Addr: at, Size: n}
 			}
 		}
 		return nil
@@ -187,66 +185,25 @@ func (m *module) unloadModule() error {
 	return c.whileAlive(func() error { return c.space.device.backend.drv.Unload(c.ctx, m.m) })
 }
 
-func (m *module) checkLoaded() error {
-	if err := m.context.checkUsable(); err != nil {
-		return err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.gone {
-		return fmt.Errorf("module: %w", backend.InvalidHandle)
-	}
-	return nil
-}
-
 // Function implements backend.Module.
 func (m *module) Function(name string) (backend.Function, error) {
-	if err := m.checkLoaded(); err != nil {
+	f, err := core.FindFunction(&m.ModuleState, m.functions, name)
+	if err != nil {
 		return nil, err
 	}
-	for _, f := range m.functions {
-		if f.name == name {
-			return f, f.refused
-		}
-	}
-	return nil, fmt.Errorf("function %q: %w", name, backend.NotFound)
+	return f, f.refused
 }
 
 // Functions implements backend.Module.
-func (m *module) Functions() []backend.Function {
-	out := make([]backend.Function, len(m.functions))
-	for i, f := range m.functions {
-		out[i] = f
-	}
-	return out
-}
-
-// Global implements backend.Module.
-func (m *module) Global(name string) (backend.Global, error) {
-	if err := m.checkLoaded(); err != nil {
-		return backend.Global{}, err
-	}
-	g, ok := m.globals[name]
-	if !ok {
-		return backend.Global{}, fmt.Errorf("variable %q: %w", name, backend.NotFound)
-	}
-	return g, nil
-}
+func (m *module) Functions() []backend.Function { return core.ListFunctions(m.functions) }
 
 // Variables implements backend.Module.
 func (m *module) Variables() backend.Range { return m.kept }
 
 // Unload implements backend.Module.
 func (m *module) Unload() error {
-	if err := m.checkLoaded(); err != nil {
+	if err := m.MarkUnloaded(); err != nil {
 		return err
-	}
-	m.mu.Lock()
-	gone := m.gone
-	m.gone = true
-	m.mu.Unlock()
-	if gone {
-		return fmt.Errorf("module: %w", backend.InvalidHandle)
 	}
 	c := m.context
 	s := c.space

@@ -102,7 +102,7 @@ func (m *move) unlockAll() {
 // lockContexts locks the space, and its contexts against all calls of the driver.
 func (m *move) lockContexts() error {
 	m.contexts = m.allContexts() // they stay the same, because steady is locked
-	slices.SortFunc(m.contexts, func(a, b *cudaContext) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(m.contexts, func(a, b *cudaContext) int { return cmp.Compare(a.ID(), b.ID()) })
 	for _, c := range m.contexts {
 		c.moving.Lock()
 		c.mu.Lock()
@@ -116,11 +116,11 @@ func (m *move) lockContexts() error {
 	for _, c := range m.contexts {
 		c.ending.Lock()
 		m.locked = append(m.locked, c.ending.Unlock)
-		if err := c.checkUsable(); err != nil {
+		if err := c.CheckUsable(); err != nil {
 			return err
 		}
 		for x := range c.modules {
-			if x.isGone() {
+			if x.IsUnloaded() {
 				return fmt.Errorf("queued work uses a module that was unloaded: %w", backend.NotReady)
 			}
 		}

@@ -110,7 +110,7 @@ func (m *move) replaceContexts() error {
 		if all, e = m.makeObjects(m.from); e != nil {
 			for _, c := range m.contexts {
 				c.ended = true
-				c.setFault(errors.Join(err, e))
+				c.SetFault(errors.Join(err, e))
 			}
 			return errors.Join(err, e)
 		}

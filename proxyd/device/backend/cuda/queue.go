@@ -27,11 +27,8 @@ type task struct {
 	direct bool        // the caller takes run's error, if the task did not have to wait
 	box    *driver.Box // of a copy that the device does by itself
 	given  bool        // the task is the program's: see backend.Progress
-	begun  bool        // of the stream's mu
+	begun  bool        // guarded by the stream's Mu
 }
-
-// maxQueued is how many tasks a stream holds before its program must wait, as a device does.
-const maxQueued = 1 << 16
 
 // enqueueTask submits work of the program's, in the order that the legacy stream makes.
 func (st *stream) enqueueTask(j *task) error {
@@ -46,10 +43,10 @@ func (st *stream) enqueueTask(j *task) error {
 // Progress implements backend.Stream. Work that the driver was given counts as done, which is true while the space is
 // unmapped.
 func (st *stream) Progress() backend.Progress {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	p := backend.Progress{Given: st.given, Done: st.done}
-	if j := st.now; j != nil {
+	st.Mu.Lock()
+	defer st.Mu.Unlock()
+	p := backend.Progress{Given: st.Given, Done: st.Done}
+	if j := st.Current; j != nil {
 		p.Begun = j.begun && j.given // a fence is no piece of work
 	}
 	return p
@@ -57,34 +54,34 @@ func (st *stream) Progress() backend.Progress {
 
 // setBegun notes that a task has begun, or that it could begin again.
 func (st *stream) setBegun(j *task, begun bool) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
+	st.Mu.Lock()
+	defer st.Mu.Unlock()
 	j.begun = begun
 }
 
 // markRestartable notes that the present task could begin again from its start. A node of a graph is no task of a
 // stream.
 func (st *stream) markRestartable() {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.now != nil {
-		st.now.begun = false
+	st.Mu.Lock()
+	defer st.Mu.Unlock()
+	if st.Current != nil {
+		st.Current.begun = false
 	}
 }
 
-// countTask counts a task that is done. The caller holds mu.
+// countTask counts a task that is done. The caller holds Mu.
 func (st *stream) countTask(j *task) {
 	if j.given {
-		st.done++
+		st.Done++
 	}
 }
 
 // submitTask carries a task out: at once if no task is before it and it need not wait, else in its turn.
 func (st *stream) submitTask(j *task) error {
-	st.mu.Lock()
-	defer st.mu.Unlock()
+	st.Mu.Lock()
+	defer st.Mu.Unlock()
 	if j.given {
-		st.given++
+		st.Given++
 	}
 	if st.ended {
 		st.countTask(j)
@@ -94,19 +91,17 @@ func (st *stream) submitTask(j *task) error {
 		return nil
 	}
 	g := st.context.space.gate
-	if len(st.queue) == 0 && !st.busy && !j.waits && len(j.until) == 0 && allIssued(j.after) && g.TryEnter() {
+	if !st.HasWork() && !j.waits && len(j.until) == 0 && allIssued(j.after) && g.TryEnter() {
 		defer g.Leave()
 		err := st.issueTask(j)
 		st.countTask(j)
 		if err != nil && !j.direct {
-			st.context.setFault(err)
+			st.context.SetFault(err)
 			return nil
 		}
 		return err
 	}
-	st.queue = append(st.queue, j)
-	if !st.busy {
-		st.busy = true
+	if st.AddWork(j) {
 		go st.runQueuedWork()
 	}
 	return nil
@@ -157,26 +152,12 @@ func (st *stream) runQueuedWork() {
 	active := st.context.space.active
 	active.Begin()
 	defer active.End()
-	for {
-		st.mu.Lock()
-		if len(st.queue) == 0 {
-			st.queue, st.busy = nil, false
-			st.mu.Unlock()
-			return
-		}
-		j := st.queue[0]
-		st.queue[0] = nil
-		st.queue, st.now = st.queue[1:], j
-		if st.room != nil && len(st.queue) <= maxQueued/2 {
-			close(st.room)
-			st.room = nil
-		}
-		st.mu.Unlock()
+	for j := st.TakeNext(); j != nil; j = st.TakeNext() {
 		st.runTask(j)
-		st.mu.Lock()
-		st.now = nil
+		st.Mu.Lock()
+		st.Current = nil
 		st.countTask(j)
-		st.mu.Unlock()
+		st.Mu.Unlock()
 	}
 }
 
@@ -201,7 +182,7 @@ func (st *stream) runTask(j *task) {
 		defer s.gate.Leave()
 	}
 	if err := st.issueTask(j); err != nil {
-		st.context.setFault(err)
+		st.context.SetFault(err)
 	}
 }
 

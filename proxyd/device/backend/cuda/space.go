@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/workgate"
 )
@@ -67,7 +68,7 @@ type freedRange struct {
 	stream *stream // the mark's
 }
 
-var errClosed = fmt.Errorf("space is closed: %w", backend.ContextIsDestroyed)
+var errClosed = core.ErrClosed
 
 // NewSpace implements backend.Device.
 func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
@@ -311,7 +312,7 @@ func (s *space) Close() error {
 	s.mu.Unlock()
 	all := s.allContexts()
 	for _, c := range all {
-		c.setFault(errClosed)
+		c.SetFault(errClosed)
 	}
 	s.cancel()
 	s.gate.Close()

@@ -8,33 +8,27 @@ package cuda
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
 )
 
 // stream is a stream of the program, and a driver stream. Work that the driver can take goes to it at once. After work
 // that must wait, a goroutine carries out all further work in the stream's order.
 type stream struct {
+	core.StreamQueue[task]
 	context      *cudaContext
 	cfg          backend.StreamConfig
 	driverStream *driverStream
-
-	mu    sync.Mutex
-	gone  bool
-	ended bool // the driver stream is closed
-	queue []*task
-	busy  bool
-	now   *task  // taken off the queue and not done
-	given uint64 // pieces of the program's work
-	done  uint64
-	room  chan struct{} // closed when the queue is no longer full; nil when no goroutine waits
+	ended        bool // the driver stream is closed; guarded by Mu
 }
 
 // plainStream is a stream that has no driver stream yet.
 func (c *cudaContext) plainStream(cfg backend.StreamConfig) *stream {
 	cfg.Priority = min(max(cfg.Priority, backend.GreatestPriority), backend.LeastPriority)
-	return &stream{context: c, cfg: cfg}
+	st := &stream{context: c, cfg: cfg}
+	st.Init(&c.ContextState)
+	return st
 }
 
 // newStream makes a stream.
@@ -57,7 +51,7 @@ func (c *cudaContext) newStream(cfg backend.StreamConfig) (*stream, error) {
 
 // NewStream implements backend.Context.
 func (c *cudaContext) NewStream(cfg backend.StreamConfig) (backend.Stream, error) {
-	if err := c.checkUsable(); err != nil {
+	if err := c.CheckUsable(); err != nil {
 		return nil, err
 	}
 	st, err := c.newStream(cfg)
@@ -70,50 +64,16 @@ func (c *cudaContext) NewStream(cfg backend.StreamConfig) (backend.Stream, error
 // Config implements backend.Stream.
 func (st *stream) Config() backend.StreamConfig { return st.cfg }
 
-// checkUsable returns an error if the stream or its context cannot be used. All calls begin with it.
-func (st *stream) checkUsable() error {
-	if err := st.context.checkUsable(); err != nil {
-		return err
-	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.gone {
-		return fmt.Errorf("stream: %w", backend.InvalidHandle)
-	}
-	return nil
-}
-
-// waitReady is checkUsable for calls that queue work. It waits while the queue is full.
+// waitReady waits while the queue is full. Each call that queues work begins with it.
 func (st *stream) waitReady() error {
-	for {
-		if err := st.checkUsable(); err != nil {
-			return err
-		}
-		st.mu.Lock()
-		if len(st.queue) < maxQueued {
-			st.mu.Unlock()
-			return nil
-		}
-		if st.room == nil {
-			st.room = make(chan struct{})
-		}
-		room := st.room
-		st.mu.Unlock()
-		select {
-		case <-room:
-		case <-st.context.space.gate.Unlimited():
-			return st.checkUsable()
-		case <-st.context.space.ctx.Done():
-			return errClosed
-		}
-	}
+	return st.WaitReady(st.context.space.gate, st.context.space.ctx.Done())
 }
 
 // isEmpty tells whether no work is left.
 func (st *stream) isEmpty() bool {
-	st.mu.Lock()
-	queued, ended := st.busy || len(st.queue) > 0, st.ended
-	st.mu.Unlock()
+	st.Mu.Lock()
+	queued, ended := st.HasWork(), st.ended
+	st.Mu.Unlock()
 	if queued || ended {
 		return ended
 	}
@@ -130,13 +90,13 @@ func (st *stream) queryDriver() error {
 // Without new work in between, the next call returns the same mark: else each call would lengthen the queue of a stream
 // that waits.
 func (st *stream) fenceMark() *mark {
-	st.mu.Lock()
-	if n := len(st.queue); n > 0 && st.queue[n-1].fence {
-		m := st.queue[n-1].mark
-		st.mu.Unlock()
+	st.Mu.Lock()
+	if n := len(st.Queue); n > 0 && st.Queue[n-1].fence {
+		m := st.Queue[n-1].mark
+		st.Mu.Unlock()
 		return m
 	}
-	st.mu.Unlock()
+	st.Mu.Unlock()
 	m := st.context.newMark(false)
 	_ = st.submitTask(&task{mark: m, always: true, fence: true})
 	return m
@@ -211,12 +171,12 @@ func (st *stream) Host(f func()) error {
 
 // Query implements backend.Stream.
 func (st *stream) Query() error {
-	if err := st.checkUsable(); err != nil {
+	if err := st.CheckUsable(); err != nil {
 		return err
 	}
-	st.mu.Lock()
-	queued := st.busy || len(st.queue) > 0
-	st.mu.Unlock()
+	st.Mu.Lock()
+	queued := st.HasWork()
+	st.Mu.Unlock()
 	if queued {
 		return fmt.Errorf("stream: %w", backend.NotReady)
 	}
@@ -225,7 +185,7 @@ func (st *stream) Query() error {
 
 // Synchronize implements backend.Stream.
 func (st *stream) Synchronize(ctx context.Context) error {
-	if err := st.checkUsable(); err != nil {
+	if err := st.CheckUsable(); err != nil {
 		return err
 	}
 	freed := st.context.space.freed.marksOf(func(o *stream) bool { return o == st }) // before the fences
@@ -241,24 +201,20 @@ func (st *stream) Synchronize(ctx context.Context) error {
 		}
 	}
 	st.context.space.freed.finishMarks(freed)
-	return st.context.checkUsable()
+	return st.context.CheckUsable()
 }
 
 // Destroy implements backend.Stream.
 func (st *stream) Destroy() error {
-	if err := st.checkUsable(); err != nil {
+	if err := st.CheckUsable(); err != nil {
 		return err
 	}
 	c := st.context
 	if st == c.legacy {
 		return fmt.Errorf("the legacy stream: %w", backend.InvalidHandle)
 	}
-	st.mu.Lock()
-	was := st.gone
-	st.gone = true
-	st.mu.Unlock()
-	if was {
-		return fmt.Errorf("stream: %w", backend.InvalidHandle)
+	if err := st.MarkDestroyed(); err != nil {
+		return err
 	}
 	if st.closeEmpty() {
 		return nil
@@ -281,9 +237,9 @@ func (st *stream) closeEmpty() bool {
 	if !st.isEmpty() {
 		return false
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.busy || len(st.queue) > 0 {
+	st.Mu.Lock()
+	defer st.Mu.Unlock()
+	if st.HasWork() {
 		return false
 	}
 	st.ended = true

@@ -209,9 +209,9 @@ func TestWaitingQueue(t *testing.T) {
 			t.Fatal("Drain has ended while the collective waits")
 		}
 	}
-	st.mu.Lock()
-	queued := len(st.queue)
-	st.mu.Unlock()
+	st.Mu.Lock()
+	queued := len(st.Queue)
+	st.Mu.Unlock()
 	if queued > 1 {
 		t.Errorf("%d pieces of work are queued behind the collective", queued)
 	}

@@ -31,7 +31,7 @@ func (m *module) enterVariables(at backend.Addr) error {
 	var list []variable
 	size := uint64(0)
 	for _, f := range m.facts.variables {
-		g, ok := m.globals[f.name]
+		g, ok := m.Globals[f.name]
 		if !ok {
 			continue
 		}
@@ -45,7 +45,7 @@ func (m *module) enterVariables(at backend.Addr) error {
 			return err
 		}
 	case size > 0:
-		p, err := s.placeMemory(backend.Allocation{Size: size, Kind: backend.Globals, Context: m.context.id})
+		p, err := s.placeMemory(backend.Allocation{Size: size, Kind: backend.Globals, Context: m.context.ID()})
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (s *space) claimVariables(at backend.Addr, size uint64, list []variable) er
 	m := list[0].module
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.ledger.Claim(at, size, m.context.id); err != nil {
+	if err := s.ledger.Claim(at, size, m.context.ID()); err != nil {
 		return err
 	}
 	for _, v := range list {
@@ -138,20 +138,13 @@ func (s *space) moveVariables(which func(variable) bool, out bool) error {
 	return nil
 }
 
-// isGone tells whether the program has unloaded the module.
-func (m *module) isGone() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.gone
-}
-
 // checkSaved returns an error if a module has variables with unreadable bytes.
 func (s *space) checkSaved() error {
 	var errs []error
 	for _, c := range s.allContexts() {
 		c.mu.Lock()
 		for m := range c.modules {
-			if len(m.hidden) > 0 && !m.isGone() {
+			if len(m.hidden) > 0 && !m.IsUnloaded() {
 				errs = append(errs, fmt.Errorf("a module's variables cannot be read (%s): %w", strings.Join(m.hidden, ", "), backend.NotSupported))
 			}
 		}

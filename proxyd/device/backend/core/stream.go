@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package core
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// MaxQueued is how many pieces of work a stream holds before its program must wait, as a device does.
+const MaxQueued = 1 << 16
+
+// StreamQueue has the work that a stream was given and has not begun, in order. A piece of work is a W of the backend's.
+// A backend embeds StreamQueue in its own type, calls Init, and carries the work out in a goroutine that begins when
+// AddWork says so, and ends when TakeNext has no more.
+type StreamQueue[W any] struct {
+	Mu      sync.Mutex // guards all below
+	Queue   []*W
+	Current *W     // taken off the queue and not done
+	Given   uint64 // pieces of the program's work
+	Done    uint64
+
+	context *ContextState
+	gone    bool
+	busy    bool          // the goroutine runs
+	room    chan struct{} // closed when the queue is no longer full; nil when no goroutine waits
+}
+
+// Init is called once, before any other method, for a stream of a context.
+func (q *StreamQueue[W]) Init(c *ContextState) { q.context = c }
+
+// CheckUsable returns an error if the stream was destroyed, or its context's error. Calls that queue no work begin with
+// CheckUsable.
+func (q *StreamQueue[W]) CheckUsable() error {
+	if err := q.context.CheckUsable(); err != nil {
+		return err
+	}
+	q.Mu.Lock()
+	defer q.Mu.Unlock()
+	if q.gone {
+		return errStreamGone
+	}
+	return nil
+}
+
+var errStreamGone = fmt.Errorf("stream: %w", backend.InvalidHandle)
+
+// limitGate is a space's gate. See package gate.
+type limitGate interface {
+	// Unlimited is closed while streams take work beyond their limit.
+	Unlimited() <-chan struct{}
+}
+
+// WaitReady is CheckUsable for calls that queue work. WaitReady waits while the queue is full; with the error ErrClosed
+// the wait has ended because closed, the space's end, was closed.
+func (q *StreamQueue[W]) WaitReady(g limitGate, closed <-chan struct{}) error {
+	for {
+		if err := q.CheckUsable(); err != nil {
+			return err
+		}
+		room := q.awaitedRoom()
+		if room == nil {
+			return nil
+		}
+		select {
+		case <-room:
+		case <-g.Unlimited():
+			return q.CheckUsable()
+		case <-closed:
+			return ErrClosed
+		}
+	}
+}
+
+// awaitedRoom returns a channel that is closed when the queue is no longer full, or nil if the queue is not full.
+func (q *StreamQueue[W]) awaitedRoom() chan struct{} {
+	q.Mu.Lock()
+	defer q.Mu.Unlock()
+	if len(q.Queue) < MaxQueued {
+		return nil
+	}
+	if q.room == nil {
+		q.room = make(chan struct{})
+	}
+	return q.room
+}
+
+// HasWork tells whether work is queued or is carried out. The caller holds Mu.
+func (q *StreamQueue[W]) HasWork() bool { return q.busy || len(q.Queue) > 0 }
+
+// AddWork queues work. If start is true, the caller starts the goroutine that carries the queue out. The caller holds Mu.
+func (q *StreamQueue[W]) AddWork(w *W) (start bool) {
+	q.Queue = append(q.Queue, w)
+	start = !q.busy
+	q.busy = true
+	return start
+}
+
+// TakeNext takes the next work off the queue, which is Current from then on. TakeNext returns nil if the queue is empty:
+// the goroutine ends then.
+func (q *StreamQueue[W]) TakeNext() *W {
+	q.Mu.Lock()
+	defer q.Mu.Unlock()
+	if len(q.Queue) == 0 {
+		q.Queue, q.busy = nil, false
+		return nil
+	}
+	w := q.Queue[0]
+	q.Queue[0] = nil
+	q.Queue, q.Current = q.Queue[1:], w
+	if q.room != nil && len(q.Queue) <= MaxQueued/2 {
+		close(q.room)
+		q.room = nil
+	}
+	return w
+}
+
+// MarkDestroyed notes that the stream is destroyed, or returns an error if the stream was destroyed before.
+func (q *StreamQueue[W]) MarkDestroyed() error {
+	q.Mu.Lock()
+	defer q.Mu.Unlock()
+	if q.gone {
+		return errStreamGone
+	}
+	q.gone = true
+	return nil
+}
