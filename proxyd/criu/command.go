@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // folders are searched for the programs that this package runs: a library should not depend on the PATH of its process.
@@ -70,7 +72,7 @@ func (c command) buildCommand() (cmd *exec.Cmd, closing []*os.File, err error) {
 	}
 	defer func() {
 		if err != nil {
-			closeAll(closing)
+			localsock.CloseAll(closing)
 		}
 	}()
 	// The gate is run for the first time before criu goes to its images folder.
@@ -155,10 +157,4 @@ func commonOptions(operation string) []string {
 	return []string{operation, "--no-default-config", "--stream", "--images-dir", fmt.Sprintf("/proc/self/fd/%d", imagesFD),
 		"-v3", "--timeout", "30",
 		"--tcp-established", "--network-lock", "skip", "--file-locks", "--ext-unix-sk", "--manage-cgroups=ignore"}
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
 }

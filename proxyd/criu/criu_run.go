@@ -145,7 +145,7 @@ func (s *criuRun) runCriu(ctx context.Context, c command) error {
 	cmd.Stdout, cmd.Stderr = &s.log, &s.log
 	cmd.SysProcAttr.PidFD = &s.pidfd
 	err = c.start(cmd)
-	closeAll(closing)
+	localsock.CloseAll(closing)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
@@ -34,7 +35,7 @@ type handedFiles struct {
 	names map[uint32]string // criu's name, by the number in files.img
 }
 
-func (h *handedFiles) closeFiles() { closeAll(h.files) }
+func (h *handedFiles) closeFiles() { localsock.CloseAll(h.files) }
 
 // criuOptions are options for criu; first is the number of the first descriptor of these files.
 func (h *handedFiles) criuOptions(first int) []string {

@@ -15,6 +15,7 @@ import (
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/regfile"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/messagequeue"
 )
 
@@ -67,7 +68,7 @@ func (r *restorer) handQueues(ctx context.Context, c *command) ([]*os.File, erro
 	opened, err := r.openQueues(namespace)
 	files = append(files, opened...)
 	if err != nil {
-		closeAll(files)
+		localsock.CloseAll(files)
 		return nil, err
 	}
 	first := firstFree + len(c.files) + len(files) - len(opened)

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
@@ -103,7 +104,7 @@ func (r *restorer) handSemaphores(_ context.Context, c *command) ([]*os.File, er
 		return nil
 	})
 	if err != nil {
-		closeAll(made)
+		localsock.CloseAll(made)
 		return nil, fmt.Errorf("image %s: %w", filesName, err)
 	}
 	c.files = append(append([]*os.File{}, c.files...), made...)

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
@@ -140,7 +141,7 @@ func (r *restorer) handTerminals(_ context.Context, c *command) ([]*os.File, err
 		err = r.nameSessions(c, all)
 	}
 	if err != nil {
-		closeAll(made)
+		localsock.CloseAll(made)
 		return nil, err
 	}
 	for i, t := range all {
@@ -280,7 +281,7 @@ func (t *madeTerminal) openBelow(root *os.File) ([]*os.File, error) {
 	}
 	defer unix.Close(path)
 	var lower []*os.File
-	defer func() { closeAll(lower) }()
+	defer func() { localsock.CloseAll(lower) }()
 	for {
 		const kept = unix.O_ACCMODE | unix.O_NONBLOCK | unix.O_APPEND
 		fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", path), t.flags&kept|unix.O_NOCTTY|unix.O_CLOEXEC, 0)

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/connections"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/forward"
@@ -107,6 +108,6 @@ func (f *Forwarder) supplySockets(ctx context.Context, wanted int) error {
 	if err != nil {
 		return err
 	}
-	defer closeAll(sockets)
+	defer localsock.CloseAll(sockets)
 	return f.sendOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Supply(ctx, sockets) })
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/forward"
 )
@@ -122,10 +123,10 @@ func (f *Forwarder) Restore(ctx context.Context, r io.Reader, log *slog.Logger) 
 	}
 	var made []forward.SavedConnection
 	var sockets []*os.File
-	defer func() { closeAll(sockets) }()
+	defer func() { localsock.CloseAll(sockets) }()
 	hand := func() error {
 		err := f.sendOrder(ctx, func(ctx context.Context, o forward.Orders) error { return o.Add(ctx, made, sockets) })
-		closeAll(sockets)
+		localsock.CloseAll(sockets)
 		made, sockets = nil, nil
 		return err
 	}
@@ -157,9 +158,3 @@ func (f *Forwarder) Restore(ctx context.Context, r io.Reader, log *slog.Logger) 
 
 // Has tells whether a connection of the checkpoint was made again.
 func (f *Forwarder) Has(e Ends) bool { return slices.Contains(f.note.Sockets, e) }
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
-}

@@ -178,7 +178,7 @@ func (s *orderSocket) serveConnection(ctx context.Context, conn *net.UnixConn) e
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	h := &controlSession{conn: conn, orders: make(chan receivedMessage, 1), waiting: map[string]chan<- receivedMessage{}}
 	read := make(chan error, 1)
-	defer func() { closeFiles(h.brought) }()
+	defer func() { localsock.CloseAll(h.brought) }()
 	go func() {
 		read <- h.readMessages()
 		cancel() // ends the order of a parent that is gone
@@ -243,7 +243,7 @@ func (s *Server) obeyOrder(ctx context.Context, h *controlSession, o *receivedMe
 		return nil, nil, h.keepOrderFile(o)
 	case "adopt":
 		err := s.Adopt(o.Process, o.PID, h.brought)
-		closeFiles(h.brought)
+		localsock.CloseAll(h.brought)
 		h.brought = nil
 		return nil, nil, err
 	case "address":

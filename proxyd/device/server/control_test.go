@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
@@ -77,7 +78,7 @@ func TestControl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeFiles(with)
+	defer localsock.CloseAll(with)
 	if _, err := c.FetchHostMappings(ctx, p.ID, len(with)+1); !errors.As(err, &bad) || bad.Temporary {
 		t.Error(err)
 	}

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // Controller is a parent's end of a control connection. The server's messages are not trusted: the server may be of
@@ -198,7 +200,7 @@ func (c *Controller) FetchHostMappings(ctx context.Context, process uint64, n in
 			err = fmt.Errorf("it has sent no memory: %w", ErrNonsense)
 		}
 		if err != nil {
-			closeFiles(all)
+			localsock.CloseAll(all)
 			return nil, err
 		}
 		all = append(all, result.f)

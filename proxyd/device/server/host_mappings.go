@@ -15,6 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // HostMapping is memory of a process that the device server has mapped, too: the memory comes back with the process, at
@@ -38,7 +39,7 @@ func OpenHostMappings(pid int, p SavedProcess) (_ []*os.File, err error) {
 	var out []*os.File
 	defer func() {
 		if err != nil {
-			closeFiles(out)
+			localsock.CloseAll(out)
 		}
 	}()
 	if len(p.HostMappings) > handles.Max { // of a server that says so
@@ -60,12 +61,6 @@ func OpenHostMappings(pid int, p SavedProcess) (_ []*os.File, err error) {
 		out = append(out, f)
 	}
 	return out, nil
-}
-
-func closeFiles(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
 }
 
 // openShared opens a memfd that a process has mapped. openShared looks at the file before opening it: opening can have

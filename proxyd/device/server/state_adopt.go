@@ -13,6 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
@@ -52,7 +53,7 @@ func (s *Server) adoptProcess(p *process, pid int, with []*os.File) (err error) 
 		if with, err = OpenHostMappings(pid, p.back.SavedProcess); err != nil {
 			return err
 		}
-		defer closeFiles(with)
+		defer localsock.CloseAll(with)
 	}
 	at, err := p.recogniseMappings(pid, with)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // Tenants are the servers of a process that serves several capsules of a job on one machine:
@@ -100,7 +101,7 @@ func (t *Tenants) obeyOrder(_ context.Context, h *controlSession, o *receivedMes
 		return nil, nil, h.keepOrderFile(o)
 	case "admit":
 		err := t.admitTenant(o.Admit, h.brought)
-		closeFiles(h.brought)
+		localsock.CloseAll(h.brought)
 		h.brought = nil
 		return nil, nil, err
 	case "dismiss":

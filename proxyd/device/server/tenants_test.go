@@ -22,6 +22,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
@@ -261,7 +262,7 @@ func TestTenantOrders(t *testing.T) {
 		if err := c.Admit(ctx, Admission{Name: name, Order: []int{0, 0}}, control, programs); err != nil {
 			t.Fatal(err)
 		}
-		closeFiles([]*os.File{control, programs}) // else a connection to a tenant that has ended would wait
+		localsock.CloseAll([]*os.File{control, programs}) // else a connection to a tenant that has ended would wait
 	}
 	for name, a := range map[string]Admission{
 		`"7.1" is a tenant already`: {Name: "7.1"},
