@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
 )
 
 // ErrReplaced says that the path has another file than the file that this process opened. Writes since are not in
@@ -66,7 +68,7 @@ func (j *Journal) writeBack(ctx context.Context) error {
 	if err := os.Link(copied, j.path); err != nil { // fails if there is a file
 		return err
 	}
-	if err := syncFolder(filepath.Dir(j.path)); err != nil {
+	if err := durable.SyncFolder(filepath.Dir(j.path)); err != nil {
 		return err
 	}
 	if err := j.rememberFile(); err != nil {
@@ -86,13 +88,4 @@ func copyDatabase(ctx context.Context, db *sql.DB, to string) error {
 	}
 	defer f.Close()
 	return errors.Join(f.Chmod(0o600), f.Sync())
-}
-
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package durable replaces files so that a reader, and a successor after a crash, finds either the
-// old or the new contents, and never a part of them. The folders that it writes to must be writable
-// by root alone: a file is opened by its path.
+// old or the new contents, and never a part of them. No other user than the caller's may be able to write
+// to the folder of a file: files are opened by their paths.
 package durable
 
 import (
@@ -16,36 +16,80 @@ import (
 
 // Replace replaces a file, with mode 0600. fill writes the contents. When Replace returns nil
 // the new contents outlive a power cut. Concurrent calls are allowed: the last call counts.
-func Replace(path string, fill func(*os.File) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+func Replace(path string, fill func(*os.File) error) error {
+	w, err := Create(path)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	err = fill(f)
-	if err == nil {
-		err = f.Sync()
+	if err := fill(w.file); err != nil {
+		return w.CloseWithError(err)
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
+	if err := w.file.Sync(); err != nil {
+		return w.CloseWithError(err)
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
+	if err := w.Close(); err != nil {
 		return err
 	}
 	return SyncFolder(filepath.Dir(path))
 }
 
+// Writer writes a file that takes the place of an older file when complete. A Writer is for a single goroutine.
+type Writer struct {
+	file   *os.File
+	path   string
+	failed bool
+}
+
+// Create begins a file, with mode 0600, that Close puts at path, without waiting for the disk. Several Writers may have
+// the same path: the last Close counts.
+func Create(path string) (*Writer, error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return nil, err
+	}
+	return &Writer{file: f, path: path}, nil
+}
+
+// Write implements io.Writer. After an error, the file is not put into its place.
+func (w *Writer) Write(b []byte) (int, error) {
+	n, err := w.file.Write(b)
+	w.failed = w.failed || err != nil
+	return n, err
+}
+
+// Close puts the file into its place. If some bytes could not be written, Close returns an error and removes the file.
+// Close is called once; CloseWithError is the other way to end.
+func (w *Writer) Close() error {
+	err := w.file.Close()
+	if err == nil && w.failed {
+		err = errors.New("it was not written to its end")
+	}
+	if err == nil {
+		err = os.Rename(w.file.Name(), w.path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(w.file.Name()))
+	}
+	return nil
+}
+
+// CloseWithError removes the file, for the reason that the caller has. CloseWithError returns the reason, with errors of
+// removing the file if there are any.
+func (w *Writer) CloseWithError(reason error) error {
+	return errors.Join(reason, w.file.Close(), os.Remove(w.file.Name()))
+}
+
 // ReplaceUnsynced replaces a file, with mode 0600, without waiting for the disk: for contents that
-// are not used after a reboot. There must not be two writers at a time.
+// are not used after a reboot. Concurrent calls are allowed: the last call counts.
 func ReplaceUnsynced(path string, content []byte) error {
-	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+	w, err := Create(path)
+	if err != nil {
 		return err
 	}
-	return os.Rename(path+".new", path)
+	if _, err := w.Write(content); err != nil {
+		return w.CloseWithError(err)
+	}
+	return w.Close()
 }
 
 // ReplaceJSON is ReplaceUnsynced with a value as JSON.

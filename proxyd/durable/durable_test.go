@@ -6,9 +6,12 @@ package durable_test
 import (
 	"errors"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
 )
@@ -62,6 +65,77 @@ func TestReplaceFails(t *testing.T) {
 	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
 		t.Errorf("the folder has %v, %v", names, err)
 	}
+}
+
+// TestWriter shows that a file is in its place from Close on, with the contents of the Writer that was closed last; that
+// a Writer that was given up, or could not write, leaves the older contents; and that no temporary file is left.
+func TestWriter(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "record")
+	create := func(text string) *durable.Writer {
+		t.Helper()
+		w, err := durable.Create(path)
+		if err == nil {
+			_, err = w.Write([]byte(text))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	check := func(when, want string) {
+		t.Helper()
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%s: read %q, %v, want %q", when, got, err, want)
+		}
+	}
+	first, second := create("first"), create("second")
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("before Close: %v, want no file", err)
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check("one Writer is closed", "second")
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check("both are closed", "first")
+	errReader := errors.New("the reader has failed")
+	if err := create("third").CloseWithError(errReader); !errors.Is(err, errReader) {
+		t.Errorf("CloseWithError: %v, want its argument", err)
+	}
+	check("a Writer was given up", "first")
+	full := create("fourth")
+	limitFileSize(t, 6)
+	if _, err := full.Write([]byte("more")); err == nil {
+		t.Error("a file that may have 6 bytes was written to 10")
+	}
+	if err := full.Close(); err == nil {
+		t.Error("Close after a failed Write: no error")
+	}
+	check("a Write has failed", "first")
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
+		t.Errorf("the folder has %v, %v, want one file", names, err)
+	}
+}
+
+// limitFileSize limits the sizes of the files of this process until the test ends.
+func limitFileSize(t *testing.T, size uint64) {
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	signal.Ignore(unix.SIGXFSZ)
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: size, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
+			t.Error(err)
+		}
+		signal.Reset(unix.SIGXFSZ)
+	})
 }
 
 // TestJSON: a value is read as it was written; the error names the file if its contents are no JSON, or not of the type.

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
 )
 
 // Record says how to reach a session. The record is a file in the user's home directory, which the
@@ -57,19 +59,7 @@ func (r Record) Save(job string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		err = errors.Join(err, os.Remove(f.Name()))
-	}
-	return err
+	return durable.ReplaceUnsynced(path, b)
 }
 
 // Load reads a job's record. The error wraps fs.ErrNotExist if the job is no session that has begun.
