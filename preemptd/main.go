@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -73,7 +72,7 @@ preemptd config lists them.`,
 			return err
 		}
 		pauseFile := os.Getenv(pauseVariable) //nolint:forbidigo // this is a main
-		return runDaemon(c.Context(), cfg, daemonOptions{load, dryRun, pauseFile, newLogger(cfg.Log)})
+		return runDaemon(c.Context(), cfg, daemonOptions{load, dryRun, pauseFile, cfg.Log.NewLogger(os.Stderr)})
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; %w", err, errUsage) })
 	root.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done, and do nothing")
@@ -120,15 +119,6 @@ func explainConfig(w io.Writer, load func() (*config.Config, error)) error {
 		return err
 	}
 	return cfg.Explain(w)
-}
-
-// newLogger logs to standard error, which for a service is the journal of the machine.
-func newLogger(cfg config.Log) *slog.Logger {
-	options := &slog.HandlerOptions{Level: cfg.Level}
-	if cfg.JSON {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options))
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }
 
 // keyOf is the annotation of a flag that says which key the flag overrides.

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -109,7 +108,7 @@ func newCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return runDaemon(c.Context(), cfg, newLogger(cfg.Log))
+				return runDaemon(c.Context(), cfg, cfg.Log.NewLogger(os.Stderr))
 			},
 		},
 		&cobra.Command{
@@ -141,13 +140,4 @@ func newCommand() *cobra.Command {
 		manCommand(),
 	)
 	return root
-}
-
-// newLogger logs to standard error, which for a service goes to the journal of the machine.
-func newLogger(cfg config.Log) *slog.Logger {
-	options := &slog.HandlerOptions{Level: cfg.Level}
-	if cfg.JSON {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options))
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/config/table"
 	relayconfig "github.com/singularity-slurm/singularity-slurm/proxyd/relay/config"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/connections"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
@@ -40,7 +40,7 @@ func relayCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return runRelay(c.Context(), cfg, newLogger(config.Log{Level: cfg.Level, JSON: cfg.JSON}))
+			return runRelay(c.Context(), cfg, cfg.Log.NewLogger(os.Stderr))
 		},
 	}
 	c.PersistentFlags().StringVar(&file, "config", relayconfig.File, "read the configuration from `FILE`")
@@ -48,7 +48,7 @@ func relayCommand() *cobra.Command {
 		Use: "config", Short: "Print the relay's configuration, each key with what it means", Args: wantArguments(),
 		Example: "  proxyd relay config >relay.yaml.new",
 		RunE: func(c *cobra.Command, _ []string) error {
-			config.NoteEmpty(c.ErrOrStderr(), file)
+			table.NoteEmpty(c.ErrOrStderr(), file)
 			cfg, err := load()
 			if err != nil {
 				return err
@@ -79,7 +79,7 @@ func relayLinksCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("relay-links: %w", err)
 			}
-			return connections.Run(c.Context(), links, os.Stdin, os.Stdout, newLogger(config.Log{Level: level}))
+			return connections.Run(c.Context(), links, os.Stdin, os.Stdout, table.Log{Level: level}.NewLogger(os.Stderr))
 		},
 	}
 	c.Flags().TextVar(&level, "level", slog.LevelInfo, "log what is at least of this `LEVEL`")
@@ -161,7 +161,7 @@ func startLinks(ctx context.Context, cfg *relayconfig.Config, links *net.TCPList
 	if err != nil {
 		return nil, nil, err
 	}
-	c := exec.CommandContext(ctx, self, "relay-links", "--level", cfg.Level.String())
+	c := exec.CommandContext(ctx, self, "relay-links", "--level", cfg.Log.Level.String())
 	c.Env, c.Dir, c.Stderr, c.ExtraFiles = []string{}, "/", os.Stderr, []*os.File{f}
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: rights}
 	in, err := c.StdinPipe()

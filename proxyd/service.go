@@ -43,7 +43,7 @@ func (d service) resolveJobNumber(ctx context.Context, job string) (string, *slu
 	if err != nil {
 		return "", nil, err
 	}
-	return strconv.FormatUint(uint64(s.ID), 10), s, nil
+	return slurm.JobName(s.ID), s, nil
 }
 
 // Owner implements api.Conductor, as all below.

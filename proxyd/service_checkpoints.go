@@ -29,15 +29,16 @@ import (
 func (d service) Checkpoints(ctx context.Context, job string) ([]*rpc.Checkpoint, error) {
 	var of *store.JobID
 	if job != "" {
-		id, _, err := d.resolveJobNumber(ctx, job)
+		number, _, err := d.resolveJobNumber(ctx, job)
 		if err != nil {
 			return nil, err
 		}
-		n, err := strconv.ParseUint(id, 10, 32)
+		n, err := strconv.ParseUint(number, 10, 32)
 		if err != nil {
 			return nil, err
 		}
-		of = &store.JobID{Cluster: d.n.cluster.Cluster, Job: uint32(n), ArrayTask: store.None, Component: store.None}
+		id := store.PlainJob(d.n.cluster.Cluster, uint32(n))
+		of = &id
 	}
 	all, err := d.n.store.List(ctx, of)
 	if err != nil {

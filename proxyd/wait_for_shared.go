@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strconv"
 	"sync"
 	"syscall"
 
@@ -188,7 +187,7 @@ func (n *node) serveNode(ctx context.Context) (func(), error) {
 func (n *node) commentSharedWait(ctx context.Context, job uint32, why error) {
 	n.log.Error("a task waits for the shared folder", "job", job, "error", why)
 	comments := reports.Comments{Slurm: slurm.New(n.cfg.Scontrol)}
-	if err := comments.Write(ctx, strconv.FormatUint(uint64(job), 10), "waits for the shared folder: "+why.Error()); err != nil {
+	if err := comments.Write(ctx, slurm.JobName(job), "waits for the shared folder: "+why.Error()); err != nil {
 		n.log.Info("cannot write the job's comment", "job", job, "error", err)
 	}
 }

@@ -11,14 +11,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// maxReason is how long the reason of a checkpoint may be for proxyd, in bytes.
-const maxReason = 200
-
 // checkpointReason returns the text that proxyd keeps as the reason of a checkpoint: which action asks for it, and
 // why. The mark at its end identifies the action's checkpoint.
 func (w *actionRun) checkpointReason() string {
 	mark := w.checkpointMark()
-	return clipText(w.a.Kind+" by "+w.requesterAndReason(), maxReason-len(mark)) + mark
+	return clipText(w.a.Kind+" by "+w.requesterAndReason(), rpc.MaxReason-len(mark)) + mark
 }
 
 // checkpointMark has the number by which people know the action, as in comments.

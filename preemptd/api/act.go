@@ -4,18 +4,18 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/kind"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
@@ -155,21 +155,10 @@ func slurmError(ctx context.Context, err error) error {
 	return &rpc.Error{Kind: rpc.ErrSlurm, Text: "preemptd asks Slurm: " + err.Error(), Hint: "nothing was done; try again when Slurm answers"}
 }
 
-// maxReason is the greatest length of a reason: a single line of a table.
-const maxReason = 200
-
-// checkReason checks the reason of a request, and returns it; people see that text on terminals.
+// checkReason returns the reason of a request, by default journal.NoReason.
 func checkReason(s string) (string, error) {
-	if s == "" {
-		return journal.NoReason, nil
+	if err := kind.CheckReason(s); err != nil {
+		return "", rpc.Errorf(rpc.ErrInvalid, "%v", err)
 	}
-	if len(s) > maxReason || !utf8.ValidString(s) {
-		return "", rpc.Errorf(rpc.ErrInvalid, "reason: want text of at most %d bytes", maxReason)
-	}
-	for _, r := range s {
-		if !unicode.IsPrint(r) {
-			return "", rpc.Errorf(rpc.ErrInvalid, "reason: want one line without control characters, found %q", r)
-		}
-	}
-	return s, nil
+	return cmp.Or(s, journal.NoReason), nil
 }

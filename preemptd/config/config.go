@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -49,7 +48,7 @@ type Config struct {
 	Policy     Policy
 
 	Metrics Metrics
-	Log     Log
+	Log     table.Log
 
 	values table.Values
 }
@@ -86,12 +85,6 @@ type Policy struct {
 
 // Metrics is where the metrics are served.
 type Metrics struct{ Address string }
-
-// Log is the level and the form of the log.
-type Log struct {
-	Level slog.Level
-	JSON  bool
-}
 
 // Load reads the file, and lets the environment, of "NAME=value" as from os.Environ, and then
 // flags, by key, override the file. All mistakes are reported at once. A file with the name File

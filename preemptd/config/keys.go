@@ -4,7 +4,6 @@
 package config
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config/table"
@@ -110,9 +109,9 @@ var keys = table.Table[Config]{Daemon: "preemptd", Variables: "SINGULARITY_SLURM
 		Set: wantText(func(c *Config) *string { return &c.Metrics.Address }, hostPort, "HOST:PORT or :PORT"), AtStart: true},
 
 	{Name: "log.level", Default: "info", Meaning: "debug, info, warn or error.",
-		Set: table.LogLevel(func(c *Config) *slog.Level { return &c.Log.Level }), AtStart: true},
+		Set: table.LogLevel(func(c *Config) *table.Log { return &c.Log }), AtStart: true},
 	{Name: "log.format", Default: "text", Meaning: "text (key=value) or json, one object a line.",
-		Set: table.LogFormat(func(c *Config) *bool { return &c.Log.JSON }), AtStart: true},
+		Set: table.LogFormat(func(c *Config) *table.Log { return &c.Log }), AtStart: true},
 }}
 
 // Keys returns the names of all keys.

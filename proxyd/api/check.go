@@ -4,30 +4,18 @@
 package api
 
 import (
-	"unicode"
-	"unicode/utf8"
+	"cmp"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/kind"
 )
 
-// maxReason limits a reason, so that the reason fits into a line of a table.
-const maxReason = 200
-
-// checkReason returns the reason of a checkpoint, by default "asked". Control characters are
-// refused, because people see the text on terminals.
+// checkReason returns the reason of a checkpoint, by default "asked".
 func checkReason(s string) (string, error) {
-	if s == "" {
-		return "asked", nil
+	if err := kind.CheckReason(s); err != nil {
+		return "", rpc.Errorf(rpc.ErrInvalid, "%v", err)
 	}
-	if len(s) > maxReason || !utf8.ValidString(s) {
-		return "", rpc.Errorf(rpc.ErrInvalid, "reason: want text of at most %d bytes", maxReason)
-	}
-	for _, r := range s {
-		if !unicode.IsPrint(r) {
-			return "", rpc.Errorf(rpc.ErrInvalid, "reason: want one line without control characters, found %q", r)
-		}
-	}
-	return s, nil
+	return cmp.Or(s, "asked"), nil
 }
 
 // checkCall checks the job of a call; the rest is the conductor's.

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // counting is a program that counts in two processes. The second process is a daemon: its parent has ended.
@@ -193,7 +194,7 @@ func TestCRIUFrozen(t *testing.T) {
 			t.Errorf("after a dump: %+v", q)
 		}
 		g := group(p.Cgroup)
-		if err := g.waitForEvent(ctx, "frozen 1"); err != nil {
+		if err := waits.WaitForCgroupEvent(ctx, string(g), "frozen 1"); err != nil {
 			t.Error(err)
 		}
 		if err := one.Thaw(ctx); err != nil {

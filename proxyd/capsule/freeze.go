@@ -10,6 +10,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // ErrNoCgroup means that a program cannot be frozen, for lack of a cgroup of its own: Spec.Cgroups
@@ -59,7 +61,7 @@ func waitsInVfork(groups []group) bool {
 func freezeGroups(ctx context.Context, groups []group) error {
 	err := forEachGroup(groups, group.freeze)
 	if err == nil {
-		err = forEachGroup(groups, func(g group) error { return g.waitForEvent(ctx, "frozen 1") })
+		err = forEachGroup(groups, func(g group) error { return waits.WaitForCgroupEvent(ctx, string(g), "frozen 1") })
 	}
 	// A thread that is about to wait in vfork counts as frozen a moment before it sleeps.
 	onTheirWay := func() bool { return slices.ContainsFunc(groups, func(g group) bool { return g.hasState('R') }) }

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // group is the folder of a program's cgroup. The folder lies below the warden's, so that Slurm's
@@ -89,7 +91,7 @@ func (g group) hasState(state byte) bool {
 func (g group) clearAndRemove(ctx context.Context) error {
 	err := g.killProcesses()
 	if err == nil {
-		err = g.waitForEvent(ctx, "populated 0")
+		err = waits.WaitForCgroupEvent(ctx, string(g), "populated 0")
 	}
 	if err == nil {
 		err = g.removeTree()
@@ -119,39 +121,4 @@ func (g group) removeTree() error {
 // isGone tells whether err means that a group does not exist any more.
 func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
-}
-
-// waitForEvent returns when cgroup.events contains the line want.
-func (g group) waitForEvent(ctx context.Context, want string) error {
-	fd, err := unix.Open(g.filePath("cgroup.events"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return &fs.PathError{Op: "open", Path: g.filePath("cgroup.events"), Err: err}
-	}
-	defer unix.Close(fd)
-	// The end of ctx closes the pipe, which ends poll.
-	wake, sleep, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer wake.Close()
-	defer sleep.Close()
-	defer context.AfterFunc(ctx, func() { sleep.Close() })()
-	b := make([]byte, 256)
-	for {
-		// The read also tells the kernel which events have been seen.
-		n, err := unix.Pread(fd, b, 0)
-		if err != nil {
-			return &fs.PathError{Op: "read", Path: g.filePath("cgroup.events"), Err: err}
-		}
-		if strings.Contains("\n"+string(b[:n]), "\n"+want+"\n") {
-			return nil
-		}
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("%s: wait for %q: %w", g, want, err)
-		}
-		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}, {Fd: int32(wake.Fd()), Events: unix.POLLIN}}
-		if _, err := unix.Poll(polled, -1); err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("%s: poll: %w", g, err)
-		}
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // pidfd is a process, by descriptor, so that a reused PID is not mistaken for it.
@@ -39,7 +40,7 @@ func (p *pidfd) signal(sig unix.Signal) error {
 // alive tells whether the process has not ended yet.
 func (p *pidfd) alive() bool {
 	ended := false
-	err := localsock.WithDescriptor(p.f, func(fd int) { ended = isReadable(fd) })
+	err := localsock.WithDescriptor(p.f, func(fd int) { ended = waits.IsReadable(fd) })
 	return err == nil && !ended
 }
 
@@ -50,7 +51,7 @@ func (p *pidfd) wait(ctx context.Context) error {
 		return err
 	}
 	defer localsock.InterruptAtEnd(ctx, p.f.SetReadDeadline)()
-	err = raw.Read(func(fd uintptr) bool { return isReadable(int(fd)) })
+	err = raw.Read(func(fd uintptr) bool { return waits.IsReadable(int(fd)) })
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return ctx.Err()
 	}
@@ -95,10 +96,4 @@ func pidIn(fdinfo []byte) (int, error) {
 		return pid, nil
 	}
 	return 0, syscall.EBADF
-}
-
-func isReadable(fd int) bool {
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, 0)
-	return err == nil && n > 0
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // finishDeadline bounds the step after a commit, and the undoing of an attempt.
@@ -84,7 +85,7 @@ func (a *attempt) run(ctx context.Context) {
 	began := time.Now()
 	err := a.takeCheckpoint(ctx)
 	j := a.j
-	for a.useFallback(err) || a.maySucceedSoon(err) && time.Since(began) < unreachableTimeout && sleepUnlessDone(ctx, retryInterval) {
+	for a.useFallback(err) || a.maySucceedSoon(err) && time.Since(began) < unreachableTimeout && waits.SleepUnlessDone(ctx, retryInterval) {
 		a.reconnected = a.reconnected || errors.Is(err, ErrAway)
 		a.log.Info("repeat the checkpoint", "store", a.skipStage, "withoutBase", a.withoutBase, "error", err)
 		a.meta, a.parts, a.reservation, a.writer = records.Meta{}, nil, nil, nil
@@ -172,15 +173,6 @@ const (
 	retryInterval      = 300 * time.Millisecond
 )
 
-func sleepUnlessDone(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
-
 // While other nodes dump, the manifest is written and a frozen job waits for its requeue, no call of the attempt
 // reaches a node. Heartbeats of the leader tell the node that the leader is alive.
 
@@ -202,7 +194,7 @@ func (a *attempt) startHeartbeat(ctx context.Context) {
 	}
 	go func() {
 		defer close(over)
-		for sleepUnlessDone(ctx, heartbeatInterval) {
+		for waits.SleepUnlessDone(ctx, heartbeatInterval) {
 			asking, done := context.WithTimeout(ctx, heartbeatInterval)
 			if err := a.callEveryNode(asking, calls.Heartbeat, calls.Empty{}); err != nil && ctx.Err() == nil {
 				a.log.Info("heartbeat failed on some nodes", "error", err)

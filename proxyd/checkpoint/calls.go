@@ -15,6 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // callNode calls a node, also this node, and stores the reply in into unless that is nil. call is
@@ -25,7 +26,7 @@ func (c *Conductor) callNode(ctx context.Context, node string, job, attempt uint
 	if err != nil {
 		return err
 	}
-	req.Job, req.Attempt = jobName(job), attempt
+	req.Job, req.Attempt = slurm.JobName(job), attempt
 	var reply *rpc.CallReply
 	if node == c.Node {
 		reply, err = c.Call(ctx, req)
@@ -52,7 +53,7 @@ func (c *Conductor) callNodeRetrying(ctx context.Context, within time.Duration, 
 func retryWhile(ctx context.Context, within time.Duration, isTransient func(error) bool, do func() error) error {
 	for began := time.Now(); ; {
 		err := do()
-		if err == nil || !isTransient(err) || time.Since(began) > within || !sleepUnlessDone(ctx, retryInterval) {
+		if err == nil || !isTransient(err) || time.Since(began) > within || !waits.SleepUnlessDone(ctx, retryInterval) {
 			return err
 		}
 	}
@@ -69,7 +70,7 @@ func (c *Conductor) Call(ctx context.Context, req *rpc.CallRequest) (*rpc.CallRe
 	if err != nil {
 		return nil, err
 	}
-	reply, err := c.handleCall(ctx, store.ID{JobID: c.storeJob(id), Number: req.GetAttempt()}, call, args)
+	reply, err := c.handleCall(ctx, store.ID{JobID: store.PlainJob(c.Cluster, id), Number: req.GetAttempt()}, call, args)
 	if err != nil {
 		return nil, markTransient(err)
 	}

@@ -202,7 +202,7 @@ func (c *Conductor) waitForShared(ctx context.Context, t nodesocket.Join) error 
 			isAway = true
 			c.Log.Error("a task waits for the shared folder", "job", job, "error", err)
 			c.startBackground(func(ctx context.Context) {
-				if err := c.slurmComments().Write(ctx, jobName(job), "waits for the shared folder: "+err.Error()); err != nil {
+				if err := c.slurmComments().Write(ctx, slurm.JobName(job), "waits for the shared folder: "+err.Error()); err != nil {
 					c.Log.Info("cannot write the job's comment", "job", job, "error", err)
 				}
 			})
@@ -216,13 +216,6 @@ func (c *Conductor) waitForShared(ctx context.Context, t nodesocket.Join) error 
 		}
 	}
 }
-
-func (c *Conductor) storeJob(id uint32) store.JobID {
-	return store.JobID{Cluster: c.Cluster, Job: id, ArrayTask: store.None, Component: store.None}
-}
-
-// jobName returns a job's number as Slurm's commands take it.
-func jobName(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
 
 func parseJobName(job string) (uint32, error) {
 	n, err := strconv.ParseUint(job, 10, 32)

@@ -19,6 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // runEnding waits, at the end of a job's run on this node, until pending decisions about the run are made.
@@ -202,7 +203,7 @@ func (e runEnding) isAbandoned(ctx context.Context) bool {
 	if busy || j.participant.currentMembership() != nil || j.termination.CurrentState() == runs.TerminationDeciding {
 		return false
 	}
-	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
+	s, err := j.c.Slurm.Show(ctx, slurm.JobName(j.id))
 	if errors.Is(err, slurm.ErrNoJob) {
 		return true
 	}
@@ -245,7 +246,7 @@ func (e runEnding) awaitDecisionHere(ctx context.Context) error {
 		if !runsBatchScript(ctx, lc) {
 			break
 		}
-		if !sleepUnlessDone(ctx, pollInterval) {
+		if !waits.SleepUnlessDone(ctx, pollInterval) {
 			return ctx.Err()
 		}
 	}

@@ -20,6 +20,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // withheldSignal is a program for which a SIGTERM or SIGCONT of Slurm is withheld, or the task of a step that waits for its
@@ -114,7 +116,7 @@ func (e runEnding) awaitScriptEndEvent(ctx context.Context) {
 		j.mu.Lock()
 		over := lc.scriptEnded
 		j.mu.Unlock()
-		if over || !sleepUnlessDone(ctx, pollInterval) {
+		if over || !waits.SleepUnlessDone(ctx, pollInterval) {
 			return
 		}
 	}
@@ -277,7 +279,7 @@ const slurmQueryTimeout = 8 * time.Second
 func (c *Conductor) askVerdict(ctx context.Context, job uint32, run int) (v decisions.Verdict, reason string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, slurmQueryTimeout)
 	defer cancel()
-	s, err := c.Slurm.Show(ctx, jobName(job))
+	s, err := c.Slurm.Show(ctx, slurm.JobName(job))
 	if err != nil {
 		return decisions.ForwardSignal, decisions.ForwardSignal.String(), err
 	}

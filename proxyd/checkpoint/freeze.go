@@ -19,6 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // freezeTasks freezes the tasks of steps on all nodes. The batch script runs on, because the
@@ -291,7 +292,7 @@ func (lc *localCapsule) freezeDisconnected(ctx context.Context, programs []strin
 			if !is {
 				break
 			}
-			if !sleepUnlessDone(ctx, connectionPollInterval) { // the kernel sends no notice of a closed socket
+			if !waits.SleepUnlessDone(ctx, connectionPollInterval) { // the kernel sends no notice of a closed socket
 				return context.Cause(ctx)
 			}
 		}

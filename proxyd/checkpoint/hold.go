@@ -16,6 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // errGivenUp prevents a checkpoint of a run after this node has ended its programs because the run could not be
@@ -159,9 +160,9 @@ func (f failedRun) retrySlurmCommand(ctx context.Context, do func(context.Contex
 		}
 		j.log.Warn("Slurm refused a command; trying again", "error", err)
 		try, cancel = context.WithTimeout(ctx, slurmCommandTimeout)
-		s, looked := j.c.Slurm.Show(try, jobName(j.id))
+		s, looked := j.c.Slurm.Show(try, slurm.JobName(j.id))
 		cancel()
-		if errors.Is(looked, slurm.ErrNoJob) || looked == nil && (!s.Runs() || s.Restarts > run && f.isLookedUp()) || !sleepUnlessDone(j.c.daemonCtx, slurmRetryInterval) {
+		if errors.Is(looked, slurm.ErrNoJob) || looked == nil && (!s.Runs() || s.Restarts > run && f.isLookedUp()) || !waits.SleepUnlessDone(j.c.daemonCtx, slurmRetryInterval) {
 			return err
 		}
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
 
@@ -191,7 +192,7 @@ func (j *job) slurmName() string {
 	if rec := j.run.Snapshot().Record; rec != nil {
 		return rec.Slurm
 	}
-	return jobName(j.id)
+	return slurm.JobName(j.id)
 }
 
 // submittedAt distinguishes the job from an earlier job of the same number.
@@ -260,7 +261,7 @@ func (j *job) removeRun(ctx context.Context) error {
 	}
 	j.run.ClosePoint()
 	j.termination.ForgetWithheld()
-	return j.c.Overlay.SetPeers(ctx, jobName(j.id), nil)
+	return j.c.Overlay.SetPeers(ctx, slurm.JobName(j.id), nil)
 }
 
 // capsuleName returns the name of a capsule in the network and of its folders.

@@ -97,7 +97,7 @@ func (l *lab) Call(ctx context.Context, node string, req *rpc.CallRequest) (*rpc
 }
 
 func (l *lab) checkpointID(number uint32) store.ID {
-	return store.ID{JobID: store.JobID{Cluster: "mini", Job: 7, ArrayTask: store.None, Component: store.None}, Number: number}
+	return store.ID{JobID: store.PlainJob("mini", 7), Number: number}
 }
 
 // runOf is a run of a job that runs.

@@ -16,6 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // A lease is a job that holds GPUs of a node for another job of the same user that is on the node, the borrower
@@ -96,7 +97,7 @@ func (l gpuLeases) lentGPUs(ctx context.Context, t nodesocket.Join) ([]int, erro
 	var s *slurm.Job
 	silent := func(err error) bool { return errors.Is(err, slurm.ErrSilent) }
 	err := retryWhile(ctx, restoreCallTimeout, silent, func() (err error) {
-		s, err = l.c.Slurm.Show(ctx, jobName(t.Job))
+		s, err = l.c.Slurm.Show(ctx, slurm.JobName(t.Job))
 		return err
 	})
 	switch {
@@ -358,7 +359,7 @@ func (l gpuLeases) endLease(ctx context.Context, j *job, id uint32) error {
 // again in the background.
 func (l gpuLeases) cancelFor(ctx context.Context, j *job) {
 	for _, o := range j.leasesHere() {
-		name := jobName(o.Job)
+		name := slurm.JobName(o.Job)
 		short, cancel := context.WithTimeout(ctx, cancelPatience)
 		err := l.c.Slurm.Cancel(short, name)
 		cancel()
@@ -367,7 +368,7 @@ func (l gpuLeases) cancelFor(ctx context.Context, j *job) {
 		}
 		j.log.Warn("a lease of the job cannot be cancelled now", "lease", o.Job, "error", err)
 		l.c.startBackground(func(ctx context.Context) {
-			for l.c.Slurm.Cancel(ctx, name) != nil && sleepUnlessDone(ctx, slurmRetryInterval) {
+			for l.c.Slurm.Cancel(ctx, name) != nil && waits.SleepUnlessDone(ctx, slurmRetryInterval) {
 			}
 		})
 	}
@@ -390,7 +391,7 @@ func (l gpuLeases) endAbandoned(ctx context.Context) {
 
 // isOver tells whether Slurm says that a job has left its nodes.
 func (l gpuLeases) isOver(ctx context.Context, id uint32) bool {
-	s, err := l.c.Slurm.Show(ctx, jobName(id))
+	s, err := l.c.Slurm.Show(ctx, slurm.JobName(id))
 	if errors.Is(err, slurm.ErrNoJob) {
 		return true
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // ErrNotLent is the error if a job cannot have another number of GPUs by leases. The reason is wrapped, too.
@@ -78,7 +79,7 @@ func (l *leaseChange) changeLending(ctx context.Context) error {
 		return err
 	}
 	for l.j.lentGPUs() != l.extra {
-		if !sleepUnlessDone(ctx, pollInterval) {
+		if !waits.SleepUnlessDone(ctx, pollInterval) {
 			return fmt.Errorf("it was lent %d of %d GPUs within %s", l.j.lentGPUs(), l.extra, lendPatience)
 		}
 	}
@@ -90,7 +91,7 @@ func (l *leaseChange) cancelSurplus(ctx context.Context) error {
 	all, lent := l.j.leasesHere(), l.j.lentGPUs()
 	for i := len(all) - 1; i >= 0 && lent-len(all[i].GPUs) >= l.extra; i-- {
 		lent -= len(all[i].GPUs)
-		if err := l.j.c.Slurm.Cancel(ctx, jobName(all[i].Job)); err != nil {
+		if err := l.j.c.Slurm.Cancel(ctx, slurm.JobName(all[i].Job)); err != nil {
 			return err
 		}
 	}
@@ -114,7 +115,7 @@ func (l *leaseChange) submitMissing(ctx context.Context) error {
 	var borrower *slurm.Job
 	for range missing - len(waiting) {
 		if borrower == nil {
-			if borrower, err = c.Slurm.Show(ctx, jobName(id)); err != nil {
+			if borrower, err = c.Slurm.Show(ctx, slurm.JobName(id)); err != nil {
 				return err
 			}
 			if borrower.UID != l.uid {

@@ -24,6 +24,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -315,7 +316,7 @@ func (j *job) setPeers(ctx context.Context, rec *records.Record, where records.P
 		}
 		peers = append(peers, overlay.Peer{Address: address, Node: at})
 	}
-	return j.c.Overlay.SetPeers(ctx, jobName(j.id), peers)
+	return j.c.Overlay.SetPeers(ctx, slurm.JobName(j.id), peers)
 }
 
 // makeCapsulesHere makes the capsules of this node. Caller holds j.capsulesMu.
@@ -346,7 +347,7 @@ func (r *restore) makeCapsulesForLeader(ctx context.Context, b calls.MakeCapsule
 	if rec == nil {
 		return ErrNoJob
 	}
-	id := store.ID{JobID: j.c.storeJob(j.id), Number: b.Number}
+	id := store.ID{JobID: store.PlainJob(j.c.Cluster, j.id), Number: b.Number}
 	point, err := j.c.openCheckpoint(id)
 	if err != nil {
 		return err

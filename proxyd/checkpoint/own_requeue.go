@@ -14,6 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // handlerWithin is how long a program that had its own job requeued may take to end by itself
@@ -106,7 +107,7 @@ func (j *job) endsItself(ctx context.Context, r *runs.Requester) bool {
 		if !stillRuns || !runsBatchScript(ctx, lc) {
 			return ctx.Err() == nil
 		}
-		if !sleepUnlessDone(ctx, pollInterval) {
+		if !waits.SleepUnlessDone(ctx, pollInterval) {
 			return false
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // IntervalAuto is the configured interval with which the interval of each job follows from the cost of its checkpoints
@@ -109,7 +110,7 @@ func (p *periodicCheckpoints) makeCheckpoints(ctx context.Context) {
 			began = captured
 		}
 		due := began.Add(p.nextInterval(cost))
-		if !sleepUnlessDone(ctx, time.Until(due)) {
+		if !waits.SleepUnlessDone(ctx, time.Until(due)) {
 			return
 		}
 		if _, captured := j.lastCapture(); p.every == IntervalAuto && captured.After(began) {

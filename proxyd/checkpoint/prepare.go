@@ -23,6 +23,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -72,7 +73,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.id = store.ID{JobID: j.c.storeJob(j.id), Number: number}
+	a.id = store.ID{JobID: store.PlainJob(j.c.Cluster, j.id), Number: number}
 	a.log = a.log.With("checkpoint", number)
 	snap := j.run.Snapshot()
 	nodes, leaves := snap.Placement.ThisRun, a.outcome.LeavesOrHolds()
@@ -200,7 +201,7 @@ func (f runFence) checkNewestRun(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, slurmQueryTimeout)
 	defer cancel()
-	if s, err := j.c.Slurm.Show(ctx, jobName(j.id)); err == nil && s.Restarts <= run {
+	if s, err := j.c.Slurm.Show(ctx, slurm.JobName(j.id)); err == nil && s.Restarts <= run {
 		return nil
 	}
 	return errOldRun
@@ -235,7 +236,7 @@ func (a *attempt) unprepare(ctx context.Context) error {
 // nextNumber returns a number above all that were ever shown to people. A repeated attempt keeps
 // its own number, unless a checkpoint of that number exists. own is 0 in the first try.
 func (c *Conductor) nextNumber(ctx context.Context, job, own uint32) (uint32, error) {
-	id := c.storeJob(job)
+	id := store.PlainJob(c.Cluster, job)
 	all, err := c.Store.List(ctx, &id)
 	if err != nil {
 		return 0, err

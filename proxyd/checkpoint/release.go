@@ -120,7 +120,7 @@ var errJobEnded = errors.New("the job has ended meanwhile")
 func (a *attempt) requeuePreempted(ctx context.Context) error {
 	j := a.j
 	run := j.run.Snapshot().Number
-	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
+	s, err := j.c.Slurm.Show(ctx, slurm.JobName(j.id))
 	switch {
 	case err != nil:
 		a.log.Info("cannot learn the job's state; requeue it", "error", err)
@@ -258,7 +258,7 @@ func (p *participant) wasReleased(ctx context.Context, id store.ID, release bool
 		return false, nil
 	}
 	run := j.run.Snapshot().Number
-	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
+	s, err := j.c.Slurm.Show(ctx, slurm.JobName(j.id))
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
 		return false, err
 	}

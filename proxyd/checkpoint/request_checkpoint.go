@@ -80,7 +80,8 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, hold
 	}
 	progress(calls.PhaseCommit, int64(len(phases)), int64(len(phases)))
 	if a == nil { // another node leads
-		all, err := c.Store.List(ctx, &store.JobID{Cluster: c.Cluster, Job: id, ArrayTask: store.None, Component: store.None})
+		job := store.PlainJob(c.Cluster, id)
+		all, err := c.Store.List(ctx, &job)
 		if err != nil || len(all) == 0 {
 			return store.ID{}, err
 		}

@@ -27,6 +27,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // restart takes over the capsules, folders and networks that the predecessor of this daemon left.
@@ -209,7 +210,7 @@ func (r restart) continueRun(ctx context.Context, j *job, rec *records.Record, n
 	var point *runs.ResumePoint
 	if n.ResumedFrom != 0 && (len(n.ProgramsToRestore) > 0 || n.NetworkLocked) {
 		var err error
-		if point, err = c.openCheckpoint(store.ID{JobID: c.storeJob(n.Job), Number: n.ResumedFrom}); err != nil {
+		if point, err = c.openCheckpoint(store.ID{JobID: store.PlainJob(c.Cluster, n.Job), Number: n.ResumedFrom}); err != nil {
 			return err
 		}
 	}
@@ -283,7 +284,7 @@ func (r restart) recoverJob(ctx context.Context, j *job) {
 		if p == nil {
 			continue
 		}
-		id := store.ID{JobID: c.storeJob(j.id), Number: p.Number}
+		id := store.ID{JobID: store.PlainJob(c.Cluster, j.id), Number: p.Number}
 		c.startBackground(func(ctx context.Context) { j.participant.resolveOrphaned(ctx, id, p.Release) })
 		break
 	}
@@ -292,7 +293,7 @@ func (r restart) recoverJob(ctx context.Context, j *job) {
 		// are restored, the predecessor may have died before it reported that.
 		c.startBackground(j.restore.reportAfterRestart)
 	}
-	s, err := c.Slurm.Show(ctx, jobName(j.id))
+	s, err := c.Slurm.Show(ctx, slurm.JobName(j.id))
 	run := j.run.Snapshot().Number
 	if err == nil && s.Restarts > run+1 {
 		c.startBackground(func(ctx context.Context) { r.endJob(ctx, j) })
@@ -319,10 +320,10 @@ func (r restart) endJob(ctx context.Context, j *job) {
 // then the job runs on, because a slurmctld that was started without its state, or is starting, knows no job.
 func (r restart) endUnlessKnown(ctx context.Context, j *job) {
 	for unknownSince := time.Now(); time.Since(unknownSince) < ends.UnknownGrace; {
-		if !sleepUnlessDone(ctx, unknownLookInterval) || r.c.jobs.findJob(j.id) != j {
+		if !waits.SleepUnlessDone(ctx, unknownLookInterval) || r.c.jobs.findJob(j.id) != j {
 			return
 		}
-		switch _, err := r.c.Slurm.Show(ctx, jobName(j.id)); {
+		switch _, err := r.c.Slurm.Show(ctx, slurm.JobName(j.id)); {
 		case err == nil:
 			return
 		case !errors.Is(err, slurm.ErrNoJob): // no answer

@@ -84,7 +84,7 @@ func (r *restore) giveUpRestore(ctx context.Context, err error) {
 // hasRunEnded tells whether Slurm has ended this run already. Then a failed restore is no reason
 // to hold the job.
 func (j *job) hasRunEnded(ctx context.Context) bool {
-	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
+	s, err := j.c.Slurm.Show(ctx, slurm.JobName(j.id))
 	if errors.Is(err, slurm.ErrNoJob) {
 		return true
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // earlierRun says how the run before the one that begins has ended, by the job's record.
@@ -84,7 +85,7 @@ func (j *job) createRecord(ctx context.Context, s *slurm.Job, t nodesocket.Join)
 			return nil, unknownRun, err
 		}
 	}
-	addresses, err := j.c.Pool.Take(ctx, jobName(j.id), len(s.Nodes))
+	addresses, err := j.c.Pool.Take(ctx, slurm.JobName(j.id), len(s.Nodes))
 	if err != nil {
 		return nil, unknownRun, err
 	}
@@ -125,7 +126,7 @@ func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *recor
 			return nil, err
 		}
 	}
-	id := j.c.storeJob(j.id)
+	id := store.PlainJob(j.c.Cluster, j.id)
 	all, err := j.c.Store.List(ctx, &id)
 	if err == nil && len(all) == 0 {
 		err = j.holdWithoutCheckpoint(lost)
@@ -266,7 +267,7 @@ func (c *Conductor) lostCheckpoint(ctx context.Context, s *slurm.Job, deleted ui
 		return nil
 	}
 	said, err := c.Slurm.Said(ctx, s.String())
-	for began := time.Now(); err != nil && time.Since(began) < restoreCallTimeout && sleepUnlessDone(ctx, sharedLook); {
+	for began := time.Now(); err != nil && time.Since(began) < restoreCallTimeout && waits.SleepUnlessDone(ctx, sharedLook); {
 		said, err = c.Slurm.Said(ctx, s.String()) // slurmctld may be starting again
 	}
 	if err != nil {
@@ -294,7 +295,7 @@ func findEndedJob(lines *records.Timeline, s *slurm.Job) (*records.PastJob, erro
 // holdIfCheckpointsLost holds a job that has no record in the shared folder, if lostCheckpoint finds that it should have
 // one, and returns why.
 func (c *Conductor) holdIfCheckpointsLost(ctx context.Context, s *slurm.Job) error {
-	id := c.storeJob(s.ID)
+	id := store.PlainJob(c.Cluster, s.ID)
 	all, err := c.Store.List(ctx, &id)
 	if err != nil || len(all) > 0 {
 		return err
@@ -323,7 +324,7 @@ func runOfTask(s *slurm.Job, t nodesocket.Join) int {
 // would end it. ctx ends with the task.
 func (j *job) showPatiently(ctx context.Context) (*slurm.Job, error) {
 	for warned := false; ; {
-		s, err := j.c.Slurm.Show(ctx, jobName(j.id))
+		s, err := j.c.Slurm.Show(ctx, slurm.JobName(j.id))
 		if !errors.Is(err, slurm.ErrSilent) {
 			return s, err
 		}
@@ -331,7 +332,7 @@ func (j *job) showPatiently(ctx context.Context) (*slurm.Job, error) {
 			warned = true
 			j.log.Warn("a task waits for slurmctld", "error", err)
 		}
-		if !sleepUnlessDone(ctx, slurmRetryInterval) {
+		if !waits.SleepUnlessDone(ctx, slurmRetryInterval) {
 			return nil, err
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // errStepNotStarted is the reason for which a restore fails if its srun has failed. The arguments
@@ -206,7 +207,7 @@ func (f failedRun) awaitRunEnd(ctx context.Context, within time.Duration) bool {
 		if j.hasRunEnded(ctx) {
 			return true
 		}
-		if !sleepUnlessDone(j.c.daemonCtx, slurmRetryInterval) {
+		if !waits.SleepUnlessDone(j.c.daemonCtx, slurmRetryInterval) {
 			return false
 		}
 	}

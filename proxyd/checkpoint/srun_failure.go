@@ -14,7 +14,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/ends"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // The failure of an srun is hidden from its script when Slurm is taking the job away: the script
@@ -48,7 +50,7 @@ func (lc *localCapsule) awaitStayOrEnd(ctx context.Context, key string) error {
 			}
 			look = slurmPollInterval
 		}
-		if !sleepUnlessDone(ctx, look) {
+		if !waits.SleepUnlessDone(ctx, look) {
 			return ctx.Err()
 		}
 	}
@@ -109,7 +111,7 @@ func (j *job) staysOnNodes(ctx context.Context) bool {
 	run := j.run.Snapshot().Number
 	ctx, cancel := context.WithTimeout(ctx, slurmQueryTimeout)
 	defer cancel()
-	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
+	s, err := j.c.Slurm.Show(ctx, slurm.JobName(j.id))
 	if err != nil {
 		return true
 	}

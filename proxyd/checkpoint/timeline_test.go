@@ -35,7 +35,7 @@ func conductorOn(t *testing.T, node, shared string) *Conductor {
 }
 
 func recordOf(job uint32) *records.Record {
-	return &records.Record{Job: job, Slurm: jobName(job), UID: 1001, Submitted: "2026-07-01T12:00:00", Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")}}
+	return &records.Record{Job: job, Slurm: slurm.JobName(job), UID: 1001, Submitted: "2026-07-01T12:00:00", Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")}}
 }
 
 // tidyOn is a conductor of a node of a cluster with these jobs, of which all have records
@@ -49,7 +49,7 @@ func tidyOn(t *testing.T, node, shared string, q slurmtest.Queue, jobs ...uint32
 		t.Fatal(err)
 	}
 	for _, id := range jobs {
-		_, taken := c.Pool.Take(t.Context(), jobName(id), 1)
+		_, taken := c.Pool.Take(t.Context(), slurm.JobName(id), 1)
 		err := errors.Join(taken, c.records.Save(recordOf(id)), os.WriteFile(c.records.ScriptPath(id), nil, 0o500), c.timeline.Write(id, records.Event{What: records.EventStarted}))
 		if err != nil {
 			t.Fatal(err)
@@ -107,10 +107,7 @@ func TestOver(t *testing.T) {
 	if err := c.records.Save(recordOf(7)); err != nil {
 		t.Fatal(err)
 	}
-	of := func(cluster string, job uint32) store.JobID {
-		return store.JobID{Cluster: cluster, Job: job, ArrayTask: store.None, Component: store.None}
-	}
-	if c.Over(of("mini", 7)) || !c.Over(of("mini", 8)) || c.Over(of("other", 8)) {
+	if c.Over(store.PlainJob("mini", 7)) || !c.Over(store.PlainJob("mini", 8)) || c.Over(store.PlainJob("other", 8)) {
 		t.Error("of this cluster, job 8 alone must be over; job 8 of another cluster must not")
 	}
 	if uid, known := c.Owner("7"); uid != 1001 || !known {

@@ -187,7 +187,7 @@ func (h fileHistory) filesOfRun(ctx context.Context) *files.State {
 	if forgotten == 0 {
 		return nil
 	}
-	state, err := filestate.LoadNewest(ctx, j.c.Store, j.c.storeJob(j.id), j.run.Snapshot().Number, h.lc.index, forgotten)
+	state, err := filestate.LoadNewest(ctx, j.c.Store, store.PlainJob(j.c.Cluster, j.id), j.run.Snapshot().Number, h.lc.index, forgotten)
 	if err != nil {
 		j.log.Warn("cannot read the state of files of an earlier checkpoint", "capsule", h.lc.index, "error", err)
 	}
@@ -220,7 +220,7 @@ func (h fileHistory) shortenChangeList(ctx context.Context) error {
 	if !h.lc.changes.IsLong() {
 		return nil
 	}
-	oldest, err := filestate.OldestMark(ctx, h.lc.j.c.Store, h.lc.j.c.storeJob(h.lc.j.id), h.lc.index)
+	oldest, err := filestate.OldestMark(ctx, h.lc.j.c.Store, store.PlainJob(h.lc.j.c.Cluster, h.lc.j.id), h.lc.index)
 	if err != nil {
 		return err
 	}

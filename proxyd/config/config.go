@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -54,7 +53,7 @@ type Config struct {
 	Srun        string
 	MungeSocket string
 	Metrics     Metrics
-	Log         Log
+	Log         table.Log
 
 	values table.Values
 }
@@ -82,12 +81,6 @@ type Devices struct {
 
 // Metrics has the address at which metrics are served.
 type Metrics struct{ Address string }
-
-// Log has the level and the form of log lines.
-type Log struct {
-	Level slog.Level
-	JSON  bool
-}
 
 // Network of the capsules.
 type Network struct {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/config/table"
 )
 
 // loadText writes a file and reads it as a daemon would.
@@ -45,7 +47,7 @@ func TestDefaults(t *testing.T) {
 		RunDir: "/run/singularity-slurm", LibDir: "/var/lib/singularity-slurm",
 		Interval: Auto, NodeMTBF: 150 * 24 * time.Hour, ObstacleInterval: 5 * time.Minute, KillWaitMargin: 5 * time.Second, OnTimeLimit: "requeue", WithoutCheckpoint: "restart", OnFailure: "hold", Outside: "reset",
 		Keep: 2, KeepFor: 7 * 24 * time.Hour, Staging: Staging{Patience: 5 * time.Minute}, Devices: Devices{Kind: "none", Memory: 4 << 30, Capability: "10.0", Kernels: "compiled", Blas: "vendor"}, Network: Network{Range: netip.MustParsePrefix("100.64.0.0/10"), Mode: "auto", ShortPath: "auto"},
-		Scontrol: "scontrol", Srun: "srun", Log: Log{Level: slog.LevelInfo},
+		Scontrol: "scontrol", Srun: "srun", Log: table.Log{Level: slog.LevelInfo},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
@@ -71,7 +73,7 @@ metrics: {address: "127.0.0.1:6833"}
 		t.Fatal(err)
 	}
 	if c.Network.Mode != "route" || c.Network.Range.String() != "10.200.0.0/16" || c.KeepFor != 36*time.Hour || c.Keep != 4 || c.Interval != 30*time.Minute ||
-		c.Log != (Log{slog.LevelDebug, true}) || c.Metrics.Address != "127.0.0.1:6833" || !reflect.DeepEqual(c.Operators, []string{"operator", "@hpc"}) {
+		c.Log != (table.Log{Level: slog.LevelDebug, JSON: true}) || c.Metrics.Address != "127.0.0.1:6833" || !reflect.DeepEqual(c.Operators, []string{"operator", "@hpc"}) {
 		t.Errorf("configuration of file and environment = %+v", c)
 	}
 	if host, err := os.Hostname(); err == nil && !strings.HasPrefix(host, c.NodeName) {

@@ -4,7 +4,6 @@
 package config
 
 import (
-	"log/slog"
 	"net/netip"
 	"time"
 
@@ -92,7 +91,7 @@ var keys = table.Table[Config]{Daemon: "proxyd", Variables: "SINGULARITY_SLURM_"
 	{Name: "metrics.address", Meaning: "Where Prometheus finds /metrics, to anybody who asks: [ADDRESS]:PORT. Empty: nowhere.",
 		Set: table.Text(func(c *Config) *string { return &c.Metrics.Address }, hostPort, "[ADDRESS]:PORT")},
 	{Name: "log.level", Default: "info", Meaning: "debug, info, warn or error.",
-		Set: table.LogLevel(func(c *Config) *slog.Level { return &c.Log.Level })},
+		Set: table.LogLevel(func(c *Config) *table.Log { return &c.Log })},
 	{Name: "log.format", Default: "text", Meaning: "text (key=value) or json, one object a line.",
-		Set: table.LogFormat(func(c *Config) *bool { return &c.Log.JSON })},
+		Set: table.LogFormat(func(c *Config) *table.Log { return &c.Log })},
 }}

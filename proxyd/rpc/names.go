@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/kind"
 )
 
 var (
@@ -28,6 +30,9 @@ const (
 // Waiting is the phase of a checkpoint that has not begun, because the checkpoint before is still
 // on its way to the store. A checkpoint in any other phase goes on when its caller has gone.
 const Waiting = "waiting"
+
+// MaxReason is the greatest length of a checkpoint's reason, in bytes.
+const MaxReason = kind.MaxReason
 
 // CheckJob returns an error of kind ErrInvalid unless s names a job: "812", "812_3" for a
 // task of an array, "812+1" for a component of a heterogeneous job.

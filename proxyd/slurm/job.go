@@ -40,8 +40,11 @@ func (j *Job) String() string {
 	if j.ArrayTask >= 0 {
 		return fmt.Sprintf("%d_%d", j.ArrayJob, j.ArrayTask)
 	}
-	return strconv.FormatUint(uint64(j.ID), 10)
+	return JobName(j.ID)
 }
+
+// JobName returns a job's number as Slurm's commands take it.
+func JobName(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
 
 // Waits says whether the job is to run (again).
 func (j *Job) Waits() bool {
@@ -96,7 +99,7 @@ func parseJob(out, job string) (*Job, error) {
 		if err != nil {
 			return nil, err
 		}
-		if j.String() == job || strconv.FormatUint(uint64(j.ID), 10) == job {
+		if j.String() == job || JobName(j.ID) == job {
 			return j, nil
 		}
 		if first == nil {

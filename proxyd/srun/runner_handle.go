@@ -17,6 +17,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // Runner is an srun that runs, or did run, outside of its capsule. A Runner is safe for
@@ -154,7 +155,7 @@ func (r *Runner) Ended() bool {
 		return true
 	}
 	ended := false
-	_ = localsock.WithDescriptor(r.pidfd, func(fd int) { ended = isReadable(fd) })
+	_ = localsock.WithDescriptor(r.pidfd, func(fd int) { ended = waits.IsReadable(fd) })
 	return ended
 }
 
@@ -216,15 +217,9 @@ func waitPidfd(ctx context.Context, pidfd *os.File) error {
 		return err
 	}
 	defer localsock.InterruptAtEnd(ctx, mine.SetReadDeadline)()
-	err = raw.Read(func(fd uintptr) bool { return isReadable(int(fd)) })
+	err = raw.Read(func(fd uintptr) bool { return waits.IsReadable(int(fd)) })
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return ctx.Err()
 	}
 	return err
-}
-
-func isReadable(fd int) bool {
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, 0)
-	return err == nil && n > 0
 }

@@ -21,6 +21,11 @@ type JobID struct {
 	Component int    `json:"component"`  // None if not a heterogeneous job
 }
 
+// PlainJob returns the ID of a job that is named by its number alone: no task of an array, and no component.
+func PlainJob(cluster string, job uint32) JobID {
+	return JobID{Cluster: cluster, Job: job, ArrayTask: None, Component: None}
+}
+
 // ID names a checkpoint: the Number-th of a job, and the ID that Commit returns.
 type ID struct {
 	JobID

@@ -129,7 +129,7 @@ func (cleaner *Cleaner) RemoveEnded(ctx context.Context, now time.Time) error {
 // removeEndedJob checks again that a job is over, then removes the job's files on the shared folder, except its
 // checkpoints.
 func (e Ends) removeEndedJob(ctx context.Context, rec *records.Record) error {
-	s, err := e.Slurm.Show(ctx, slurmName(rec.Job))
+	s, err := e.Slurm.Show(ctx, slurm.JobName(rec.Job))
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
 		return err
 	}
@@ -141,5 +141,5 @@ func (e Ends) removeEndedJob(ctx context.Context, rec *records.Record) error {
 		return nil
 	}
 	e.Log.Info("removed a job that ended without a leader", "job", rec.Job)
-	return errors.Join(e.Addresses.Give(ctx, slurmName(rec.Job)), e.DeleteRecord(rec.Job))
+	return errors.Join(e.Addresses.Give(ctx, slurm.JobName(rec.Job)), e.DeleteRecord(rec.Job))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -40,7 +41,7 @@ func (noUploads) IsNeededAsBase(store.ID) bool { return false }
 func (noUploads) UnlessBase(_ store.ID, do func() error) error { return do() }
 
 func recordOf(job uint32) *records.Record {
-	return &records.Record{Job: job, Slurm: slurmName(job), UID: 1001, Submitted: "2026-07-01T12:00:00", Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")}}
+	return &records.Record{Job: job, Slurm: slurm.JobName(job), UID: 1001, Submitted: "2026-07-01T12:00:00", Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")}}
 }
 
 // endsOn are the Ends of a node of a cluster with these jobs, of which all have records and addresses.
@@ -59,7 +60,7 @@ func endsOn(t *testing.T, node, shared string, q slurmtest.Queue, jobs ...uint32
 		Uploads: noUploads{}, Jobs: heldJobs{}, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, id := range jobs {
-		_, taken := pool.Take(t.Context(), slurmName(id), 1)
+		_, taken := pool.Take(t.Context(), slurm.JobName(id), 1)
 		err := errors.Join(taken, folder.Save(recordOf(id)), os.WriteFile(folder.ScriptPath(id), nil, 0o500), c.Timeline.Write(id, records.Event{What: records.EventStarted}))
 		if err != nil {
 			t.Fatal(err)
@@ -77,7 +78,7 @@ func listLeft(t *testing.T, c Ends) string {
 	}
 	var ids []string
 	for _, r := range recs {
-		ids = append(ids, slurmName(r.Job))
+		ids = append(ids, slurm.JobName(r.Job))
 	}
 	addresses, err := c.Addresses.(*overlay.Pool).Jobs()
 	if err != nil {

@@ -6,7 +6,6 @@ package ends
 import (
 	"context"
 	"log/slog"
-	"strconv"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
@@ -76,20 +75,3 @@ type Uploads interface {
 }
 
 func (e Ends) slurmComments() reports.Comments { return reports.Comments{Slurm: e.Slurm} }
-
-func (e Ends) storeJob(id uint32) store.JobID {
-	return store.JobID{Cluster: e.Cluster, Job: id, ArrayTask: store.None, Component: store.None}
-}
-
-// slurmName returns a job's number as Slurm's commands take it.
-func slurmName(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
-
-// sleepUnlessDone returns false if ctx ends first.
-func sleepUnlessDone(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}

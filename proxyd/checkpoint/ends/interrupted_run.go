@@ -11,6 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
 // InterruptedRun is the kind of event by which people are told of a run that ended otherwise than by itself, by a
@@ -71,7 +72,7 @@ func (e Ends) reportInterruption(ctx context.Context, id uint32, s *slurm.Job, i
 
 // withNextRun appends to the reason of a run's end how the next run begins.
 func (e Ends) withNextRun(ctx context.Context, id uint32, why string) (string, error) {
-	job := e.storeJob(id)
+	job := store.PlainJob(e.Cluster, id)
 	all, err := e.Store.List(ctx, &job)
 	newest := uint32(0)
 	for _, c := range all {

@@ -9,12 +9,13 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
 // DeleteJob deletes a job's checkpoints, addresses and record.
 func (e Ends) DeleteJob(ctx context.Context, id uint32) error {
-	return errors.Join(e.DeleteCheckpoints(ctx, id), e.Addresses.Give(ctx, slurmName(id)), e.DeleteRecord(id))
+	return errors.Join(e.DeleteCheckpoints(ctx, id), e.Addresses.Give(ctx, slurm.JobName(id)), e.DeleteRecord(id))
 }
 
 // DeleteRecord deletes a job's record and the files beside it, and keeps the time line for people. A
@@ -41,7 +42,7 @@ func (e Ends) DeleteCheckpoints(ctx context.Context, id uint32) error {
 	if err := e.Uploads.Abandon(ctx, id); err != nil {
 		return err
 	}
-	job := e.storeJob(id)
+	job := store.PlainJob(e.Cluster, id)
 	all, err := e.Store.List(ctx, &job)
 	for _, s := range all {
 		err = errors.Join(err, e.deleteCheckpoint(ctx, s.ID))
@@ -51,7 +52,7 @@ func (e Ends) DeleteCheckpoints(ctx context.Context, id uint32) error {
 
 // DeleteExpired deletes checkpoints of a running job by the retention rule.
 func (e Ends) DeleteExpired(ctx context.Context, id uint32) error {
-	job := e.storeJob(id)
+	job := store.PlainJob(e.Cluster, id)
 	all, err := e.Store.List(ctx, &job)
 	if err != nil {
 		return err

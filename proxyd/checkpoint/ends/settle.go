@@ -26,7 +26,7 @@ import (
 func (e Ends) SettleEndedRun(ctx context.Context, id uint32, run int, again []string, interruption InterruptedRun) error {
 	var unknownSince time.Time
 	for wait := settleFirstWait; ; wait = min(2*wait, settleLongestWait) {
-		s, err := e.Slurm.Show(ctx, slurmName(id))
+		s, err := e.Slurm.Show(ctx, slurm.JobName(id))
 		isUnknown := errors.Is(err, slurm.ErrNoJob)
 		if !isUnknown {
 			unknownSince = time.Time{}
@@ -59,7 +59,7 @@ func (e Ends) SettleEndedRun(ctx context.Context, id uint32, run int, again []st
 			return nil // all stays, should a person requeue the job; the Cleaner removes the record
 		default:
 			// Failed or cancelled: a person may want the checkpoints.
-			return errors.Join(e.Addresses.Give(ctx, slurmName(id)), e.DeleteRecord(id))
+			return errors.Join(e.Addresses.Give(ctx, slurm.JobName(id)), e.DeleteRecord(id))
 		}
 		select {
 		case <-time.After(wait):
@@ -104,7 +104,7 @@ func (e Ends) SettleUnstartedRun(ctx context.Context, id uint32, asked bool) {
 	}
 	var s *slurm.Job
 	if err == nil {
-		s, err = e.Slurm.Show(ctx, slurmName(id))
+		s, err = e.Slurm.Show(ctx, slurm.JobName(id))
 	}
 	had := decisions.Unrestored
 	if rec == nil {

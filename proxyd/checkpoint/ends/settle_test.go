@@ -70,7 +70,7 @@ func storeWithCheckpoint(t *testing.T) *store.Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	id := store.ID{JobID: store.JobID{Cluster: "mini", Job: 7, ArrayTask: store.None, Component: store.None}, Number: 3}
+	id := store.ID{JobID: store.PlainJob("mini", 7), Number: 3}
 	w, err := s.Create(t.Context(), store.Upload{ID: id, Node: "n1"})
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // Slurm takes a job at its time limit to be over, and runs it again only after a requeue. The
@@ -47,7 +48,7 @@ func (e Ends) RequeueAfterTimeLimit(ctx context.Context, rec records.Record) {
 			if err != nil {
 				log.Warn("cannot requeue after the time limit", "error", err)
 			}
-			if !sleepUnlessDone(ctx, requeuePollInterval) {
+			if !waits.SleepUnlessDone(ctx, requeuePollInterval) {
 				return // A successor of this daemon goes on.
 			}
 			continue

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
 // TestUnknownJobIsKept: a slurmctld that was started without its state knows no job. The files of a job that ends a run
@@ -61,7 +62,7 @@ func TestUnknownJobIsKept(t *testing.T) {
 				}
 				tt.act(t, e)
 			})
-			job := e.storeJob(7)
+			job := store.PlainJob(e.Cluster, 7)
 			all, err := e.Store.List(t.Context(), &job)
 			rec, recErr := e.Records.Load(7)
 			if err := errors.Join(err, recErr); err != nil {

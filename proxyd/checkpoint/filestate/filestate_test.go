@@ -20,7 +20,7 @@ import (
 )
 
 // checkpoint is that of these tests.
-var checkpoint = store.ID{JobID: store.JobID{Cluster: "mini", Job: 7, ArrayTask: store.None, Component: store.None}, Number: 1}
+var checkpoint = store.ID{JobID: store.PlainJob("mini", 7), Number: 1}
 
 func requireNoError(t *testing.T, err error) {
 	t.Helper()

@@ -107,7 +107,7 @@ func (n *node) IsCapturing(store.ID) bool { return false }
 
 // DeleteExpired implements Conductor.
 func (n *node) DeleteExpired(ctx context.Context, job uint32) error {
-	id := n.storeJob(job)
+	id := store.PlainJob(n.Cluster, job)
 	all, err := n.Store.List(ctx, &id)
 	keep := n.keep
 	keep.Needs = n.IsNeededAsBase
@@ -183,7 +183,7 @@ func (l *lab) killNode(name string) {
 }
 
 func (l *lab) checkpointID(number uint32) store.ID {
-	return store.ID{JobID: store.JobID{Cluster: "mini", Job: 7, ArrayTask: store.None, Component: store.None}, Number: number}
+	return store.ID{JobID: store.PlainJob("mini", 7), Number: number}
 }
 
 // stageCheckpoint makes a checkpoint of n1 and n2 that counts and is in their stages.

@@ -73,11 +73,7 @@ func (u *Record) IsSame(o *Record) bool {
 
 // idOf returns the name in the store of an upload's checkpoint.
 func (u *Uploads) idOf(up *Record) store.ID {
-	return store.ID{JobID: u.storeJob(up.Job), Number: up.Number}
-}
-
-func (u *Uploads) storeJob(job uint32) store.JobID {
-	return store.JobID{Cluster: u.Cluster, Job: job, ArrayTask: store.None, Component: store.None}
+	return store.ID{JobID: store.PlainJob(u.Cluster, up.Job), Number: up.Number}
 }
 
 // uploadFolder stores the records of uploads, beside the records of jobs.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // uploadRun is an upload that this node leads. It ends with the daemon; the successor starts it
@@ -105,7 +106,7 @@ func (u *Uploads) runUpload(ctx context.Context, b *uploadRun) {
 	for pause := uploadFirstWait; err != nil && ctx.Err() == nil && !isFinal(err); pause = min(2*pause, uploadLongestWait) {
 		log.Warn("upload failed; trying again", "error", err)
 		b.setError(err)
-		if sleepUnlessDone(ctx, pause) {
+		if waits.SleepUnlessDone(ctx, pause) {
 			err = u.tryUpload(ctx, b)
 		}
 	}

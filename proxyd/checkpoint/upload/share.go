@@ -18,6 +18,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // ErrStageFull means that a dump did not fit into a stage.
@@ -285,7 +286,7 @@ func (p *rateLimit) waitForRoom(ctx context.Context, n int) error {
 	at := p.next
 	p.next = at.Add(time.Duration(float64(n) / float64(p.rate) * float64(time.Second)))
 	p.mu.Unlock()
-	if at.After(now) && !sleepUnlessDone(ctx, at.Sub(now)) {
+	if at.After(now) && !waits.SleepUnlessDone(ctx, at.Sub(now)) {
 		return context.Cause(ctx)
 	}
 	return nil

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // How often a restore looks for its checkpoint in the store, and asks the nodes for their progress.
@@ -49,7 +52,7 @@ func (u *Uploads) AwaitStoredOrLost(ctx context.Context, job uint32, submitted s
 			}
 			tell(up, &w)
 		}
-		if !sleepUnlessDone(ctx, uploadPollInterval) {
+		if !waits.SleepUnlessDone(ctx, uploadPollInterval) {
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -63,7 +66,7 @@ func (u *Uploads) IsInStore(ctx context.Context, up *Record) (bool, error) {
 			return false, err
 		}
 	}
-	id := u.storeJob(up.Job)
+	id := store.PlainJob(u.Cluster, up.Job)
 	all, err := u.Store.List(ctx, &id)
 	for _, s := range all {
 		if s.ID.Number >= up.Number {
@@ -150,14 +153,4 @@ func (w *Watch) Describe(up *Record) string {
 		text += ": " + w.lastError
 	}
 	return text
-}
-
-// sleepUnlessDone sleeps for d, and returns false if ctx ended meanwhile.
-func sleepUnlessDone(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"regexp"
 	"strconv"
@@ -34,30 +33,6 @@ func Text[C any](field func(*C) *string, check func(string) bool, accepted strin
 			return errors.New(accepted)
 		}
 		*field(c) = value
-		return nil
-	}
-}
-
-// LogLevel returns a Key.Set for the lowest level that is logged.
-func LogLevel[C any](field func(*C) *slog.Level) func(*C, string) error {
-	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
-	return func(c *C, value string) error {
-		level, ok := levels[value]
-		if !ok {
-			return errors.New("debug, info, warn or error")
-		}
-		*field(c) = level
-		return nil
-	}
-}
-
-// LogFormat returns a Key.Set for the form of log lines: asJSON is set for "json".
-func LogFormat[C any](asJSON func(*C) *bool) func(*C, string) error {
-	return func(c *C, value string) error {
-		if value != "text" && value != "json" {
-			return errors.New("text or json")
-		}
-		*asJSON(c) = value == "json"
 		return nil
 	}
 }

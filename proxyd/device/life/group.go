@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
 )
 
 // group is the path of a cgroup v2 folder for a single server; "" means no cgroup.
@@ -75,7 +77,7 @@ func (g group) endGroup(ctx context.Context) error {
 	}
 	err := os.WriteFile(filepath.Join(string(g), "cgroup.kill"), []byte("1"), 0)
 	if err == nil {
-		err = g.waitEmpty(ctx)
+		err = waits.WaitForCgroupEvent(ctx, string(g), "populated 0")
 	}
 	if err == nil {
 		err = os.Remove(string(g))
@@ -84,41 +86,4 @@ func (g group) endGroup(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// waitEmpty returns when the group has no processes.
-func (g group) waitEmpty(ctx context.Context) error {
-	path := filepath.Join(string(g), "cgroup.events")
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return &fs.PathError{Op: "open", Path: path, Err: err}
-	}
-	defer unix.Close(fd)
-	// poll cannot wait for ctx, so the end of ctx closes a pipe: poll returns at the end of file.
-	wake, sleep, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer wake.Close()
-	defer sleep.Close()
-	defer context.AfterFunc(ctx, func() { sleep.Close() })()
-	b := make([]byte, 256)
-	for {
-		// Reading the file also tells the kernel which events have been seen. Without it, poll would return
-		// at once.
-		n, err := unix.Pread(fd, b, 0)
-		if err != nil {
-			return &fs.PathError{Op: "read", Path: path, Err: err}
-		}
-		if strings.Contains("\n"+string(b[:n]), "\npopulated 0\n") {
-			return nil
-		}
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("%s: wait until it is empty: %w", g, err)
-		}
-		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}, {Fd: int32(wake.Fd()), Events: unix.POLLIN}}
-		if _, err := unix.Poll(polled, -1); err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("%s: poll: %w", g, err)
-		}
-	}
 }

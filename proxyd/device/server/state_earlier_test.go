@@ -47,7 +47,7 @@ func newShelf(t testing.TB) *shelf {
 }
 
 func nthID(n uint32) store.ID {
-	return store.ID{JobID: store.JobID{Cluster: "test", Job: 1, ArrayTask: store.None, Component: store.None}, Number: n}
+	return store.ID{JobID: store.PlainJob("test", 1), Number: n}
 }
 
 // writing is a checkpoint that is being made.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -36,8 +35,7 @@ type Config struct {
 	Keep        time.Duration
 	Clients     Clients
 	MungeSocket string
-	Level       slog.Level
-	JSON        bool
+	Log         table.Log
 
 	values table.Values
 }
@@ -77,9 +75,9 @@ var keys = table.Table[Config]{Daemon: "proxyd relay", Variables: "SINGULARITY_S
 	{Name: "munge_socket", Meaning: "Socket of munged. Empty: munge's own default.",
 		Set: table.Text(func(c *Config) *string { return &c.MungeSocket }, filepath.IsAbs, "an absolute path")},
 	{Name: "log.level", Default: "info", Meaning: "debug, info, warn or error.",
-		Set: table.LogLevel(func(c *Config) *slog.Level { return &c.Level })},
+		Set: table.LogLevel(func(c *Config) *table.Log { return &c.Log })},
 	{Name: "log.format", Default: "text", Meaning: "text (key=value) or json, one object a line.",
-		Set: table.LogFormat(func(c *Config) *bool { return &c.JSON })},
+		Set: table.LogFormat(func(c *Config) *table.Log { return &c.Log })},
 }}
 
 func isHostPort(s string) bool {
