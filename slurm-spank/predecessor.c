@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "packet.h"
+
 enum { EXIT_NOT_STARTED = 125 };
 
 pid_t successor_fork(int *sock)
@@ -76,17 +78,8 @@ fail:
 static int send_handover(int sock, int environment, sigset_t mask)
 {
 	const int fds[GIVEN] = { 0, 1, 2, environment };
-	char control[CMSG_SPACE(sizeof(fds))] = { 0 };
-	struct iovec data = { &mask, sizeof(mask) };
-	struct msghdr m = { .msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(fds));
-	memcpy(CMSG_DATA(c), fds, sizeof(fds));
-
-	return (sendmsg(sock, &m, MSG_NOSIGNAL) < 0 ? -1 : 0);
+	return (packet_send(sock, &mask, sizeof(mask), fds, GIVEN));
 }
 
 static bool ends_by_default(int sig)

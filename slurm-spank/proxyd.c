@@ -10,10 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "packet.h"
 
 /* There is no event for a socket on which a process begins to listen. */
 enum { RETRY_MILLISECONDS = 100 };
@@ -26,29 +27,11 @@ enum outcome { ANSWERED, ABSENT, DIED, FAILED };
 
 static int connect_to(const char *path, int seconds)
 {
-	const struct timeval limit = { .tv_sec = seconds };
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	int sock;
-	int rv;
 
-	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (sock < 0)
-		return (-1);
 	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
-	setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-	do {
-		rv = connect(sock, (const struct sockaddr *)&addr, sizeof(addr));
-	} while (rv < 0 && errno == EINTR);
-	if (rv < 0) {
-		const int saved = errno;
 
-		close(sock);
-		errno = saved;
-		return (-1);
-	}
-
-	return (sock);
+	return (packet_connect(&addr, sizeof(addr), 0, seconds));
 }
 
 void reply_close(struct reply *reply)
@@ -145,7 +128,6 @@ static enum outcome attempt_request(const char *path, int seconds, int sigterm, 
 				    struct reply *reply, char why[WHY_SIZE])
 {
 	enum outcome outcome;
-	ssize_t n;
 	int sock;
 
 	sock = connect_to(path, seconds);
@@ -153,10 +135,7 @@ static enum outcome attempt_request(const char *path, int seconds, int sigterm, 
 		snprintf(why, WHY_SIZE, "proxyd is not there: %s: %s", path, strerror(errno));
 		return (errno == ENOENT || errno == ECONNREFUSED ? ABSENT : FAILED);
 	}
-	do {
-		n = send(sock, request->bytes, request->used, MSG_NOSIGNAL);
-	} while (n < 0 && errno == EINTR);
-	if (n == (ssize_t)request->used) {
+	if (packet_send(sock, request->bytes, request->used, NULL, 0) == 0) {
 		if (sigterm >= 0)
 			await_answer(sock, sigterm);
 		outcome = receive_reply(sock, reply, why);

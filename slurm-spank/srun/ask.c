@@ -6,73 +6,31 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
+#include "../packet.h"
 #include "../wire.h"
 
 enum { MAX_FDS = 5, MAX_PACKET = 256 };
 
 /*
- * Connect without ever waiting: while a process waits here, with a socket, it cannot be captured.
+ * Send a packet with descriptors on a connection of its own. Returns -1 with errno.
+ *
+ * The connection is made without ever waiting: while a process waits here, with a socket, it cannot be captured.
  */
-static int connect_proxyd(void)
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX, .sun_path = SING_SRUN_SOCKET };
-	int sock;
-
-	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (sock < 0)
-		return (-1);
-	if (connect(sock, (const struct sockaddr *)&addr, sizeof(addr)) < 0) {
-		const int saved = errno;
-
-		close(sock);
-		errno = saved;
-		return (-1);
-	}
-
-	return (sock);
-}
-
-/* Send a packet with descriptors on a connection of its own. Returns -1 with errno. */
 static int send_packet(const char *packet, size_t len, const int *fds, size_t n)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(MAX_FDS * sizeof(int))];
-	} control = { 0 };
-	struct iovec iov = { .iov_base = (void *)(uintptr_t)packet, .iov_len = len };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	const int sock = connect_proxyd();
-	ssize_t sent;
-	int saved;
+	const struct sockaddr_un addr = { .sun_family = AF_UNIX, .sun_path = SING_SRUN_SOCKET };
+	const int sock = packet_connect(&addr, sizeof(addr), SOCK_NONBLOCK, 0);
+	int rv;
 
 	if (sock < 0)
 		return (-1);
-	if (n > 0) {
-		struct cmsghdr *c;
+	rv = packet_send(sock, packet, len, fds, n);
+	close_keeping_errno(sock);
 
-		msg.msg_control = control.bytes;
-		msg.msg_controllen = CMSG_SPACE(n * sizeof(int));
-		c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(n * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, n * sizeof(int));
-	}
-	do {
-		sent = sendmsg(sock, &msg, MSG_NOSIGNAL);
-	} while (sent < 0 && errno == EINTR);
-	saved = errno;
-	close(sock);
-	errno = saved;
-
-	return (sent == (ssize_t)len ? 0 : -1);
+	return (rv);
 }
 
 /*

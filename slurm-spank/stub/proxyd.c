@@ -17,6 +17,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "../packet.h"
+
 char socket_path[108], socket_arg[128];
 
 static int requests[2]; /* a socket pair, which keeps packets apart */
@@ -85,31 +87,14 @@ static size_t open_namespaces(int *fds)
 
 static void send_answer(int sock, const struct answer *a)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(16 * sizeof(int))];
-	} control = { 0 };
-	struct iovec iov = { .iov_base = (void *)(uintptr_t)a->bytes, .iov_len = a->n };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	int fds[16];
+	int fds[PACKET_MAX_FDS];
 	size_t n = 0;
 
 	if (a->flags & NAMESPACES)
 		n = open_namespaces(fds);
 	for (; n < (a->flags & FIVE_FILES ? 5u : a->flags & NINE_FILES ? 9u : 0u); ++n)
 		fds[n] = open("/dev/null", O_RDONLY);
-	if (n > 0) {
-		struct cmsghdr *c;
-
-		msg.msg_control = control.bytes;
-		msg.msg_controllen = CMSG_SPACE(n * sizeof(int));
-		c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(n * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, n * sizeof(int));
-	}
-	if (sendmsg(sock, &msg, MSG_NOSIGNAL) < 0)
+	if (packet_send(sock, a->bytes, a->n, fds, n) < 0)
 		err(1, "sendmsg");
 }
 

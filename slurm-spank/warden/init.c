@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { MAX_FDS = 4 };
+#include "../packet.h"
 
 struct sing_message message_of(enum sing_kind kind, const char *name)
 {
@@ -26,53 +26,15 @@ int connect_init(void)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	const socklen_t len = offsetof(struct sockaddr_un, sun_path) + 1 + strlen(SING_SOCKET);
-	int sock;
-	int rv;
 
-	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (sock < 0)
-		return (-1);
 	memcpy(addr.sun_path + 1, SING_SOCKET, strlen(SING_SOCKET));
-	do {
-		rv = connect(sock, (const struct sockaddr *)&addr, len);
-	} while (rv < 0 && errno == EINTR);
-	if (rv < 0) {
-		const int saved = errno;
 
-		close(sock);
-		errno = saved;
-		return (-1);
-	}
-
-	return (sock);
+	return (packet_connect(&addr, len, 0, 0));
 }
 
 int send_message(int sock, const struct sing_message *m, const int *fds, size_t n)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(MAX_FDS * sizeof(int))];
-	} control = { 0 };
-	struct iovec iov = { .iov_base = (void *)(uintptr_t)m, .iov_len = sizeof(*m) };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	ssize_t sent;
-
-	if (n > 0) {
-		struct cmsghdr *c;
-
-		msg.msg_control = control.bytes;
-		msg.msg_controllen = CMSG_SPACE(n * sizeof(int));
-		c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(n * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, n * sizeof(int));
-	}
-	do {
-		sent = sendmsg(sock, &msg, MSG_NOSIGNAL);
-	} while (sent < 0 && errno == EINTR);
-
-	return (sent == (ssize_t)sizeof(*m) ? 0 : -1);
+	return (packet_send(sock, m, sizeof(*m), fds, n));
 }
 
 int receive_message(int sock, struct sing_message *m, int *fd)
