@@ -146,10 +146,11 @@ static bool has_mode(int flags)
 	return ((flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE);
 }
 
-#define OPEN(name_) \
-	EXPORT int name_(const char *path, int flags, ...) \
+/* After dirfd_ come the parameters that the function has before path, each with a comma behind it. */
+#define OPENING(name_, dirfd_, ...) \
+	EXPORT int name_(__VA_ARGS__ const char *path, int flags, ...) \
 	{ \
-		struct opening o = { NEXT_##name_, AT_FDCWD, path, flags, 0 }; \
+		struct opening o = { NEXT_##name_, dirfd_, path, flags, 0 }; \
 		va_list ap; \
 \
 		va_start(ap, flags); \
@@ -159,49 +160,29 @@ static bool has_mode(int flags)
 \
 		return (intercept_open(&o)); \
 	}
+#define OPEN(name_) OPENING(name_, AT_FDCWD, )
+#define OPENAT(name_) OPENING(name_, dirfd, int dirfd, )
 OPEN(open)
 OPEN(open64)
 OPEN(__open)
 OPEN(__open64)
-
-#define OPENAT(name_) \
-	EXPORT int name_(int dirfd, const char *path, int flags, ...) \
-	{ \
-		struct opening o = { NEXT_##name_, dirfd, path, flags, 0 }; \
-		va_list ap; \
-\
-		va_start(ap, flags); \
-		if (has_mode(flags)) \
-			o.mode = va_arg(ap, mode_t); \
-		va_end(ap); \
-\
-		return (intercept_open(&o)); \
-	}
 OPENAT(openat)
 OPENAT(openat64)
 
 /* The fortified functions: their flags never have O_CREAT, for which they end the program. */
-#define OPEN_2(name_) \
-	EXPORT int name_(const char *path, int flags) \
+#define OPENING_2(name_, dirfd_, ...) \
+	EXPORT int name_(__VA_ARGS__ const char *path, int flags) \
 	{ \
-		const struct opening o = { NEXT_##name_, AT_FDCWD, path, flags, 0 }; \
+		const struct opening o = { NEXT_##name_, dirfd_, path, flags, 0 }; \
 \
 		if (has_mode(flags)) \
 			return (call_next(&o, flags)); \
 		return (intercept_open(&o)); \
 	}
+#define OPEN_2(name_) OPENING_2(name_, AT_FDCWD, )
+#define OPENAT_2(name_) OPENING_2(name_, dirfd, int dirfd, )
 OPEN_2(__open_2)
 OPEN_2(__open64_2)
-
-#define OPENAT_2(name_) \
-	EXPORT int name_(int dirfd, const char *path, int flags) \
-	{ \
-		const struct opening o = { NEXT_##name_, dirfd, path, flags, 0 }; \
-\
-		if (has_mode(flags)) \
-			return (call_next(&o, flags)); \
-		return (intercept_open(&o)); \
-	}
 OPENAT_2(__openat_2)
 OPENAT_2(__openat64_2)
 

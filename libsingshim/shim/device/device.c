@@ -184,6 +184,28 @@ CUresult sing_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 SING_PUBLIC(cuDevicePrimaryCtxRetain);
 
 /*
+ * Take the lock, for the primary context of a device. The lock is not held after an error. unlock_primary releases the
+ * lock, and tells of a context that has ended meanwhile, if there is one.
+ */
+static CUresult lock_primary(CUdevice dev, struct primary **p)
+{
+	if (!sing_is_initialized())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (!is_device(dev))
+		return CUDA_ERROR_INVALID_DEVICE;
+	*p = &primaries[dev];
+	pthread_mutex_lock(&lock);
+	return CUDA_SUCCESS;
+}
+
+static void unlock_primary(CUcontext ended)
+{
+	pthread_mutex_unlock(&lock);
+	if (ended != NULL)
+		sing_context_ended((uintptr_t)ended);
+}
+
+/*
  * The context is destroyed, but not popped from any stack; a thread in which it is current gets an error at
  * its next call.
  */
@@ -200,16 +222,12 @@ static CUcontext end_context(struct primary *p)
 
 CUresult sing_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
-	CUresult r = CUDA_SUCCESS;
 	CUcontext gone = NULL;
 	struct primary *p;
+	CUresult r = lock_primary(dev, &p);
 
-	if (!sing_is_initialized())
-		return CUDA_ERROR_NOT_INITIALIZED;
-	if (!is_device(dev))
-		return CUDA_ERROR_INVALID_DEVICE;
-	p = &primaries[dev];
-	pthread_mutex_lock(&lock);
+	if (r != CUDA_SUCCESS)
+		return r;
 	if (p->retained > 1) {
 		--p->retained;
 	} else if (p->retained == 1) {
@@ -221,25 +239,21 @@ CUresult sing_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 	} else {
 		r = CUDA_ERROR_INVALID_CONTEXT;
 	}
-	pthread_mutex_unlock(&lock);
-	if (gone != NULL)
-		sing_context_ended((uintptr_t)gone);
+	unlock_primary(gone);
 	return r;
 }
 SING_PUBLIC(cuDevicePrimaryCtxRelease_v2);
 
 CUresult sing_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 {
-	CUresult r;
+	struct primary *p;
+	CUresult r = lock_primary(dev, &p);
 
-	if (!sing_is_initialized())
-		return CUDA_ERROR_NOT_INITIALIZED;
-	if (!is_device(dev))
-		return CUDA_ERROR_INVALID_DEVICE;
-	pthread_mutex_lock(&lock);
+	if (r != CUDA_SUCCESS)
+		return r;
 	r = sing_send_cuDevicePrimaryCtxSetFlags_v2(0, dev, flags);
-	atomic_store(&primaries[dev].state, 0);
-	pthread_mutex_unlock(&lock);
+	atomic_store(&p->state, 0);
+	unlock_primary(NULL);
 	return r;
 }
 SING_PUBLIC(cuDevicePrimaryCtxSetFlags_v2);
@@ -276,16 +290,12 @@ SING_PUBLIC(cuDevicePrimaryCtxGetState);
 
 CUresult sing_cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
-	CUresult r = CUDA_SUCCESS;
 	CUcontext gone = NULL;
 	struct primary *p;
+	CUresult r = lock_primary(dev, &p);
 
-	if (!sing_is_initialized())
-		return CUDA_ERROR_NOT_INITIALIZED;
-	if (!is_device(dev))
-		return CUDA_ERROR_INVALID_DEVICE;
-	p = &primaries[dev];
-	pthread_mutex_lock(&lock);
+	if (r != CUDA_SUCCESS)
+		return r;
 	if (p->retained > 0) {
 		const unsigned long owed = p->owed + p->retained;
 
@@ -295,9 +305,7 @@ CUresult sing_cuDevicePrimaryCtxReset_v2(CUdevice dev)
 			p->owed = owed;
 		}
 	}
-	pthread_mutex_unlock(&lock);
-	if (gone != NULL)
-		sing_context_ended((uintptr_t)gone);
+	unlock_primary(gone);
 	return r;
 }
 SING_PUBLIC(cuDevicePrimaryCtxReset_v2);
