@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
 )
 
-// Saved is the part of a connection that a checkpoint keeps, beside its socket.
+// SavedConnection is the part of a connection that a checkpoint keeps, beside its socket.
 type SavedConnection struct {
 	ID     string       `json:"id"`
 	From   string       `json:"from"` // the program's address and port
