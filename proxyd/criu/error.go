@@ -27,7 +27,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	what := fmt.Sprintf("%s of process %d", e.Op, e.PID)
-	said := strings.Join(e.causes(), "; ")
+	said := strings.Join(e.listCauses(), "; ")
 	switch {
 	case e.Obstacle != "":
 		return what + ": " + said
@@ -37,8 +37,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %v", what, e.Err)
 }
 
-// causes returns the messages that say why criu has failed: the obstacle, or criu's first errors if criu ended by itself.
-func (e *Error) causes() []string {
+// listCauses returns the messages that say why criu has failed: the obstacle, or criu's first errors if criu ended by itself.
+func (e *Error) listCauses() []string {
 	switch {
 	case e.Obstacle != "":
 		return []string{e.Obstacle}
@@ -75,7 +75,7 @@ var errnoTexts = map[string]syscall.Errno{
 // comes before the number, cannot be taken for a number.
 func (e *Error) Is(target error) bool {
 	errno, ok := target.(syscall.Errno)
-	return ok && slices.ContainsFunc(e.causes(), func(message string) bool {
+	return ok && slices.ContainsFunc(e.listCauses(), func(message string) bool {
 		parts := strings.Split(message, ": ")
 		found, ok := errnoTexts[parts[len(parts)-1]]
 		return ok && found == errno

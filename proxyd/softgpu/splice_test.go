@@ -180,8 +180,8 @@ func (r *spliceRank) takeTurn(step int, do func(*spliceRank)) {
 	r.failOn(r.Unmap())
 }
 
-// blocks returns the ids and the sizes of the blocks that a rank holds.
-func (r *spliceRank) blocks() (ids []backend.BlockID, sizes []uint64) {
+// listBlocks returns the ids and the sizes of the blocks that a rank holds.
+func (r *spliceRank) listBlocks() (ids []backend.BlockID, sizes []uint64) {
 	for _, region := range r.State().Regions() {
 		for at := uint64(0); at < region.Size; at += backend.Granule {
 			id := backend.BlockID{Base: region.Base + backend.Addr(at)}
@@ -208,7 +208,7 @@ func (r *spliceRank) readBlock(id backend.BlockID, p []byte) {
 func (r *spliceRank) readContents() []byte {
 	r.Helper()
 	var out []byte
-	ids, sizes := r.blocks()
+	ids, sizes := r.listBlocks()
 	for i, id := range ids {
 		p := make([]byte, sizes[i])
 		r.readBlock(id, p)
@@ -233,8 +233,8 @@ var blockPair = sync.OnceValue(func() (pair [2][]byte) {
 // holdsSame tells whether two ranks hold the same bytes and have printed the same.
 func (r *spliceRank) holdsSame(other *spliceRank) bool {
 	r.Helper()
-	ids, sizes := r.blocks()
-	otherIDs, otherSizes := other.blocks()
+	ids, sizes := r.listBlocks()
+	otherIDs, otherSizes := other.listBlocks()
 	if r.printed.String() != other.printed.String() || !slices.Equal(sizes, otherSizes) {
 		return false
 	}

@@ -46,12 +46,12 @@ func TestIndex(t *testing.T) {
 		texts := map[string]string{}
 		for _, found := range sentinel.FindAllStringSubmatch(string(source), -1) {
 			texts[found[1]] = found[2]
-			if names == nil && !quotes(index, found[2]) {
+			if names == nil && !isQuoted(index, found[2]) {
 				t.Errorf("docs/install.md has no row for %q (%s of %s)", found[2], found[1], file)
 			}
 		}
 		for _, name := range names {
-			if text := texts[name]; text == "" || !quotes(index, text) {
+			if text := texts[name]; text == "" || !isQuoted(index, text) {
 				t.Errorf("docs/install.md has no row for %q (%s of %s)", text, name, file)
 			}
 		}
@@ -74,8 +74,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// quotes tells whether a row quotes the beginning of a text, of four words or more, or the whole of a shorter text.
-func quotes(index, text string) bool {
+// isQuoted tells whether a row quotes the beginning of a text, of four words or more, or the whole of a shorter text.
+func isQuoted(index, text string) bool {
 	for _, quoted := range backquoted.FindAllStringSubmatch(index, -1) {
 		if text == quoted[1] || strings.HasPrefix(text, quoted[1]) && len(strings.Fields(quoted[1])) >= 4 {
 			return true
