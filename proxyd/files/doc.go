@@ -62,6 +62,8 @@
 // Names go first (undo.go): the renames, exchanges and new files of the job after the cut are undone, latest first, so
 // that folders without recorded content are where they were. Then the files of the State are compared. So a file that
 // was only moved is not written again.
+// PutBack may be called again with the same changes, after an error or a crash: what the
+// PutBack before has put back is not moved away (findPutBack).
 //
 // The folders that lead to a file of the State (State.Parents, parents.go) are made again as they were
 // if they are gone, and left alone if they are there: no entry says that the job made them.

@@ -22,6 +22,7 @@ type backer struct {
 	times   map[string]int64     // of folders in State.Parents that were there, before a name in them was changed
 	origin  map[[2]uint64]string // paths of the job's files before undoNames
 	strays  map[[2]uint64]string // and after undoNames
+	earlier map[string]bool      // see findPutBack
 	missing []missingPart
 	failed  error // the first error that cannot be tolerated
 }
@@ -65,6 +66,7 @@ func (w *worker) putBack() error {
 		t.applyEntry(e)
 	}
 	b.origin = b.findInodes(t)
+	b.earlier = b.findPutBack(t)
 	b.undoNames(t)
 	b.strays = b.findInodes(t)
 	paths := slices.Sorted(maps.Keys(w.state.Files)) // folders before their content

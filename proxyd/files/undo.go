@@ -30,9 +30,39 @@ func (b *backer) undoNames(t *tree) {
 	}
 }
 
+// findPutBack returns the paths of the State that an earlier PutBack has put back, of the files that the job had taken
+// away, and the folders that lead to these paths. The earlier PutBack failed later, or its caller crashed before Rewind.
+// Such a folder can be a folder of the job's that could not be moved back, and was kept in the place of the recorded
+// folder. To move that folder now would take the files along, to a place where no entry says that they are.
+func (b *backer) findPutBack(t *tree) map[string]bool {
+	all := map[string]bool{}
+	for name, f := range b.state.Files {
+		p := string(name)
+		if n := t.findNode(p); n == nil || !n.gone || !b.isPutBack(p, f) {
+			continue
+		}
+		for ; p != "/" && !all[p]; p = path.Dir(p) {
+			all[p] = true
+		}
+	}
+	return all
+}
+
+// isPutBack says whether the present file at a path is the recorded file, or has what a PutBack gives to a file that it
+// makes: the mode of an unfinished file, or, at the end, the recorded mode and time.
+func (b *backer) isPutBack(p string, f *File) bool {
+	st, err := statLink(p)
+	if err != nil || typeOf(st) != f.Type || !b.isUsers(st) {
+		return false
+	}
+	now := b.describeFile(p, st)
+	same, _ := b.isSameFile(f, now)
+	return same || isUnfinished(now.Mode, f) || now.Size == f.Size && now.Mode == f.Mode && now.Mtime == f.Mtime
+}
+
 func (b *backer) undoRename(e Entry, t *tree) {
 	now, err := statLink(e.Path)
-	if err != nil || !b.isUsers(now) {
+	if err != nil || !b.isUsers(now) || b.earlier[e.Path] {
 		return
 	}
 	if f := b.state.Files[Name(e.Path)]; f != nil && f.Type == typeOf(now) {
