@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestPutBackCases: a single change after the cut, and the result of PutBack.
@@ -74,6 +76,21 @@ func TestPutBackCases(t *testing.T) {
 				return []Entry{{Kind: Renamed, Path: in("e"), Other: in("d")}}
 			},
 			want: map[string]string{"d/f": "old", "e/f": "<missing>"},
+		},
+		"folders with files that no entry names, exchanged later": {
+			job: func(in func(string) string) []Entry {
+				all := append(makeFolder(t, in("d")), makeFolder(t, in("e"))...)
+				writeFile(t, in("d/f"), "d's")
+				writeFile(t, in("e/f"), "e's")
+				return all
+			},
+			then: func(in func(string) string) []Entry {
+				if err := unix.Renameat2(unix.AT_FDCWD, in("d"), unix.AT_FDCWD, in("e"), unix.RENAME_EXCHANGE); err != nil {
+					t.Fatal(err)
+				}
+				return []Entry{{Kind: Exchanged, Path: in("d"), Other: in("e")}}
+			},
+			want: map[string]string{"d/f": "d's", "e/f": "e's"},
 		},
 		"another job's file in its place": {
 			job: func(in func(string) string) []Entry { return createdEntries(t, in("f"), "12345") },

@@ -65,11 +65,8 @@ func (b *backer) undoRename(e Entry, t *tree) {
 	if err != nil || !b.isUsers(now) || b.earlier[e.Path] {
 		return
 	}
-	if f := b.state.Files[Name(e.Path)]; f != nil && f.Type == typeOf(now) {
-		// The file belongs here: the job itself, or a PutBack that failed, has undone the change.
-		if same, _ := b.isSameFile(f, b.describeFile(e.Path, now)); same || isUnfinished(now.Mode&0o7777, f) {
-			return
-		}
+	if b.belongsAt(e.Path, now) {
+		return
 	}
 	if _, err := statLink(e.Other); !isMissing(err) {
 		return
@@ -88,12 +85,28 @@ func (b *backer) undoRename(e Entry, t *tree) {
 	}
 }
 
+// belongsAt says whether the present file at a path is the State's: the job itself, or a PutBack that failed, has undone
+// the change.
+func (b *backer) belongsAt(p string, now unix.Stat_t) bool {
+	f := b.state.Files[Name(p)]
+	if f == nil || f.Type != typeOf(now) {
+		return false
+	}
+	same, _ := b.isSameFile(f, b.describeFile(p, now))
+	return same || isUnfinished(now.Mode&0o7777, f)
+}
+
 func (b *backer) exchangeNames(e Entry) {
 	one, err1 := statLink(e.Path)
 	two, err2 := statLink(e.Other)
-	if err1 == nil && err2 == nil && b.isUsers(one) && b.isUsers(two) {
-		_ = unix.Renameat2(unix.AT_FDCWD, e.Path, unix.AT_FDCWD, e.Other, unix.RENAME_EXCHANGE)
+	if err1 != nil || err2 != nil || !b.isUsers(one) || !b.isUsers(two) {
+		return
 	}
+	// With only a single file at its place, the entry may be a step of a longer way that has to be undone.
+	if b.belongsAt(e.Path, one) && b.belongsAt(e.Other, two) {
+		return
+	}
+	_ = unix.Renameat2(unix.AT_FDCWD, e.Path, unix.AT_FDCWD, e.Other, unix.RENAME_EXCHANGE)
 }
 
 // undoCreate removes a file or folder that the job has made after the cut.
