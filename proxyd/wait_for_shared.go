@@ -73,8 +73,8 @@ func (g *conductorWait) isOpen() bool {
 	}
 }
 
-// await returns nil when there is a conductor.
-func (g *conductorWait) await(ctx context.Context) error {
+// awaitConductor returns nil when there is a conductor.
+func (g *conductorWait) awaitConductor(ctx context.Context) error {
 	select {
 	case <-g.opened:
 		return nil
@@ -106,7 +106,7 @@ func (g *conductorWait) Join(ctx context.Context, t nodesocket.Join) (nodesocket
 	case <-ctx.Done():
 	case <-g.stopped:
 	}
-	if err := g.await(ctx); err != nil {
+	if err := g.awaitConductor(ctx); err != nil {
 		return nodesocket.Place{}, err
 	}
 	return g.conductor.Join(ctx, t)
@@ -131,35 +131,35 @@ func (g *conductorWait) End(ctx context.Context, job uint32) error {
 
 // Admit implements nodesocket.SrunRequests, as all below.
 func (g *conductorWait) Admit(who nodesocket.Peer) error {
-	if err := g.await(context.Background()); err != nil {
+	if err := g.awaitConductor(context.Background()); err != nil {
 		return err
 	}
 	return g.sruns.Admit(who)
 }
 
 func (g *conductorWait) Srun(ctx context.Context, who nodesocket.Peer, key string, give func(to *os.File) error) {
-	if g.await(ctx) == nil {
+	if g.awaitConductor(ctx) == nil {
 		g.sruns.Srun(ctx, who, key, give)
 	}
 }
 
 func (g *conductorWait) TellFailure(ctx context.Context, dir string) bool {
-	return g.await(ctx) == nil && g.sruns.TellFailure(ctx, dir)
+	return g.awaitConductor(ctx) == nil && g.sruns.TellFailure(ctx, dir)
 }
 
 func (g *conductorWait) TellMessage(ctx context.Context, dir string) bool {
-	return g.await(ctx) == nil && g.sruns.TellMessage(ctx, dir)
+	return g.awaitConductor(ctx) == nil && g.sruns.TellMessage(ctx, dir)
 }
 
 func (g *conductorWait) Signal(ctx context.Context, who nodesocket.Peer, key string, sig syscall.Signal) error {
-	if err := g.await(ctx); err != nil {
+	if err := g.awaitConductor(ctx); err != nil {
 		return err
 	}
 	return g.sruns.Signal(ctx, who, key, sig)
 }
 
 func (g *conductorWait) NoteRequeue(ctx context.Context, who nodesocket.Peer) error {
-	if err := g.await(ctx); err != nil {
+	if err := g.awaitConductor(ctx); err != nil {
 		return err
 	}
 	return g.sruns.NoteRequeue(ctx, who)

@@ -92,6 +92,6 @@ type servedJob struct {
 	left   float64 // GPU-milliseconds
 }
 
-func (s *servedJob) before(o *servedJob) bool {
+func (s *servedJob) isBefore(o *servedJob) bool {
 	return s.length < o.length || s.length == o.length && s.id < o.id
 }

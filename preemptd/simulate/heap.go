@@ -7,7 +7,7 @@ package simulate
 // put each element into an interface, and a simulation has millions of elements.
 type heapElement[T any] interface {
 	*T
-	before(other *T) bool
+	isBefore(other *T) bool
 }
 
 // heapPush adds an element.
@@ -15,7 +15,7 @@ func heapPush[T any, P heapElement[T]](h []T, one T) []T {
 	h = append(h, one)
 	for i := len(h) - 1; i > 0; {
 		up := (i - 1) / 2
-		if !P(&h[i]).before(&h[up]) {
+		if !P(&h[i]).isBefore(&h[up]) {
 			break
 		}
 		h[i], h[up] = h[up], h[i]
@@ -38,7 +38,7 @@ func siftDown[T any, P heapElement[T]](h []T, i int) {
 	for {
 		least := i
 		for child := 2*i + 1; child <= 2*i+2 && child < len(h); child++ {
-			if P(&h[child]).before(&h[least]) {
+			if P(&h[child]).isBefore(&h[least]) {
 				least = child
 			}
 		}

@@ -30,8 +30,8 @@ type event struct {
 	turn int
 }
 
-// before orders events.
-func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
+// isBefore orders events.
+func (e *event) isBefore(o *event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
 
 // scheduleEvent plans an event of a job at its present turn.
 func (r *run) scheduleEvent(when int64, k kind, j *job) {
@@ -104,7 +104,7 @@ type ends struct {
 	gpus int
 }
 
-func (e *ends) before(o *ends) bool { return e.at < o.at || e.at == o.at && e.id < o.id }
+func (e *ends) isBefore(o *ends) bool { return e.at < o.at || e.at == o.at && e.id < o.id }
 
 // shadowTime returns when a job can start at the latest, and how many GPUs more than the job needs
 // are free then. Few of the many running jobs must end for that: they are taken off a heap.

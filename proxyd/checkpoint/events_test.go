@@ -65,7 +65,7 @@ func TestScriptStarts(t *testing.T) {
 	}
 }
 
-// answers is a NodeCaller whose node answers each call by the error that the test sets for the call.
+// answers is a NodeCaller of a node that answers each call by the error that the test sets for the call.
 type answers map[string]error
 
 func (r answers) Call(_ context.Context, _ string, req *rpc.CallRequest) (*rpc.CallReply, error) {

@@ -66,7 +66,7 @@ var transientErrors = []error{
 	syscall.EAGAIN, syscall.ENOMEM, syscall.ENFILE,
 }
 
-// transientAnswers are the kinds of answers of other nodes and of the relay whose reasons are transient.
+// transientAnswers are the kinds of answers of other nodes and of the relay with transient reasons.
 var transientAnswers = []error{rpc.ErrTransient, rpc.ErrNotHere, rpc.ErrTimeout, rpc.ErrUnreachable}
 
 // errKilled has the text by which os/exec reports a killed program. A restore is killed with the processes of its step,

@@ -69,7 +69,7 @@ func (r *longRun) forgetBeginning() {
 	}
 }
 
-// rewindToMark goes back to a mark, as a restore does, and perhaps to a mark whose earlier changes were removed.
+// rewindToMark goes back to a mark, as a restore does, and perhaps to a mark before which all changes were removed.
 func (r *longRun) rewindToMark() {
 	m := r.drawMark()
 	if err := r.j.Rewind(m, nil); err != nil {
@@ -213,7 +213,7 @@ func TestForgetWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestLogNeverFull: a change list whose old changes are removed takes more than a log can have.
+// TestLogNeverFull: a change list that loses its old changes takes more than a log can have.
 func TestLogNeverFull(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes more than 256 MiB")

@@ -20,7 +20,7 @@ import (
 // longest is the number of steps that a job of the storm counts or trains, unless the test stops the job: a minute.
 const longest = 600
 
-// longestTraining is the number of steps of a training whose actions meet harm, unless the test stops the job: ten minutes.
+// longestTraining is the number of steps of a training with actions that meet harm, unless the test stops the job: ten minutes.
 const longestTraining = 6000
 
 // buildTraining puts the training where the cluster's hosts find the program, and has the machine that

@@ -15,7 +15,7 @@ import (
 )
 
 // TestTree finds each package in the folder tree of docs/architecture.md, and each folder of the tree on disk. Helpers of
-// tests, whose names end in "test", may be missing, and packages of tests only.
+// tests, with names that end in "test", may be missing, and packages of tests only.
 func TestTree(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs/architecture.md"))
 	if err != nil {

@@ -135,7 +135,7 @@ func TestAlikeAreTogether(t *testing.T) {
 	}
 }
 
-// TestArranged: a running job comes to fewer devices. Processes whose memory was alike at the last save share a device, as
+// TestArranged: a running job comes to fewer devices. Processes with memory that was alike at the last save share a device, as
 // after a restore; before the first save, neighbours share. Then the job comes back to a device for each, with its bytes.
 func TestArranged(t *testing.T) {
 	const memory = 64 << 20

@@ -32,7 +32,7 @@ type mappedRange struct {
 	base    backend.Addr
 	memory  *memory
 	uses    int            // arenas that have the range: one that is live, and those that work still uses
-	pool    backend.PoolID // whose allocation left the range last
+	pool    backend.PoolID // of the allocation that left the range last
 	gone    bool           // given back with the last use: other memory will lie there
 	dropped bool           // the memory is given back, or is about to be
 	dirty   []gap          // ascending; of the range when the range is used, else all of it may be dirty
