@@ -196,7 +196,7 @@ func (a *attempt) startHeartbeat(ctx context.Context) {
 		defer close(over)
 		for waits.SleepUnlessDone(ctx, heartbeatInterval) {
 			asking, done := context.WithTimeout(ctx, heartbeatInterval)
-			if err := a.callEveryNode(asking, calls.Heartbeat, calls.Empty{}); err != nil && ctx.Err() == nil {
+			if err := a.callEveryNode(asking, calls.Heartbeat); err != nil && ctx.Err() == nil {
 				a.log.Info("heartbeat failed on some nodes", "error", err)
 			}
 			done()

@@ -14,15 +14,16 @@ import (
 
 // TestHandlers: a node carries out each call, by a single function.
 func TestHandlers(t *testing.T) {
-	for _, call := range calls.All() {
-		_, ofNode := nodeHandlers[call]
-		_, ofJob := jobHandlers[call]
-		if ofNode == ofJob {
-			t.Errorf("call %s: of the node: %t, of a job: %t; want one", call, ofNode, ofJob)
+	messages := (&rpc.CallRequest{}).ProtoReflect().Descriptor().Oneofs().ByName("call").Fields()
+	ofNode, ofJob := makeNodeHandlers(), makeJobHandlers()
+	for i := range messages.Len() {
+		name := string(messages.Get(i).Name())
+		if (ofNode[name] == nil) == (ofJob[name] == nil) {
+			t.Errorf("call %s: of the node: %t, of a job: %t; want one", name, ofNode[name] != nil, ofJob[name] != nil)
 		}
 	}
-	if got, want := len(nodeHandlers)+len(jobHandlers), len(calls.All()); got != want {
-		t.Errorf("%d functions carry out %d calls", got, want)
+	if got, want := len(ofNode)+len(ofJob), messages.Len(); got != want {
+		t.Errorf("%d functions carry out calls, and proxyd.proto has messages of %d calls", got, want)
 	}
 }
 
@@ -41,10 +42,7 @@ func TestCallKinds(t *testing.T) {
 		{"the node has no part of the job", "8", rpc.ErrTransient, rpc.ErrNotHere},
 		{"the run is given up", "7", rpc.ErrLasting, rpc.ErrGivenUp},
 	} {
-		req, err := calls.EncodeCall(calls.Unlock, calls.Empty{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := calls.Unlock.EncodeArgs(calls.Empty{})
 		req.Job = tt.job
 		if _, err := c.Call(t.Context(), req); !errors.Is(err, tt.kind) || !errors.Is(err, tt.other) {
 			t.Errorf("%s: %v; want %v and %v", tt.name, err, tt.kind, tt.other)

@@ -123,6 +123,9 @@ type Conductor struct {
 	leases   gpuLeases
 	restarts restart
 
+	nodeHandlers handlers[*Conductor] // of the calls for which the node need not know the job any more
+	jobHandlers  handlers[*job]       // of the calls that concern a job of this node
+
 	warnNoFanotify sync.Once // for the warning that changes of static programs are not recorded
 }
 
@@ -148,9 +151,10 @@ func New(cfg Config, deps Deps) (*Conductor, error) {
 	return c, nil
 }
 
-// linkPartsToConductor makes the parts of the conductor refer to it.
+// linkPartsToConductor makes the parts of the conductor refer to it, and sets the handlers of calls.
 func (c *Conductor) linkPartsToConductor() *Conductor {
 	c.restarts.c, c.leases.c = c, c
+	c.nodeHandlers, c.jobHandlers = makeNodeHandlers(), makeJobHandlers()
 	return c
 }
 

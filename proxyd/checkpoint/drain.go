@@ -46,11 +46,11 @@ func (a *attempt) drainInput(ctx context.Context) error {
 }
 
 func (a *attempt) drainTasks(ctx context.Context) error {
-	return a.callNodesTogether(ctx, calls.PhaseDrain, calls.DrainArgs{})
+	return callNodesTogether(ctx, a, calls.Drain, calls.DrainArgs{})
 }
 
 func (a *attempt) drainSruns(ctx context.Context) error {
-	return a.callNodesTogether(ctx, calls.PhaseDrain, calls.DrainArgs{Sruns: true})
+	return callNodesTogether(ctx, a, calls.Drain, calls.DrainArgs{Sruns: true})
 }
 
 func (p *participant) drainHere(ctx context.Context, id store.ID, b calls.DrainArgs) (calls.Empty, error) {

@@ -59,8 +59,8 @@ func (a *attempt) dumpEverywhere(ctx context.Context, b calls.DumpArgs) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, node := range a.nodes {
 		g.Go(func() error {
-			var r calls.DumpReply
-			if err := a.j.c.callNode(ctx, node, a.j.id, a.id.Number, calls.PhaseDump, b, &r); err != nil {
+			r, err := callNode(ctx, a.j.c, node, a.j.id, a.id.Number, calls.Dump, b)
+			if err != nil {
 				return err
 			}
 			if r.StageFull {

@@ -123,7 +123,7 @@ func (e runEnding) hasLostNode(ctx context.Context) bool {
 		if node == j.c.Node {
 			continue
 		}
-		err := j.c.callNodeRetrying(ctx, unreachableTimeout, node, j.id, calls.Unrestored, calls.Empty{}, nil)
+		_, err := callNodeRetrying(ctx, j.c, unreachableTimeout, node, j.id, calls.Unrestored, calls.Empty{})
 		if errors.Is(err, ErrAway) {
 			return true
 		}
@@ -226,7 +226,8 @@ func (e runEnding) awaitLeaderDecision(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaderDecisionTimeout)
 	defer cancel()
-	if err := j.c.callNodeRetrying(ctx, unreachableTimeout, j.leaderNode(), j.id, calls.AwaitDecision, calls.Empty{}, nil); err != nil && !errors.Is(err, rpc.ErrNotHere) {
+	_, err := callNodeRetrying(ctx, j.c, unreachableTimeout, j.leaderNode(), j.id, calls.AwaitDecision, calls.Empty{})
+	if err != nil && !errors.Is(err, rpc.ErrNotHere) {
 		j.log.Info("the leader does not say whether the job is still needed", "error", err)
 	}
 }

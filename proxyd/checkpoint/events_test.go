@@ -69,11 +69,7 @@ func TestScriptStarts(t *testing.T) {
 type answers map[string]error
 
 func (r answers) Call(_ context.Context, _ string, req *rpc.CallRequest) (*rpc.CallReply, error) {
-	call, _, err := calls.DecodeCall(req)
-	if err != nil {
-		return nil, err
-	}
-	return &rpc.CallReply{}, r[call]
+	return &rpc.CallReply{}, r[calls.NameOf(req)]
 }
 
 // TestScriptEndedOnLeader: a node with steps of a job that Slurm requeues asks the leader for a checkpoint. If the
@@ -94,7 +90,7 @@ func TestScriptEndedOnLeader(t *testing.T) {
 			q := slurmtest.NewQueue(t)
 			q.Set(t, map[uint32]string{7: "COMPLETING"})
 			c.Slurm = q.Slurm()
-			c.Remote = answers{calls.RequestCheckpoint: tt.answer}
+			c.Remote = answers{calls.RequestCheckpoint.Name(): tt.answer}
 			j := c.jobFor(7)
 			j.beginRun(recordOf(7), 0, []string{"n1", "n2"}, nil)
 			j.handleTermination(t.Context())

@@ -78,8 +78,8 @@ var errNoEvents = errors.New("the answer has no events that are known here: is t
 
 // Exchange implements cut.Member.
 func (d *cutMember) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
-	var r calls.ExchangeReply
-	if err := d.j.c.callNode(ctx, d.node, d.j.id, d.id.Number, calls.Exchange, calls.ExchangeArgs{Index: d.index, Orders: o}, &r); err != nil {
+	r, err := callNode(ctx, d.j.c, d.node, d.j.id, d.id.Number, calls.Exchange, calls.ExchangeArgs{Index: d.index, Orders: o})
+	if err != nil {
 		return nil, err
 	}
 	switch {

@@ -25,13 +25,13 @@ import (
 // freezeTasks freezes the tasks of steps on all nodes. The batch script runs on, because the
 // script may read the tasks' output.
 func (a *attempt) freezeTasks(ctx context.Context) error {
-	return a.callNodesTogether(ctx, calls.PhaseFreeze, calls.Empty{})
+	return callNodesTogether(ctx, a, calls.Freeze, calls.Empty{})
 }
 
 // freezeBatch freezes the batch script and locks the network. From then on sing-srun passes on no standard input, and
 // the wait for the input on its way has an end.
 func (a *attempt) freezeBatch(ctx context.Context) error {
-	if err := a.callNodesTogether(ctx, calls.PhaseHalt, calls.Empty{}); err != nil {
+	if err := callNodesTogether(ctx, a, calls.Halt, calls.Empty{}); err != nil {
 		return err
 	}
 	return a.drainInput(ctx)
@@ -39,7 +39,7 @@ func (a *attempt) freezeBatch(ctx context.Context) error {
 
 // resumeJob lets the job run on, on all nodes.
 func (a *attempt) resumeJob(ctx context.Context) error {
-	return a.callEveryNode(ctx, calls.Resume, calls.Empty{})
+	return a.callEveryNode(ctx, calls.Resume)
 }
 
 func (p *participant) freezeHere(ctx context.Context, id store.ID, _ calls.Empty) (calls.Empty, error) {

@@ -74,7 +74,7 @@ func TestHeartbeatHere(t *testing.T) {
 		j.mu.Unlock()
 		for range 4 * leaderTimeout / heartbeatInterval {
 			time.Sleep(heartbeatInterval)
-			if err := c.callNode(t.Context(), "n2", 7, 3, calls.Heartbeat, calls.Empty{}, nil); err != nil || isClosed(m.done) {
+			if _, err := callNode(t.Context(), c, "n2", 7, 3, calls.Heartbeat, calls.Empty{}); err != nil || isClosed(m.done) {
 				t.Fatalf("membership over: %v, error %v", isClosed(m.done), err)
 			}
 		}
@@ -83,7 +83,7 @@ func TestHeartbeatHere(t *testing.T) {
 		if d := time.Since(heard); d < leaderTimeout || d > leaderTimeout+time.Second {
 			t.Errorf("membership ended after %s of silence", d)
 		}
-		if err := c.callNode(t.Context(), "n2", 7, 3, calls.Heartbeat, calls.Empty{}, nil); err == nil {
+		if _, err := callNode(t.Context(), c, "n2", 7, 3, calls.Heartbeat, calls.Empty{}); err == nil {
 			t.Error("a heartbeat revived the membership")
 		}
 	})

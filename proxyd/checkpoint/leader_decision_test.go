@@ -31,7 +31,7 @@ func TestLeaderComesBack(t *testing.T) {
 	for range 2 { // n1 is away
 		select {
 		case call := <-asked:
-			if call != calls.AwaitDecision {
+			if call != calls.AwaitDecision.Name() {
 				t.Fatalf("unexpected call %q", call)
 			}
 		case <-left:
@@ -56,7 +56,7 @@ type counted struct {
 }
 
 func (c counted) Call(ctx context.Context, node string, req *rpc.CallRequest) (*rpc.CallReply, error) {
-	name, _, _ := calls.DecodeCall(req)
+	name := calls.NameOf(req)
 	select {
 	case c.asked <- name:
 	case <-ctx.Done():

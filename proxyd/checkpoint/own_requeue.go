@@ -47,7 +47,8 @@ func (s SrunRequests) NoteRequeue(ctx context.Context, who nodesocket.Peer) erro
 	}
 	j.log.Info("a program asks Slurm for a requeue", "capsule", lc.index, "program", program)
 	asked := runs.Requester{Node: c.Node, Capsule: lc.index, Program: program, At: time.Now()}
-	return c.callNode(ctx, j.leaderNode(), j.id, 0, calls.AsksRequeue, asked, nil)
+	_, err = callNode(ctx, c, j.leaderNode(), j.id, 0, calls.AsksRequeue, asked)
+	return err
 }
 
 // noteRequesterHere notes, on the leader, that a program of the job asks for a requeue.
@@ -100,8 +101,8 @@ func (j *job) endsItself(ctx context.Context, r *runs.Requester) bool {
 	ctx, cancel := context.WithTimeout(ctx, handlerWithin)
 	defer cancel()
 	for {
-		var stillRuns bool
-		if err := j.c.callNode(ctx, r.Node, j.id, 0, calls.ProgramRuns, *r, &stillRuns); err != nil {
+		stillRuns, err := callNode(ctx, j.c, r.Node, j.id, 0, calls.ProgramRuns, *r)
+		if err != nil {
 			return false
 		}
 		if !stillRuns || !runsBatchScript(ctx, lc) {

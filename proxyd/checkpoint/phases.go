@@ -87,21 +87,24 @@ func withDeadline(ctx context.Context, d time.Duration, a *attempt, do func(*att
 
 // callNodesTogether calls all nodes of the attempt in parallel. The first error cancels the other
 // calls.
-func (a *attempt) callNodesTogether(ctx context.Context, call string, args any) error {
+func callNodesTogether[Args any](ctx context.Context, a *attempt, call calls.Call[Args, calls.Empty], args Args) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, node := range a.nodes {
-		g.Go(func() error { return a.j.c.callNode(ctx, node, a.j.id, a.id.Number, call, args, nil) })
+		g.Go(func() error {
+			_, err := callNode(ctx, a.j.c, node, a.j.id, a.id.Number, call, args)
+			return err
+		})
 	}
 	return g.Wait()
 }
 
 // callEveryNode calls all nodes of the attempt in parallel, each regardless of errors of other
 // nodes.
-func (a *attempt) callEveryNode(ctx context.Context, call string, args any) error {
+func (a *attempt) callEveryNode(ctx context.Context, call calls.Call[calls.Empty, calls.Empty]) error {
 	errs := make([]error, len(a.nodes))
 	var all sync.WaitGroup
 	for i, node := range a.nodes {
-		all.Go(func() { errs[i] = a.j.c.callNode(ctx, node, a.j.id, a.id.Number, call, args, nil) })
+		all.Go(func() { _, errs[i] = callNode(ctx, a.j.c, node, a.j.id, a.id.Number, call, calls.Empty{}) })
 	}
 	all.Wait()
 	return errors.Join(errs...)

@@ -111,11 +111,10 @@ func (a *attempt) collectReports(ctx context.Context, args calls.PrepareArgs) er
 	g, ctx := errgroup.WithContext(ctx)
 	for _, node := range a.nodes {
 		g.Go(func() error {
-			r := &calls.PrepareReply{}
-			err := a.j.c.callNode(ctx, node, a.j.id, a.id.Number, calls.PhasePrepare, args, r)
+			r, err := callNode(ctx, a.j.c, node, a.j.id, a.id.Number, calls.Prepare, args)
 			mu.Lock()
 			defer mu.Unlock()
-			a.reports[node] = r
+			a.reports[node] = &r
 			return err
 		})
 	}

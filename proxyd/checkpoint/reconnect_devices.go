@@ -98,8 +98,7 @@ func (r *restore) reconnectOnNodes(ctx context.Context, nodes map[string]bool, b
 	g, ctx := errgroup.WithContext(ctx)
 	for node := range nodes {
 		g.Go(func() error {
-			var at map[int]string
-			err := j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, calls.ReconnectDevices, b, &at)
+			at, err := callNodeRetrying(ctx, j.c, restoreCallTimeout, node, j.id, calls.ReconnectDevices, b)
 			mu.Lock()
 			defer mu.Unlock()
 			maps.Copy(all, at)

@@ -28,15 +28,12 @@ type wholeNodes struct {
 func (r *wholeNodes) Call(_ context.Context, node string, req *rpc.CallRequest) (*rpc.CallReply, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	call, args, err := calls.DecodeCall(req)
-	if err != nil {
-		return nil, err
-	}
-	switch b, _ := args.(calls.ReconnectDevicesArgs); {
-	case call == calls.Unrestored:
-		return calls.EncodeReply([]string(nil))
-	case call == calls.ReconnectDevices && b.Peers == nil:
-		return calls.EncodeReply(r.at[node])
+	call := calls.NameOf(req)
+	switch {
+	case call == calls.Unrestored.Name():
+		return calls.Unrestored.EncodeReply(nil)
+	case call == calls.ReconnectDevices.Name() && !req.GetReconnectDevices().GetConnect():
+		return calls.ReconnectDevices.EncodeReply(r.at[node])
 	}
 	r.asked[call+" "+node]++
 	return &rpc.CallReply{}, nil

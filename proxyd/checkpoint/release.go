@@ -91,7 +91,7 @@ func (a *attempt) saveDeparture(then decisions.Verdict, rec *records.Record) {
 // (resolveOrphaned), or loses them with its end. The checkpoint exists, so an error here is no error of the checkpoint.
 func (a *attempt) releaseNodes(ctx context.Context) {
 	err := withDeadline(ctx, finishDeadline, a, func(a *attempt, ctx context.Context) error {
-		return a.callEveryNode(ctx, calls.Release, calls.Empty{})
+		return a.callEveryNode(ctx, calls.Release)
 	})
 	if err != nil {
 		a.log.Warn("release on some nodes failed", "error", err)
@@ -244,7 +244,7 @@ func (p *participant) sendOutcomeToNodes(ctx context.Context, id store.ID, left 
 		if node == j.c.Node {
 			continue
 		}
-		if err := j.c.callNode(ctx, node, j.id, id.Number, call, calls.Empty{}, nil); err != nil {
+		if _, err := callNode(ctx, j.c, node, j.id, id.Number, call, calls.Empty{}); err != nil {
 			j.log.Info("cannot tell a node the outcome; its timeout will", "checkpoint", id, "error", err)
 		}
 	}

@@ -96,7 +96,8 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, hold
 // that does not lead, the returned attempt is nil, and tell is not called.
 func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w decisions.Request, tell func(phase string)) (*attempt, error) {
 	if leader := j.leaderNode(); leader != c.Node {
-		return nil, c.callNodeRetrying(ctx, unreachableTimeout, leader, j.id, calls.RequestCheckpoint, w, nil)
+		_, err := callNodeRetrying(ctx, c, unreachableTimeout, leader, j.id, calls.RequestCheckpoint, w)
+		return nil, err
 	}
 	if !w.After.LeavesNodes() && !w.HoldAfterwards { // A finished upload of the previous checkpoint is worth more than a new checkpoint. A job that leaves its nodes cannot wait.
 		if err := c.uploads.Wait(ctx, j.id, func() {}); err != nil {

@@ -344,5 +344,6 @@ func (r *restore) reportRestored(ctx context.Context) error {
 	if err != nil || len(left) > 0 {
 		return err
 	}
-	return j.c.callNodeRetrying(ctx, restoreCallTimeout, j.leaderNode(), j.id, calls.NodeRestored, calls.Empty{}, nil)
+	_, err = callNodeRetrying(ctx, j.c, restoreCallTimeout, j.leaderNode(), j.id, calls.NodeRestored, calls.Empty{})
+	return err
 }

@@ -57,10 +57,10 @@ const (
 // answer with a reset. Programs of a capsule reach each other as soon as all of them are there
 // (unlockLoopback). After an error the run is given up (hold.go), and the checkpoint stays.
 var restoreSteps = []restoreStep{
-	{calls.MakeCapsules, scriptStarts, (*restore).makeCapsules},
-	{calls.Unrestored, nodeReports, (*restore).checkPrograms},
-	{calls.ReconnectDevices, nodeReports, (*restore).reconnectDevices},
-	{calls.Unlock, nodeReports, (*restore).unlockNodes},
+	{calls.MakeCapsules.Name(), scriptStarts, (*restore).makeCapsules},
+	{calls.Unrestored.Name(), nodeReports, (*restore).checkPrograms},
+	{calls.ReconnectDevices.Name(), nodeReports, (*restore).reconnectDevices},
+	{calls.Unlock.Name(), nodeReports, (*restore).unlockNodes},
 	{stepComplete, nodeReports, (*restore).completeRestore},
 }
 
@@ -96,11 +96,14 @@ func (r *restore) takeSteps(ctx context.Context, snap runs.Snapshot, event resto
 }
 
 // callNodes calls the given nodes in parallel. The first error cancels the other calls.
-func (r *restore) callNodes(ctx context.Context, nodes map[string]bool, call string, body any) error {
+func callNodes[Args any](
+	ctx context.Context, r *restore, nodes map[string]bool, call calls.Call[Args, calls.Empty], args Args,
+) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for node := range nodes {
 		g.Go(func() error {
-			return r.j.c.callNodeRetrying(ctx, restoreCallTimeout, node, r.j.id, call, body, nil)
+			_, err := callNodeRetrying(ctx, r.j.c, restoreCallTimeout, node, r.j.id, call, args)
+			return err
 		})
 	}
 	return g.Wait()
@@ -114,7 +117,7 @@ func (r *restore) makeCapsules(ctx context.Context, snap runs.Snapshot) (bool, e
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		args := calls.MakeCapsulesArgs{Number: snap.Point.ID.Number, Run: snap.Number, Nodes: snap.Placement.ThisRun}
-		return r.callNodes(ctx, others, calls.MakeCapsules, args)
+		return callNodes(ctx, r, others, calls.MakeCapsules, args)
 	})
 	g.Go(func() error { return r.makeCapsulesHere(ctx) })
 	return true, g.Wait()
@@ -131,7 +134,7 @@ func (r *restore) checkPrograms(ctx context.Context, snap runs.Snapshot) (bool, 
 func (r *restore) unlockNodes(ctx context.Context, snap runs.Snapshot) (bool, error) {
 	others := snap.Point.NodesWithPart(snap.Placement)
 	delete(others, r.j.c.Node)
-	err := r.callNodes(ctx, others, calls.Unlock, calls.Empty{})
+	err := callNodes(ctx, r, others, calls.Unlock, calls.Empty{})
 	if err == nil {
 		_, err = r.unlockHere(ctx, store.ID{}, calls.Empty{})
 	}
@@ -199,8 +202,7 @@ func (r *restore) unrestoredPrograms(ctx context.Context, point *runs.ResumePoin
 	g, ctx := errgroup.WithContext(ctx)
 	for node := range point.NodesWithPart(where) {
 		g.Go(func() error {
-			var there []string
-			err := j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, calls.Unrestored, calls.Empty{}, &there)
+			there, err := callNodeRetrying(ctx, j.c, restoreCallTimeout, node, j.id, calls.Unrestored, calls.Empty{})
 			mu.Lock()
 			defer mu.Unlock()
 			left = append(left, there...)

@@ -22,7 +22,7 @@ func TestRestoreSteps(t *testing.T) {
 			t.Errorf("step %s comes after a step of a later event", s.name)
 		}
 	}
-	if want := []string{calls.MakeCapsules, calls.Unrestored, calls.ReconnectDevices, calls.Unlock, stepComplete}; !slices.Equal(names, want) {
+	if want := []string{calls.MakeCapsules.Name(), calls.Unrestored.Name(), calls.ReconnectDevices.Name(), calls.Unlock.Name(), stepComplete}; !slices.Equal(names, want) {
 		t.Errorf("steps %q, want %q", names, want)
 	}
 }

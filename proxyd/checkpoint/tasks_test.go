@@ -50,7 +50,8 @@ func TestCheckComplete(t *testing.T) {
 func TestCapsuleLost(t *testing.T) {
 	c := (&Conductor{jobs: jobTable{}}).linkPartsToConductor()
 	ask := func(run int) error {
-		return c.callNode(t.Context(), "", 7, 3, calls.PhasePrepare, calls.PrepareArgs{Run: run}, nil)
+		_, err := callNode(t.Context(), c, "", 7, 3, calls.Prepare, calls.PrepareArgs{Run: run})
+		return err
 	}
 	if err := ask(0); err != nil {
 		t.Error(err)

@@ -69,7 +69,7 @@ func TestCallNodeRetrying(t *testing.T) {
 				}
 				c := conductorOn(t, "n1", t.TempDir())
 				c.Remote = r
-				err := c.callNodeRetrying(t.Context(), tt.within, "n2", 7, calls.MakeCapsules, calls.MakeCapsulesArgs{}, nil)
+				_, err := callNodeRetrying(t.Context(), c, tt.within, "n2", 7, calls.MakeCapsules, calls.MakeCapsulesArgs{})
 				if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
 					t.Errorf("callNodeRetrying: %v, want %v", err, tt.want)
 				}

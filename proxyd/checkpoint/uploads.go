@@ -22,20 +22,19 @@ import (
 type uploadConductor struct{ c *Conductor }
 
 // UploadShare implements upload.Conductor.
-func (h uploadConductor) UploadShare(ctx context.Context, node string, id store.ID, ticket store.Ticket) (r upload.ShareReply, err error) {
-	err = h.c.callNode(ctx, node, id.Job, id.Number, calls.UploadShare, calls.UploadShareArgs{Ticket: ticket}, &r)
-	return r, err
+func (h uploadConductor) UploadShare(ctx context.Context, node string, id store.ID, ticket store.Ticket) (upload.ShareReply, error) {
+	return callNode(ctx, h.c, node, id.Job, id.Number, calls.UploadShare, calls.UploadShareArgs{Ticket: ticket})
 }
 
 // ShareStatus implements upload.Conductor.
-func (h uploadConductor) ShareStatus(ctx context.Context, node string, id store.ID) (r upload.ShareStatus, err error) {
-	err = h.c.callNode(ctx, node, id.Job, id.Number, calls.ShareStatus, calls.Empty{}, &r)
-	return r, err
+func (h uploadConductor) ShareStatus(ctx context.Context, node string, id store.ID) (upload.ShareStatus, error) {
+	return callNode(ctx, h.c, node, id.Job, id.Number, calls.ShareStatus, calls.Empty{})
 }
 
 // DropShare implements upload.Conductor.
 func (h uploadConductor) DropShare(ctx context.Context, node string, id store.ID) error {
-	return h.c.callNode(ctx, node, id.Job, id.Number, calls.DropShare, calls.Empty{}, nil)
+	_, err := callNode(ctx, h.c, node, id.Job, id.Number, calls.DropShare, calls.Empty{})
+	return err
 }
 
 // AddUploadEvent implements upload.Conductor.

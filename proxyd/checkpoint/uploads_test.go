@@ -116,7 +116,7 @@ type dumped map[string]calls.DumpReply
 
 // Call implements NodeCaller.
 func (d dumped) Call(_ context.Context, node string, _ *rpc.CallRequest) (*rpc.CallReply, error) {
-	return calls.EncodeReply(d[node])
+	return calls.Dump.EncodeReply(d[node])
 }
 
 // TestUnusedBase: a base that no node used is not needed.

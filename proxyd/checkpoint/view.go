@@ -154,8 +154,8 @@ func (j *job) viewAll(ctx context.Context, nodes []string) []calls.CapsuleView {
 	var all sync.WaitGroup
 	for _, node := range nodes {
 		all.Go(func() {
-			var there []calls.CapsuleView
-			if err := j.c.callNode(ctx, node, j.id, 0, calls.View, calls.Empty{}, &there); err != nil {
+			there, err := callNode(ctx, j.c, node, j.id, 0, calls.View, calls.Empty{})
+			if err != nil {
 				j.log.Info("describe the job", "error", err)
 			}
 			mu.Lock()

@@ -4,14 +4,18 @@
 package calls
 
 import (
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// Names of the phases, as the contract has them. Each but cut and commit is also the name of a call: see All.
+// Names of the phases, as the contract has them. Prepare, freeze, drain, halt and dump have a call of the same name; the
+// leader carries out cut by other calls, and commit alone.
 const (
 	PhasePrepare = rpc.PhasePrepare
 	PhaseCut     = rpc.PhaseCut
@@ -22,44 +26,119 @@ const (
 	PhaseCommit  = rpc.PhaseCommit
 )
 
-// Names of the other calls, in code, in the log, and of their messages in proxyd.proto.
-const (
-	// During a checkpoint:
-	Exchange  = "exchange"  // in phase cut: orders to and events from a device server
-	Heartbeat = "heartbeat" // from dump on: the leader is alive
+// Call is a kind of call, with the types of its arguments and of its reply. A message of another release may lack
+// fields, which are then zero.
+type Call[Args, Reply any] struct {
+	name        string // in the log, and of its message in proxyd.proto
+	encodeArgs  func(Args) *rpc.CallRequest
+	decodeArgs  func(*rpc.CallRequest) (Args, error)
+	encodeReply func(Reply) (*rpc.CallReply, error)
+	decodeReply func(*rpc.CallReply) (Reply, error)
+}
 
-	// After commit, either of these:
-	Resume  = "resume"  // the job runs on; also undoes an attempt
-	Release = "release" // end the job's processes: the nodes are free
-
-	// During a restore:
-	MakeCapsules     = "make_capsules"     // make the capsules
-	NodeRestored     = "node_restored"     // a node tells the leader that all its programs are restored
-	Unrestored       = "unrestored"        // list the programs of a node that are not restored yet
-	ReconnectDevices = "reconnect_devices" // connect the device servers with each other
-	Unlock           = "unlock"            // unlock the network: all programs are restored
-
-	// During an upload:
-	UploadShare = "upload_share" // copy a node's share into the store
-	ShareStatus = "share_status" // how much of a node's share is in the store
-	DropShare   = "drop_share"   // delete a node's share: the upload is over
-
-	// At any time:
-	AsksRequeue       = "asks_requeue"       // to the leader: a program asks Slurm for a requeue
-	ProgramRuns       = "program_runs"       // ask whether that program still runs
-	View              = "view"               // list the programs of a node, for singctl
-	RequestCheckpoint = "request_checkpoint" // a node asks the leader for a checkpoint
-	AwaitDecision     = "await_decision"     // a node on which Slurm has ended the job asks whether its capsules are still needed
+// Calls during a checkpoint, in the order of the phases.
+var (
+	Prepare = Call[PrepareArgs, PrepareReply]{
+		PhasePrepare, encodePrepareArgs, decodePrepareArgs, encodePrepareReply, decodePrepareReply,
+	}
+	// Exchange carries orders to and events from a device server, in phase cut.
+	Exchange = Call[ExchangeArgs, ExchangeReply]{
+		"exchange", encodeExchangeArgs, decodeExchangeArgs, encodeExchangeReply, decodeExchangeReply,
+	}
+	Freeze = emptyCall(PhaseFreeze)
+	Drain  = Call[DrainArgs, Empty]{PhaseDrain, encodeDrainArgs, decodeDrainArgs, encodeNoReply, decodeNoReply}
+	Halt   = emptyCall(PhaseHalt)
+	Dump   = Call[DumpArgs, DumpReply]{PhaseDump, encodeDumpArgs, decodeDumpArgs, encodeDumpReply, decodeDumpReply}
+	// Heartbeat says, from dump on, that the leader is alive.
+	Heartbeat = emptyCall("heartbeat")
 )
 
-// All returns the names of all calls. Phases cut and commit have no call: the leader carries out cut by other calls,
-// and commit alone.
-func All() []string {
-	return []string{
-		PhasePrepare, PhaseFreeze, PhaseDrain, PhaseHalt, PhaseDump, Exchange, Heartbeat, Resume, Release,
-		MakeCapsules, NodeRestored, Unrestored, ReconnectDevices, Unlock, UploadShare, ShareStatus, DropShare,
-		AsksRequeue, ProgramRuns, View, RequestCheckpoint, AwaitDecision,
+// After commit, a node receives Resume or Release.
+var (
+	// Resume lets the job run on. Resume also undoes an attempt.
+	Resume = emptyCall("resume")
+	// Release ends the job's processes: the nodes are free.
+	Release = emptyCall("release")
+)
+
+// Calls during a restore.
+var (
+	MakeCapsules = Call[MakeCapsulesArgs, Empty]{
+		"make_capsules", encodeMakeCapsulesArgs, decodeMakeCapsulesArgs, encodeNoReply, decodeNoReply,
 	}
+	// NodeRestored tells the leader that all programs of a node are restored.
+	NodeRestored = emptyCall("node_restored")
+	// Unrestored lists the programs of a node that are not restored yet.
+	Unrestored = callWithoutArgs("unrestored", encodeUnrestored, decodeUnrestored)
+	// ReconnectDevices connects the device servers of a job with each other. The reply has the address of each device
+	// server of the node, by capsule.
+	ReconnectDevices = Call[ReconnectDevicesArgs, map[int]string]{
+		"reconnect_devices", encodeReconnectDevicesArgs, decodeReconnectDevicesArgs, encodeAddressesReply, decodeAddressesReply,
+	}
+	// Unlock unlocks the network: all programs are restored.
+	Unlock = emptyCall("unlock")
+)
+
+// Calls during an upload.
+var (
+	// UploadShare copies a node's share into the store.
+	UploadShare = Call[UploadShareArgs, upload.ShareReply]{
+		"upload_share", encodeUploadShareArgs, decodeUploadShareArgs, encodeShareReply, decodeShareReply,
+	}
+	// ShareStatus asks how much of a node's share is in the store.
+	ShareStatus = callWithoutArgs("share_status", encodeShareStatus, decodeShareStatus)
+	// DropShare deletes a node's share: the upload is over.
+	DropShare = emptyCall("drop_share")
+)
+
+// Calls at any time.
+var (
+	// AsksRequeue tells the leader that a program asks Slurm for a requeue.
+	AsksRequeue = Call[runs.Requester, Empty]{
+		"asks_requeue", encodeAsksRequeueArgs, decodeAsksRequeueArgs, encodeNoReply, decodeNoReply,
+	}
+	// ProgramRuns asks whether that program still runs.
+	ProgramRuns = Call[runs.Requester, bool]{
+		"program_runs", encodeProgramRunsArgs, decodeProgramRunsArgs, encodeProgramRunsReply, decodeProgramRunsReply,
+	}
+	// View lists the programs of a node, for singctl.
+	View = callWithoutArgs("view", encodeViews, decodeViews)
+	// RequestCheckpoint asks the leader for a checkpoint.
+	RequestCheckpoint = Call[decisions.Request, Empty]{
+		"request_checkpoint", encodeCheckpointRequest, decodeCheckpointRequest, encodeNoReply, decodeNoReply,
+	}
+	// AwaitDecision asks the leader, from a node on which Slurm has ended the job, whether the node's capsules are still
+	// needed.
+	AwaitDecision = emptyCall("await_decision")
+)
+
+// Name returns the call's name.
+func (c Call[Args, Reply]) Name() string { return c.name }
+
+// EncodeArgs makes the message of a call with arguments.
+func (c Call[Args, Reply]) EncodeArgs(args Args) *rpc.CallRequest { return c.encodeArgs(args) }
+
+// DecodeArgs returns the arguments in the message of a call.
+func (c Call[Args, Reply]) DecodeArgs(req *rpc.CallRequest) (Args, error) { return c.decodeArgs(req) }
+
+// EncodeReply makes the message of a reply.
+func (c Call[Args, Reply]) EncodeReply(reply Reply) (*rpc.CallReply, error) {
+	return c.encodeReply(reply)
+}
+
+// DecodeReply returns the reply in a message. An empty message is the zero reply.
+func (c Call[Args, Reply]) DecodeReply(m *rpc.CallReply) (Reply, error) { return c.decodeReply(m) }
+
+// callWithoutArgs defines a call without arguments.
+func callWithoutArgs[Reply any](name string, encode func(Reply) (*rpc.CallReply, error), decode func(*rpc.CallReply) (Reply, error)) Call[Empty, Reply] {
+	request := func(Empty) *rpc.CallRequest { return emptyRequest(name) }
+	noArgs := func(*rpc.CallRequest) (Empty, error) { return Empty{}, nil }
+	return Call[Empty, Reply]{name, request, noArgs, encode, decode}
+}
+
+// emptyCall defines a call without arguments, with a reply without content.
+func emptyCall(name string) Call[Empty, Empty] {
+	return callWithoutArgs(name, encodeNoReply, decodeNoReply)
 }
 
 // Empty stands for the arguments of a call without arguments, and for a reply without content.

@@ -6,8 +6,8 @@ package calls
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
@@ -18,239 +18,47 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// Each call between nodes, and each reply, is a message of proxyd.proto. The functions of this file
-// translate between the messages and the values of this package. A message of another release may
-// lack fields, which are then zero.
-
-// emptyCalls are the calls without arguments.
-var emptyCalls = map[string]func() *rpc.CallRequest{
-	PhaseFreeze: func() *rpc.CallRequest {
-		return &rpc.CallRequest{Call: &rpc.CallRequest_Freeze{Freeze: &rpc.FreezeCall{}}}
-	},
-	PhaseHalt: func() *rpc.CallRequest { return &rpc.CallRequest{Call: &rpc.CallRequest_Halt{Halt: &rpc.HaltCall{}}} },
-	Heartbeat: func() *rpc.CallRequest {
-		return &rpc.CallRequest{Call: &rpc.CallRequest_Heartbeat{Heartbeat: &rpc.HeartbeatCall{}}}
-	},
-	Resume: func() *rpc.CallRequest {
-		return &rpc.CallRequest{Call: &rpc.CallRequest_Resume{Resume: &rpc.ResumeCall{}}}
-	},
-	Release: func() *rpc.CallRequest {
-		return &rpc.CallRequest{Call: &rpc.CallRequest_Release{Release: &rpc.ReleaseCall{}}}
-	},
-	NodeRestored: func() *rpc.CallRequest {
-		return &rpc.CallRequest{Call: &rpc.CallRequest_NodeRestored{NodeRestored: &rpc.NodeRestoredCall{}}}
-	},
-	Unrestored: func() *rpc.CallRequest {
-		return &rpc.CallRequest{Call: &rpc.CallRequest_Unrestored{Unrestored: &rpc.UnrestoredCall{}}}
-	},
-	Unlock: func() *rpc.CallRequest {
-		return &rpc.CallRequest{Call: &rpc.CallRequest_Unlock{Unlock: &rpc.UnlockCall{}}}
-	},
-	ShareStatus: func() *rpc.CallRequest {
-		return &rpc.CallRequest{Call: &rpc.CallRequest_ShareStatus{ShareStatus: &rpc.ShareStatusCall{}}}
-	},
-	DropShare: func() *rpc.CallRequest {
-		return &rpc.CallRequest{Call: &rpc.CallRequest_DropShare{DropShare: &rpc.DropShareCall{}}}
-	},
-	View: func() *rpc.CallRequest { return &rpc.CallRequest{Call: &rpc.CallRequest_View{View: &rpc.ViewCall{}}} },
-	AwaitDecision: func() *rpc.CallRequest {
-		return &rpc.CallRequest{Call: &rpc.CallRequest_AwaitDecision{AwaitDecision: &rpc.AwaitDecisionCall{}}}
-	},
-}
+// Each call between nodes, and each reply, is a message of proxyd.proto. The functions of this file translate between the
+// messages and the values of this package.
 
 // ErrUnknown is the answer to a call of a newer release.
 var ErrUnknown = errors.New("this call is not known here: is this proxyd older than the leader's?")
 
-// EncodeCall makes the message of a call. args are the call's arguments, or Empty{}.
-func EncodeCall(call string, args any) (*rpc.CallRequest, error) {
-	if _, none := args.(Empty); none {
-		if newCall := emptyCalls[call]; newCall != nil {
-			return newCall(), nil
-		}
+// callMessages are the messages of all calls in proxyd.proto. The name of a call is the name of its field.
+var callMessages = (&rpc.CallRequest{}).ProtoReflect().Descriptor().Oneofs().ByName("call")
+
+// NameOf returns the name of the call that a message makes; "" for a call that is not known here.
+func NameOf(req *rpc.CallRequest) string {
+	field := req.ProtoReflect().WhichOneof(callMessages)
+	if field == nil {
+		return ""
 	}
+	return string(field.Name())
+}
+
+// emptyRequest makes the message of a call without arguments.
+func emptyRequest(name string) *rpc.CallRequest {
 	req := &rpc.CallRequest{}
-	switch b := args.(type) {
-	case PrepareArgs:
-		req.Call = &rpc.CallRequest_Prepare{Prepare: &rpc.PrepareCall{Release: b.Release, Run: int32(b.Run), Stage: b.Stage}}
-	case ExchangeArgs:
-		req.Call = &rpc.CallRequest_Exchange{Exchange: &rpc.ExchangeCall{Capsule: int32(b.Index), Orders: messages.EncodeOrders(b.Orders)}}
-	case DrainArgs:
-		req.Call = &rpc.CallRequest_Drain{Drain: &rpc.DrainCall{Sruns: b.Sruns}}
-	case DumpArgs:
-		req.Call = &rpc.CallRequest_Dump{Dump: &rpc.DumpCall{Ticket: string(b.Ticket), Steps: b.Steps, Cut: b.Cut, Base: b.Base}}
-	case MakeCapsulesArgs:
-		req.Call = &rpc.CallRequest_MakeCapsules{MakeCapsules: &rpc.MakeCapsulesCall{Number: b.Number, Run: int32(b.Run), Nodes: b.Nodes}}
-	case ReconnectDevicesArgs:
-		req.Call = &rpc.CallRequest_ReconnectDevices{ReconnectDevices: &rpc.ReconnectDevicesCall{Connect: b.Peers != nil, Peers: encodeAddresses(b.Peers)}}
-	case UploadShareArgs:
-		req.Call = &rpc.CallRequest_UploadShare{UploadShare: &rpc.UploadShareCall{Ticket: string(b.Ticket)}}
-	case runs.Requester:
-		m := &rpc.Requester{Node: b.Node, Capsule: int32(b.Capsule), Program: b.Program, At: timestamppb.New(b.At)}
-		if call == ProgramRuns {
-			req.Call = &rpc.CallRequest_ProgramRuns{ProgramRuns: &rpc.ProgramRunsCall{Requester: m}}
-		} else {
-			req.Call = &rpc.CallRequest_AsksRequeue{AsksRequeue: &rpc.AsksRequeueCall{Requester: m}}
-		}
-	case decisions.Request:
-		req.Call = &rpc.CallRequest_RequestCheckpoint{RequestCheckpoint: &rpc.RequestCheckpointCall{
-			After: rpc.RequestCheckpointCall_After(b.After), Reason: b.Reason, HoldAfterwards: b.HoldAfterwards,
-		}}
-	default:
-		return nil, fmt.Errorf("call %s: no message for %T", call, args)
-	}
-	return req, nil
+	m := req.ProtoReflect()
+	field := callMessages.Fields().ByName(protoreflect.Name(name))
+	m.Set(field, m.NewField(field))
+	return req
 }
 
-// DecodeCall returns the name and the arguments of a call.
-func DecodeCall(req *rpc.CallRequest) (call string, args any, err error) {
-	switch m := req.GetCall().(type) {
-	case *rpc.CallRequest_Prepare:
-		return PhasePrepare, PrepareArgs{m.Prepare.GetRelease(), int(m.Prepare.GetRun()), m.Prepare.GetStage()}, nil
-	case *rpc.CallRequest_Exchange:
-		orders := messages.DecodeOrders(m.Exchange.GetOrders())
-		if orders == nil {
-			return "", nil, ErrUnknown
-		}
-		return Exchange, ExchangeArgs{int(m.Exchange.GetCapsule()), orders}, nil
-	case *rpc.CallRequest_Drain:
-		return PhaseDrain, DrainArgs{m.Drain.GetSruns()}, nil
-	case *rpc.CallRequest_Dump:
-		return PhaseDump, DumpArgs{store.Ticket(m.Dump.GetTicket()), m.Dump.GetSteps(), m.Dump.GetCut(), m.Dump.GetBase()}, nil
-	case *rpc.CallRequest_MakeCapsules:
-		return MakeCapsules, MakeCapsulesArgs{m.MakeCapsules.GetNumber(), int(m.MakeCapsules.GetRun()), m.MakeCapsules.GetNodes()}, nil
-	case *rpc.CallRequest_ReconnectDevices:
-		var b ReconnectDevicesArgs
-		if m.ReconnectDevices.GetConnect() {
-			b.Peers = decodeAddresses(m.ReconnectDevices.GetPeers())
-		}
-		return ReconnectDevices, b, nil
-	case *rpc.CallRequest_UploadShare:
-		return UploadShare, UploadShareArgs{store.Ticket(m.UploadShare.GetTicket())}, nil
-	case *rpc.CallRequest_AsksRequeue:
-		return AsksRequeue, decodeRequester(m.AsksRequeue.GetRequester()), nil
-	case *rpc.CallRequest_ProgramRuns:
-		return ProgramRuns, decodeRequester(m.ProgramRuns.GetRequester()), nil
-	case *rpc.CallRequest_RequestCheckpoint:
-		after := m.RequestCheckpoint.GetAfter()
-		if _, known := rpc.RequestCheckpointCall_After_name[int32(after)]; !known {
-			return "", nil, ErrUnknown
-		}
-		return RequestCheckpoint, decisions.Request{
-			After: decisions.Verdict(after), Reason: m.RequestCheckpoint.GetReason(), HoldAfterwards: m.RequestCheckpoint.GetHoldAfterwards(),
-		}, nil
-	}
-	call = emptyCallName(req)
-	if call == "" {
-		return "", nil, ErrUnknown
-	}
-	return call, Empty{}, nil
+func encodeNoReply(Empty) (*rpc.CallReply, error) { return &rpc.CallReply{}, nil }
+
+func decodeNoReply(*rpc.CallReply) (Empty, error) { return Empty{}, nil }
+
+func encodePrepareArgs(a PrepareArgs) *rpc.CallRequest {
+	return &rpc.CallRequest{Call: &rpc.CallRequest_Prepare{Prepare: &rpc.PrepareCall{Release: a.Release, Run: int32(a.Run), Stage: a.Stage}}}
 }
 
-// emptyCallName returns the name of a call without arguments; "" for a call that is not known here.
-func emptyCallName(req *rpc.CallRequest) string {
-	switch req.GetCall().(type) {
-	case *rpc.CallRequest_Freeze:
-		return PhaseFreeze
-	case *rpc.CallRequest_Halt:
-		return PhaseHalt
-	case *rpc.CallRequest_Heartbeat:
-		return Heartbeat
-	case *rpc.CallRequest_Resume:
-		return Resume
-	case *rpc.CallRequest_Release:
-		return Release
-	case *rpc.CallRequest_NodeRestored:
-		return NodeRestored
-	case *rpc.CallRequest_Unrestored:
-		return Unrestored
-	case *rpc.CallRequest_Unlock:
-		return Unlock
-	case *rpc.CallRequest_ShareStatus:
-		return ShareStatus
-	case *rpc.CallRequest_DropShare:
-		return DropShare
-	case *rpc.CallRequest_View:
-		return View
-	case *rpc.CallRequest_AwaitDecision:
-		return AwaitDecision
-	}
-	return ""
+func decodePrepareArgs(req *rpc.CallRequest) (PrepareArgs, error) {
+	m := req.GetPrepare()
+	return PrepareArgs{m.GetRelease(), int(m.GetRun()), m.GetStage()}, nil
 }
 
-// EncodeReply makes the message of a reply.
-func EncodeReply(reply any) (*rpc.CallReply, error) {
-	m := &rpc.CallReply{}
-	var err error
-	switch r := reply.(type) {
-	case Empty:
-	case PrepareReply:
-		m.Reply = &rpc.CallReply_Prepare{Prepare: r.toMessage()}
-	case ExchangeReply:
-		m.Reply = &rpc.CallReply_Exchange{Exchange: &rpc.ExchangeReply{
-			Forgotten: r.Forgotten, Busy: r.Busy, Error: r.Error, Events: messages.EncodeEvents(r.Events),
-		}}
-	case DumpReply:
-		d := &rpc.DumpReply{StageFull: r.StageFull, BaseUnusable: r.BaseUnusable, BaseUnused: r.BaseUnused}
-		if d.Part, err = encodePart(r.Part); err == nil {
-			d.Capsules, err = json.Marshal(r.Capsules)
-		}
-		m.Reply = &rpc.CallReply_Dump{Dump: d}
-	case []string:
-		m.Reply = &rpc.CallReply_Unrestored{Unrestored: &rpc.UnrestoredReply{Programs: r}}
-	case map[int]string:
-		m.Reply = &rpc.CallReply_ReconnectDevices{ReconnectDevices: &rpc.ReconnectDevicesReply{Addresses: encodeAddresses(r)}}
-	case upload.ShareReply:
-		u := &rpc.UploadShareReply{Lost: r.Lost}
-		u.Part, err = encodePart(r.Part)
-		m.Reply = &rpc.CallReply_UploadShare{UploadShare: u}
-	case upload.ShareStatus:
-		m.Reply = &rpc.CallReply_ShareStatus{ShareStatus: &rpc.ShareStatusReply{Has: r.Has, Done: r.Done, Total: r.Total, LastError: r.LastError}}
-	case bool:
-		m.Reply = &rpc.CallReply_ProgramRuns{ProgramRuns: &rpc.ProgramRunsReply{Runs: r}}
-	case []CapsuleView:
-		m.Reply = &rpc.CallReply_View{View: encodeViews(r)}
-	default:
-		err = fmt.Errorf("no message for the reply %T", reply)
-	}
-	return m, err
-}
-
-// DecodeReply stores a reply in into, a pointer to the value that EncodeReply got.
-func DecodeReply(m *rpc.CallReply, into any) error {
-	switch to := into.(type) {
-	case *PrepareReply:
-		to.readMessage(m.GetPrepare())
-	case *ExchangeReply:
-		r := m.GetExchange()
-		*to = ExchangeReply{Forgotten: r.GetForgotten(), Busy: r.GetBusy(), Error: r.GetError(), Events: messages.DecodeEvents(r.GetEvents())}
-	case *DumpReply:
-		r := m.GetDump()
-		*to = DumpReply{StageFull: r.GetStageFull(), BaseUnusable: r.GetBaseUnusable(), BaseUnused: r.GetBaseUnused()}
-		if err := decodeManifestJSON(r.GetPart(), &to.Part); err != nil {
-			return err
-		}
-		return decodeManifestJSON(r.GetCapsules(), &to.Capsules)
-	case *[]string:
-		*to = m.GetUnrestored().GetPrograms()
-	case *map[int]string:
-		*to = decodeAddresses(m.GetReconnectDevices().GetAddresses())
-	case *upload.ShareReply:
-		*to = upload.ShareReply{Lost: m.GetUploadShare().GetLost()}
-		return decodeManifestJSON(m.GetUploadShare().GetPart(), &to.Part)
-	case *upload.ShareStatus:
-		r := m.GetShareStatus()
-		*to = upload.ShareStatus{Has: r.GetHas(), Done: r.GetDone(), Total: r.GetTotal(), LastError: r.GetLastError()}
-	case *bool:
-		*to = m.GetProgramRuns().GetRuns()
-	case *[]CapsuleView:
-		*to = decodeViews(m.GetView())
-	default:
-		return fmt.Errorf("no reply is read into %T", into)
-	}
-	return nil
-}
-
-func (r PrepareReply) toMessage() *rpc.PrepareReply {
+func encodePrepareReply(r PrepareReply) (*rpc.CallReply, error) {
 	m := &rpc.PrepareReply{
 		Capsules: int32(r.Capsules), Programs: int32(r.Programs), Bytes: r.Bytes, Unrestored: r.Unrestored, Steps: r.Steps,
 		TaskCounts: encodeCounts(r.TaskCounts), TasksHere: encodeCounts(r.TasksHere), Staged: r.Staged, ManyFiles: r.ManyFiles,
@@ -259,11 +67,12 @@ func (r PrepareReply) toMessage() *rpc.PrepareReply {
 	for _, index := range r.Devices {
 		m.Devices = append(m.Devices, int32(index))
 	}
-	return m
+	return &rpc.CallReply{Reply: &rpc.CallReply_Prepare{Prepare: m}}, nil
 }
 
-func (r *PrepareReply) readMessage(m *rpc.PrepareReply) {
-	*r = PrepareReply{
+func decodePrepareReply(reply *rpc.CallReply) (PrepareReply, error) {
+	m := reply.GetPrepare()
+	r := PrepareReply{
 		Capsules: int(m.GetCapsules()), Programs: int(m.GetPrograms()), Bytes: m.GetBytes(), Unrestored: m.GetUnrestored(), Steps: m.GetSteps(),
 		TaskCounts: decodeCounts(m.GetTaskCounts()), TasksHere: decodeCounts(m.GetTasksHere()), Staged: m.GetStaged(), ManyFiles: m.GetManyFiles(),
 		Obstacles: messages.DecodeObstacles(m.GetObstacles()),
@@ -271,29 +80,199 @@ func (r *PrepareReply) readMessage(m *rpc.PrepareReply) {
 	for _, index := range m.GetDevices() {
 		r.Devices = append(r.Devices, int(index))
 	}
+	return r, nil
 }
 
-func encodeViews(views []CapsuleView) *rpc.ViewReply {
+func encodeExchangeArgs(a ExchangeArgs) *rpc.CallRequest {
+	m := &rpc.ExchangeCall{Capsule: int32(a.Index), Orders: messages.EncodeOrders(a.Orders)}
+	return &rpc.CallRequest{Call: &rpc.CallRequest_Exchange{Exchange: m}}
+}
+
+func decodeExchangeArgs(req *rpc.CallRequest) (ExchangeArgs, error) {
+	m := req.GetExchange()
+	orders := messages.DecodeOrders(m.GetOrders())
+	if orders == nil {
+		return ExchangeArgs{}, ErrUnknown
+	}
+	return ExchangeArgs{int(m.GetCapsule()), orders}, nil
+}
+
+func encodeExchangeReply(r ExchangeReply) (*rpc.CallReply, error) {
+	m := &rpc.ExchangeReply{Forgotten: r.Forgotten, Busy: r.Busy, Error: r.Error, Events: messages.EncodeEvents(r.Events)}
+	return &rpc.CallReply{Reply: &rpc.CallReply_Exchange{Exchange: m}}, nil
+}
+
+func decodeExchangeReply(reply *rpc.CallReply) (ExchangeReply, error) {
+	m := reply.GetExchange()
+	return ExchangeReply{
+		Forgotten: m.GetForgotten(), Busy: m.GetBusy(), Error: m.GetError(), Events: messages.DecodeEvents(m.GetEvents()),
+	}, nil
+}
+
+func encodeDrainArgs(a DrainArgs) *rpc.CallRequest {
+	return &rpc.CallRequest{Call: &rpc.CallRequest_Drain{Drain: &rpc.DrainCall{Sruns: a.Sruns}}}
+}
+
+func decodeDrainArgs(req *rpc.CallRequest) (DrainArgs, error) {
+	return DrainArgs{req.GetDrain().GetSruns()}, nil
+}
+
+func encodeDumpArgs(a DumpArgs) *rpc.CallRequest {
+	m := &rpc.DumpCall{Ticket: string(a.Ticket), Steps: a.Steps, Cut: a.Cut, Base: a.Base}
+	return &rpc.CallRequest{Call: &rpc.CallRequest_Dump{Dump: m}}
+}
+
+func decodeDumpArgs(req *rpc.CallRequest) (DumpArgs, error) {
+	m := req.GetDump()
+	return DumpArgs{store.Ticket(m.GetTicket()), m.GetSteps(), m.GetCut(), m.GetBase()}, nil
+}
+
+func encodeDumpReply(r DumpReply) (*rpc.CallReply, error) {
+	m := &rpc.DumpReply{StageFull: r.StageFull, BaseUnusable: r.BaseUnusable, BaseUnused: r.BaseUnused}
+	var err error
+	if m.Part, err = encodePart(r.Part); err == nil {
+		m.Capsules, err = json.Marshal(r.Capsules)
+	}
+	return &rpc.CallReply{Reply: &rpc.CallReply_Dump{Dump: m}}, err
+}
+
+func decodeDumpReply(reply *rpc.CallReply) (DumpReply, error) {
+	m := reply.GetDump()
+	r := DumpReply{StageFull: m.GetStageFull(), BaseUnusable: m.GetBaseUnusable(), BaseUnused: m.GetBaseUnused()}
+	if err := decodeManifestJSON(m.GetPart(), &r.Part); err != nil {
+		return r, err
+	}
+	return r, decodeManifestJSON(m.GetCapsules(), &r.Capsules)
+}
+
+func encodeMakeCapsulesArgs(a MakeCapsulesArgs) *rpc.CallRequest {
+	m := &rpc.MakeCapsulesCall{Number: a.Number, Run: int32(a.Run), Nodes: a.Nodes}
+	return &rpc.CallRequest{Call: &rpc.CallRequest_MakeCapsules{MakeCapsules: m}}
+}
+
+func decodeMakeCapsulesArgs(req *rpc.CallRequest) (MakeCapsulesArgs, error) {
+	m := req.GetMakeCapsules()
+	return MakeCapsulesArgs{m.GetNumber(), int(m.GetRun()), m.GetNodes()}, nil
+}
+
+func encodeUnrestored(programs []string) (*rpc.CallReply, error) {
+	return &rpc.CallReply{Reply: &rpc.CallReply_Unrestored{Unrestored: &rpc.UnrestoredReply{Programs: programs}}}, nil
+}
+
+func decodeUnrestored(m *rpc.CallReply) ([]string, error) {
+	return m.GetUnrestored().GetPrograms(), nil
+}
+
+func encodeReconnectDevicesArgs(a ReconnectDevicesArgs) *rpc.CallRequest {
+	m := &rpc.ReconnectDevicesCall{Connect: a.Peers != nil, Peers: encodeAddresses(a.Peers)}
+	return &rpc.CallRequest{Call: &rpc.CallRequest_ReconnectDevices{ReconnectDevices: m}}
+}
+
+func decodeReconnectDevicesArgs(req *rpc.CallRequest) (ReconnectDevicesArgs, error) {
+	if m := req.GetReconnectDevices(); m.GetConnect() {
+		return ReconnectDevicesArgs{Peers: decodeAddresses(m.GetPeers())}, nil
+	}
+	return ReconnectDevicesArgs{}, nil
+}
+
+func encodeAddressesReply(addresses map[int]string) (*rpc.CallReply, error) {
+	m := &rpc.ReconnectDevicesReply{Addresses: encodeAddresses(addresses)}
+	return &rpc.CallReply{Reply: &rpc.CallReply_ReconnectDevices{ReconnectDevices: m}}, nil
+}
+
+func decodeAddressesReply(m *rpc.CallReply) (map[int]string, error) {
+	return decodeAddresses(m.GetReconnectDevices().GetAddresses()), nil
+}
+
+func encodeUploadShareArgs(a UploadShareArgs) *rpc.CallRequest {
+	return &rpc.CallRequest{Call: &rpc.CallRequest_UploadShare{UploadShare: &rpc.UploadShareCall{Ticket: string(a.Ticket)}}}
+}
+
+func decodeUploadShareArgs(req *rpc.CallRequest) (UploadShareArgs, error) {
+	return UploadShareArgs{store.Ticket(req.GetUploadShare().GetTicket())}, nil
+}
+
+func encodeShareReply(r upload.ShareReply) (*rpc.CallReply, error) {
+	part, err := encodePart(r.Part)
+	return &rpc.CallReply{Reply: &rpc.CallReply_UploadShare{UploadShare: &rpc.UploadShareReply{Lost: r.Lost, Part: part}}}, err
+}
+
+func decodeShareReply(m *rpc.CallReply) (upload.ShareReply, error) {
+	r := upload.ShareReply{Lost: m.GetUploadShare().GetLost()}
+	return r, decodeManifestJSON(m.GetUploadShare().GetPart(), &r.Part)
+}
+
+func encodeShareStatus(r upload.ShareStatus) (*rpc.CallReply, error) {
+	m := &rpc.ShareStatusReply{Has: r.Has, Done: r.Done, Total: r.Total, LastError: r.LastError}
+	return &rpc.CallReply{Reply: &rpc.CallReply_ShareStatus{ShareStatus: m}}, nil
+}
+
+func decodeShareStatus(reply *rpc.CallReply) (upload.ShareStatus, error) {
+	m := reply.GetShareStatus()
+	return upload.ShareStatus{Has: m.GetHas(), Done: m.GetDone(), Total: m.GetTotal(), LastError: m.GetLastError()}, nil
+}
+
+func encodeRequester(r runs.Requester) *rpc.Requester {
+	return &rpc.Requester{Node: r.Node, Capsule: int32(r.Capsule), Program: r.Program, At: timestamppb.New(r.At)}
+}
+
+func decodeRequester(m *rpc.Requester) runs.Requester {
+	return runs.Requester{Node: m.GetNode(), Capsule: int(m.GetCapsule()), Program: m.GetProgram(), At: m.GetAt().AsTime()}
+}
+
+func encodeAsksRequeueArgs(r runs.Requester) *rpc.CallRequest {
+	return &rpc.CallRequest{Call: &rpc.CallRequest_AsksRequeue{AsksRequeue: &rpc.AsksRequeueCall{Requester: encodeRequester(r)}}}
+}
+
+func decodeAsksRequeueArgs(req *rpc.CallRequest) (runs.Requester, error) {
+	return decodeRequester(req.GetAsksRequeue().GetRequester()), nil
+}
+
+func encodeProgramRunsArgs(r runs.Requester) *rpc.CallRequest {
+	return &rpc.CallRequest{Call: &rpc.CallRequest_ProgramRuns{ProgramRuns: &rpc.ProgramRunsCall{Requester: encodeRequester(r)}}}
+}
+
+func decodeProgramRunsArgs(req *rpc.CallRequest) (runs.Requester, error) {
+	return decodeRequester(req.GetProgramRuns().GetRequester()), nil
+}
+
+func encodeProgramRunsReply(stillRuns bool) (*rpc.CallReply, error) {
+	return &rpc.CallReply{Reply: &rpc.CallReply_ProgramRuns{ProgramRuns: &rpc.ProgramRunsReply{Runs: stillRuns}}}, nil
+}
+
+func decodeProgramRunsReply(m *rpc.CallReply) (bool, error) { return m.GetProgramRuns().GetRuns(), nil }
+
+func encodeViews(views []CapsuleView) (*rpc.CallReply, error) {
 	m := &rpc.ViewReply{}
 	for _, v := range views {
 		m.Capsules = append(m.Capsules, &rpc.CapsuleView{
 			Capsule: v.Capsule, Obstacles: messages.EncodeObstacles(v.Obstacles), Outside: messages.EncodeObstacles(v.Outside),
 		})
 	}
-	return m
+	return &rpc.CallReply{Reply: &rpc.CallReply_View{View: m}}, nil
 }
 
-func decodeViews(m *rpc.ViewReply) (views []CapsuleView) {
-	for _, v := range m.GetCapsules() {
+func decodeViews(m *rpc.CallReply) (views []CapsuleView, _ error) {
+	for _, v := range m.GetView().GetCapsules() {
 		views = append(views, CapsuleView{
 			Capsule: v.GetCapsule(), Obstacles: messages.DecodeObstacles(v.GetObstacles()), Outside: messages.DecodeObstacles(v.GetOutside()),
 		})
 	}
-	return views
+	return views, nil
 }
 
-func decodeRequester(m *rpc.Requester) runs.Requester {
-	return runs.Requester{Node: m.GetNode(), Capsule: int(m.GetCapsule()), Program: m.GetProgram(), At: m.GetAt().AsTime()}
+func encodeCheckpointRequest(r decisions.Request) *rpc.CallRequest {
+	return &rpc.CallRequest{Call: &rpc.CallRequest_RequestCheckpoint{RequestCheckpoint: &rpc.RequestCheckpointCall{
+		After: rpc.RequestCheckpointCall_After(r.After), Reason: r.Reason, HoldAfterwards: r.HoldAfterwards,
+	}}}
+}
+
+func decodeCheckpointRequest(req *rpc.CallRequest) (decisions.Request, error) {
+	m := req.GetRequestCheckpoint()
+	if _, known := rpc.RequestCheckpointCall_After_name[int32(m.GetAfter())]; !known {
+		return decisions.Request{}, ErrUnknown
+	}
+	return decisions.Request{After: decisions.Verdict(m.GetAfter()), Reason: m.GetReason(), HoldAfterwards: m.GetHoldAfterwards()}, nil
 }
 
 func encodeCounts(counts map[string]int) map[string]int32 {

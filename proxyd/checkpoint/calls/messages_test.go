@@ -41,68 +41,100 @@ func sendMessage[M proto.Message](t *testing.T, m, arrived M) M {
 	return arrived
 }
 
-// TestCallMessages: every call has a message, with which its name and arguments arrive.
+// sendMessages sends a call with each of the arguments, and each of the replies, and compares what arrives. The name of
+// the call is added to sent.
+func sendMessages[Args, Reply any](t *testing.T, sent map[string]bool, call Call[Args, Reply], args []Args, replies []Reply) {
+	t.Helper()
+	sent[call.Name()] = true
+	for _, want := range args {
+		req := sendMessage(t, call.EncodeArgs(want), &rpc.CallRequest{})
+		got, err := call.DecodeArgs(req)
+		if name := NameOf(req); err != nil || name != call.Name() || !reflect.DeepEqual(got, want) {
+			t.Errorf("call %s with %+v arrives as %s with %+v, error %v", call.Name(), want, name, got, err)
+		}
+	}
+	for _, want := range replies {
+		m, err := call.EncodeReply(want)
+		noError(t, err)
+		got, err := call.DecodeReply(sendMessage(t, m, &rpc.CallReply{}))
+		if err != nil || !sameReply(got, want) {
+			t.Errorf("reply %+v to call %s arrives as %+v, error %v", want, call.Name(), got, err)
+		}
+	}
+	_, err := call.DecodeReply(&rpc.CallReply{})
+	noError(t, err)
+}
+
+// sendEmptyMessages is sendMessages for calls without arguments, with a reply without content.
+func sendEmptyMessages(t *testing.T, sent map[string]bool, all ...Call[Empty, Empty]) {
+	t.Helper()
+	for _, call := range all {
+		sendMessages(t, sent, call, []Empty{{}}, []Empty{{}})
+	}
+}
+
+// TestCallMessages: every call has a message, with which its name and arguments arrive. Replies arrive whole, and an
+// empty message is the zero reply.
 func TestCallMessages(t *testing.T) {
-	asked := runs.Requester{Node: "n1", Capsule: 2, Program: "s0-1.0", At: time.Unix(5, 7).UTC()}
-	arguments := map[string][]any{
-		PhasePrepare:     {PrepareArgs{true, 3, true}, PrepareArgs{}},
-		Exchange:         {ExchangeArgs{2, &cut.Orders{Attempt: 7, LeaderTimeout: time.Second, Do: []cut.Order{{Open: true}}}}},
-		PhaseDrain:       {DrainArgs{}, DrainArgs{true}},
-		PhaseDump:        {DumpArgs{"ticket", []string{"s0-1"}, 7, 3}, DumpArgs{}},
-		MakeCapsules:     {MakeCapsulesArgs{3, 2, []string{"n1", "n2"}}},
-		ReconnectDevices: {ReconnectDevicesArgs{}, ReconnectDevicesArgs{map[int]string{}}, ReconnectDevicesArgs{map[int]string{0: "a", 3: ""}}},
-		UploadShare:      {UploadShareArgs{"ticket"}},
-		AsksRequeue:      {asked},
-		ProgramRuns:      {asked},
-		RequestCheckpoint: {
-			decisions.Request{After: decisions.RunOn, Reason: "periodic", HoldAfterwards: true}, decisions.Request{After: decisions.Requeued},
-			decisions.Request{After: decisions.Preempted}, decisions.Request{After: decisions.TimeLimit},
-		},
-	}
-	for call := range emptyCalls {
-		arguments[call] = []any{Empty{}}
-	}
-	for call, all := range arguments {
-		for _, args := range all {
-			req, err := EncodeCall(call, args)
-			noError(t, err)
-			gotCall, got, err := DecodeCall(sendMessage(t, req, &rpc.CallRequest{}))
-			if err != nil || gotCall != call || !reflect.DeepEqual(got, args) {
-				t.Errorf("call %s with %+v arrives as %s with %+v, error %v", call, args, gotCall, got, err)
-			}
+	sent := map[string]bool{}
+	sendEmptyMessages(t, sent, Freeze, Halt, Heartbeat, Resume, Release, NodeRestored, Unlock, DropShare, AwaitDecision)
+	part := &store.NodeStreams{}
+	sendMessages(t, sent, Prepare, []PrepareArgs{{true, 3, true}, {}}, []PrepareReply{{
+		Capsules: 1, Programs: 2, Bytes: 1 << 40, Obstacles: []processes.Obstacle{{Program: "batch", PID: 7, Name: "ssh", What: "has a terminal", Cure: "close it"}},
+		Unrestored: []string{"batch"}, Steps: []string{"s0-1"}, TaskCounts: map[string]int{"s0-1": 4}, TasksHere: map[string]int{"s0-1": 2}, Devices: []int{0, 1}, Staged: true, ManyFiles: true,
+	}})
+	sendMessages(
+		t, sent, Exchange,
+		[]ExchangeArgs{{2, &cut.Orders{Attempt: 7, LeaderTimeout: time.Second, Do: []cut.Order{{Open: true}}}}},
+		[]ExchangeReply{{Events: &cut.Events{Next: 5}}, {Forgotten: true, Error: "why"}, {Busy: true}},
+	)
+	sendMessages(t, sent, Drain, []DrainArgs{{}, {true}}, []Empty{{}})
+	sendMessages(t, sent, Dump, []DumpArgs{{"ticket", []string{"s0-1"}, 7, 3}, {}}, []DumpReply{
+		{Part: part, Capsules: []records.CapsuleMeta{{Index: 1, Node: "n1"}}, BaseUnused: true},
+		{Capsules: []records.CapsuleMeta{{Index: 1}}, StageFull: true, BaseUnusable: true},
+	})
+	sendMessages(t, sent, MakeCapsules, []MakeCapsulesArgs{{3, 2, []string{"n1", "n2"}}}, []Empty{{}})
+	sendMessages(t, sent, Unrestored, []Empty{{}}, [][]string{{"batch", "s0-1.0"}})
+	sendMessages(
+		t, sent, ReconnectDevices,
+		[]ReconnectDevicesArgs{{}, {map[int]string{}}, {map[int]string{0: "a", 3: ""}}}, []map[int]string{{0: "a", 1: ""}},
+	)
+	sendMessages(t, sent, UploadShare, []UploadShareArgs{{"ticket"}}, []upload.ShareReply{{Part: part}, {Lost: "why"}})
+	sendMessages(t, sent, ShareStatus, []Empty{{}}, []upload.ShareStatus{{Has: true, Done: 3, Total: 5, LastError: "why"}})
+	asked := []runs.Requester{{Node: "n1", Capsule: 2, Program: "s0-1.0", At: time.Unix(5, 7).UTC()}}
+	sendMessages(t, sent, AsksRequeue, asked, []Empty{{}})
+	sendMessages(t, sent, ProgramRuns, asked, []bool{true, false})
+	sendMessages(t, sent, View, []Empty{{}}, [][]CapsuleView{{{
+		Capsule:   &rpc.Capsule{Index: 1, Node: "n1", Programs: []*rpc.Program{{Name: "batch"}}, Leases: []*rpc.Lease{{Job: 9, Gpus: 2}}},
+		Obstacles: []processes.Obstacle{{Program: "batch", PID: 7}}, Outside: []processes.Obstacle{{Program: "s0-1.0", What: "is connected"}},
+	}}})
+	sendMessages(t, sent, RequestCheckpoint, []decisions.Request{
+		{After: decisions.RunOn, Reason: "periodic", HoldAfterwards: true}, {After: decisions.Requeued},
+		{After: decisions.Preempted}, {After: decisions.TimeLimit},
+	}, []Empty{{}})
+
+	fields := callMessages.Fields()
+	for i := range fields.Len() {
+		if name := string(fields.Get(i).Name()); !sent[name] {
+			t.Errorf("proxyd.proto has a message of call %s, which this test does not send", name)
 		}
 	}
-	for _, call := range All() {
-		if arguments[call] == nil {
-			t.Errorf("EncodeCall knows no call %s: see emptyCalls, or add arguments to this test", call)
-		}
-	}
-	messages := (&rpc.CallRequest{}).ProtoReflect().Descriptor().Oneofs().ByName("call").Fields()
-	for _, call := range All() {
-		if messages.ByName(protoreflect.Name(call)) == nil {
-			t.Errorf("no message of proxyd.proto has the name of call %s", call)
-		}
-	}
-	if len(All()) != len(arguments) || len(All()) != messages.Len() {
-		t.Errorf("%d calls have names, %d were sent, and %d have messages", len(All()), len(arguments), messages.Len())
+	if len(sent) != fields.Len() {
+		t.Errorf("%d calls were sent, and proxyd.proto has messages of %d", len(sent), fields.Len())
 	}
 }
 
 // TestUnknownCalls: a call that this release does not know is refused by a name that people can act on.
 func TestUnknownCalls(t *testing.T) {
-	for _, req := range []*rpc.CallRequest{{}, {Call: &rpc.CallRequest_Exchange{Exchange: &rpc.ExchangeCall{}}}, {Call: &rpc.CallRequest_RequestCheckpoint{RequestCheckpoint: &rpc.RequestCheckpointCall{After: 9}}}} {
-		if _, _, err := DecodeCall(req); !errors.Is(err, ErrUnknown) {
-			t.Errorf("DecodeCall(%v): %v, want ErrUnknown", req, err)
-		}
+	if name := NameOf(&rpc.CallRequest{}); name != "" {
+		t.Errorf("an empty message makes the call %q", name)
 	}
-	if _, err := EncodeCall(PhaseDump, "text"); err == nil {
-		t.Error("arguments without a message are sent")
+	if _, err := Exchange.DecodeArgs(&rpc.CallRequest{}); !errors.Is(err, ErrUnknown) {
+		t.Errorf("orders that are not known here: %v, want ErrUnknown", err)
 	}
-	if _, err := EncodeReply(3); err == nil {
-		t.Error("a reply without a message is sent")
-	}
-	if err := DecodeReply(&rpc.CallReply{}, new(int)); err == nil {
-		t.Error("a reply is read into a value without a message")
+	req := &rpc.CallRequest{Call: &rpc.CallRequest_RequestCheckpoint{RequestCheckpoint: &rpc.RequestCheckpointCall{After: 9}}}
+	if _, err := RequestCheckpoint.DecodeArgs(req); !errors.Is(err, ErrUnknown) {
+		t.Errorf("a verdict that is not known here: %v, want ErrUnknown", err)
 	}
 }
 
@@ -116,40 +148,6 @@ func sameReply(got, want any) bool {
 	return slices.EqualFunc(a, b, func(a, b CapsuleView) bool {
 		return proto.Equal(a.Capsule, b.Capsule) && reflect.DeepEqual(a.Obstacles, b.Obstacles) && reflect.DeepEqual(a.Outside, b.Outside)
 	})
-}
-
-// TestReplyMessages: replies arrive whole, and an empty message is the zero reply.
-func TestReplyMessages(t *testing.T) {
-	part := &store.NodeStreams{}
-	for _, reply := range []any{
-		PrepareReply{
-			Capsules: 1, Programs: 2, Bytes: 1 << 40, Obstacles: []processes.Obstacle{{Program: "batch", PID: 7, Name: "ssh", What: "has a terminal", Cure: "close it"}},
-			Unrestored: []string{"batch"}, Steps: []string{"s0-1"}, TaskCounts: map[string]int{"s0-1": 4}, TasksHere: map[string]int{"s0-1": 2}, Devices: []int{0, 1}, Staged: true, ManyFiles: true,
-		},
-		ExchangeReply{Events: &cut.Events{Next: 5}},
-		ExchangeReply{Forgotten: true, Error: "why"},
-		DumpReply{Part: part, Capsules: []records.CapsuleMeta{{Index: 1, Node: "n1"}}, BaseUnused: true},
-		DumpReply{Capsules: []records.CapsuleMeta{{Index: 1}}, StageFull: true, BaseUnusable: true},
-		[]string{"batch", "s0-1.0"},
-		map[int]string{0: "a", 1: ""},
-		upload.ShareReply{Part: part},
-		upload.ShareReply{Lost: "why"},
-		upload.ShareStatus{Has: true, Done: 3, Total: 5, LastError: "why"},
-		true,
-		[]CapsuleView{{
-			Capsule:   &rpc.Capsule{Index: 1, Node: "n1", Programs: []*rpc.Program{{Name: "batch"}}, Leases: []*rpc.Lease{{Job: 9, Gpus: 2}}},
-			Obstacles: []processes.Obstacle{{Program: "batch", PID: 7}}, Outside: []processes.Obstacle{{Program: "s0-1.0", What: "is connected"}},
-		}},
-	} {
-		m, err := EncodeReply(reply)
-		noError(t, err)
-		into := reflect.New(reflect.TypeOf(reply))
-		noError(t, DecodeReply(sendMessage(t, m, &rpc.CallReply{}), into.Interface()))
-		if got := into.Elem().Interface(); !sameReply(got, reply) {
-			t.Errorf("%+v arrives as %+v", reply, got)
-		}
-		noError(t, DecodeReply(&rpc.CallReply{}, into.Interface()))
-	}
 }
 
 // bytesFields returns the fields of a message, and of the messages in its fields, that hold bytes.
@@ -230,10 +228,10 @@ func fillFields(t *testing.T, v reflect.Value) {
 func TestManifestParts(t *testing.T) {
 	var want DumpReply
 	fillFields(t, reflect.ValueOf(&want).Elem())
-	m, err := EncodeReply(want)
+	m, err := Dump.EncodeReply(want)
 	noError(t, err)
-	var got DumpReply
-	noError(t, DecodeReply(sendMessage(t, m, &rpc.CallReply{}), &got))
+	got, err := Dump.DecodeReply(sendMessage(t, m, &rpc.CallReply{}))
+	noError(t, err)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v arrives as %+v", want, got)
 	}
@@ -249,8 +247,8 @@ func TestManifestParts(t *testing.T) {
 	}
 	// A node of a newer release has fields that this release does not know.
 	m.GetDump().Capsules = []byte(`[{"index":1,"node":"n2","newer":{"x":1}}]`)
-	got = DumpReply{}
-	noError(t, DecodeReply(m, &got))
+	got, err = Dump.DecodeReply(m)
+	noError(t, err)
 	if len(got.Capsules) != 1 || got.Capsules[0].Index != 1 || got.Capsules[0].Node != "n2" {
 		t.Errorf("capsules of a newer release arrive as %+v", got.Capsules)
 	}
