@@ -23,7 +23,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/config"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/leader"
-	"github.com/singularity-slurm/singularity-slurm/preemptd/lease"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/mandate"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/metrics"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/reconcile"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/room"
@@ -48,7 +48,7 @@ type controller struct {
 	slurm    *slurmrest.Client
 	cluster  string
 	journal  *journal.Journal
-	lease    *lease.Lease
+	mandate  *mandate.Mandate
 	policies *policySet
 	page     *webPage
 	metrics  *metrics.Metrics
@@ -157,7 +157,7 @@ func (c *controller) openJournal(ctx context.Context) (func(), error) {
 	if c.journal, err = journal.Open(ctx, c.cfg.Load().Journal, c.cluster); err != nil {
 		return nil, err
 	}
-	c.lease = lease.New(c.slurm, hostName(), c.journal.ID())
+	c.mandate = mandate.New(c.slurm, hostName(), c.journal.ID())
 	c.page.changeState(func(s *web.State) { s.Journal = c.journal })
 	return func() {
 		c.page.changeState(func(s *web.State) { s.Journal = nil })
@@ -207,7 +207,7 @@ func (c *controller) reloadConfig() {
 	c.log.Info("configuration read again")
 }
 
-// runWithJournal waits for the journal's lease, and works while it has the lease.
+// runWithJournal waits for the journal's mandate, and works while it has the mandate.
 func (c *controller) runWithJournal(ctx context.Context) error {
 	if c.dryRun {
 		c.page.setRole(web.DryRun, "")
@@ -216,11 +216,11 @@ func (c *controller) runWithJournal(ctx context.Context) error {
 		return c.newLoop(ctx).Run(ctx)
 	}
 	for {
-		err := c.journal.Await(ctx, func(l journal.Lease) { c.showWaiting(l.Name) })
+		err := c.journal.Await(ctx, func(m journal.Mandate) { c.showWaiting(m.Name) })
 		if err != nil {
 			return ignoreShutdown(ctx, err)
 		}
-		if err = c.holdLease(ctx); !errors.Is(err, journal.ErrLost) {
+		if err = c.holdMandate(ctx); !errors.Is(err, journal.ErrLost) {
 			return err
 		}
 		c.log.Warn("stopped working", "error", err)
@@ -243,9 +243,9 @@ func (c *controller) newLoop(held context.Context) *reconcile.Loop {
 	proxyds := c.newProxyds(cfg)
 	return &reconcile.Loop{
 		Observer: c.nodes.wrapObserver(c.checkpoints.wrapObserver(&cluster.Watch{Slurm: c.slurm, Proxyd: proxyds, Led: c.nodes.ledJobs})),
-		Executor: &leasedExecutor{leading: held, Executor: &action.Runner{
+		Executor: &mandateExecutor{leading: held, Executor: &action.Runner{
 			Slurm: c.slurm, Proxyd: proxyds, Sizes: c.jobSizes(proxyds), LeaseQOS: func() string { return c.cfg.Load().LeaseQOS },
-			Journal:  newPausingJournal(&leasedJournal{Journal: c.journal, lease: c.lease}, c.pauseFile, c.log),
+			Journal:  newPausingJournal(&mandateJournal{Journal: c.journal, mandate: c.mandate}, c.pauseFile, c.log),
 			Patience: action.Patience{Checkpoint: cfg.Patience.Checkpoint, Leave: cfg.Patience.Leave, Start: cfg.Patience.Start},
 		}},
 		Rooms:   &room.Keeper{Slurm: c.slurm, Log: c.log},

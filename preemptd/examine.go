@@ -41,7 +41,7 @@ func (c *controller) examineController() *doctor.Controller {
 		},
 		Scontrol: cfg.Scontrol, Sacctmgr: cfg.Sacctmgr, LeaseQOS: cfg.LeaseQOS,
 		Journal: func(ctx context.Context) error {
-			_, err := c.journal.Lease(ctx)
+			_, err := c.journal.Mandate(ctx)
 			return err
 		},
 		Policies: func() []*rpc.Policy { return c.policies.collectStatus(c.cfg.Load().Policies) },

@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
-	"github.com/singularity-slurm/singularity-slurm/preemptd/lease"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/mandate"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/reconcile"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/web"
 )
@@ -25,19 +25,19 @@ func (c *controller) showWaiting(holder string) {
 	notifySystemd(c.log, "STATUS=waiting: "+holder+" works")
 }
 
-// giveBack is how long giving back the lease that Slurm shows may take: a waiting preemptd takes
-// the lease anyway.
+// giveBack is how long giving back the mandate that Slurm shows may take: a waiting preemptd takes
+// the mandate anyway.
 const giveBack = 3 * time.Second
 
-// holdLease has the journal's lease until ctx ends or the lease is lost, and works while it has the
-// lease that Slurm shows as well. Both leases are kept until the last action has ended.
-func (c *controller) holdLease(ctx context.Context) error {
+// holdMandate has the journal's mandate until ctx ends or the mandate is lost, and works while it has the
+// mandate that Slurm shows as well. Both mandates are kept until the last action has ended.
+func (c *controller) holdMandate(ctx context.Context) error {
 	var g errgroup.Group
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
 	working, stopWorking := context.WithCancel(ctx)
 	defer stopWorking()
 	g.Go(func() error {
-		err := c.journal.Keep(keeping, func(err error) { c.log.Error("cannot renew the lease of the journal", "error", err) })
+		err := c.journal.Keep(keeping, func(err error) { c.log.Error("cannot renew the mandate of the journal", "error", err) })
 		stopWorking()
 		return err
 	})
@@ -46,27 +46,27 @@ func (c *controller) holdLease(ctx context.Context) error {
 		return c.leadUntilLost(working)
 	})
 	err := g.Wait()
-	if errors.Is(err, journal.ErrLost) || c.lease.WhyNoLease() != nil { // another preemptd's lease, or no lease
+	if errors.Is(err, journal.ErrLost) || c.mandate.WhyNoMandate() != nil { // another preemptd's mandate, or no mandate
 		return err
 	}
 	giving, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBack)
 	defer cancel()
-	if err := c.lease.Release(giving); err != nil {
+	if err := c.mandate.Release(giving); err != nil {
 		c.log.Warn("Slurm still shows that this preemptd works", "error", err)
 	}
 	return err
 }
 
-// leadUntilLost waits for the lease that Slurm shows, and works while it has the lease.
+// leadUntilLost waits for the mandate that Slurm shows, and works while it has the mandate.
 func (c *controller) leadUntilLost(ctx context.Context) error {
 	for {
-		err := c.lease.Await(ctx, func(h lease.Holder) { c.showWaiting(h.String()) }, func(err error) {
-			c.log.Warn("waiting for the lease that Slurm shows", "error", err)
+		err := c.mandate.Await(ctx, func(h mandate.Holder) { c.showWaiting(h.String()) }, func(err error) {
+			c.log.Warn("waiting for the mandate that Slurm shows", "error", err)
 		})
 		if err != nil {
 			return ignoreShutdown(ctx, err)
 		}
-		if err := c.lease.WhyNoLease(); err != nil {
+		if err := c.mandate.WhyNoMandate(); err != nil {
 			c.log.Warn("Slurm lets this preemptd make no reservation: one with another journal would not know that it works", "error", err)
 		}
 		c.log.Info("working")
@@ -76,14 +76,14 @@ func (c *controller) leadUntilLost(ctx context.Context) error {
 		err = c.runLoop(ctx)
 		c.metrics.Leads(false)
 		c.page.setRole(web.Waits, "")
-		if !errors.Is(err, lease.ErrLost) {
+		if !errors.Is(err, mandate.ErrLost) {
 			return err
 		}
 		c.log.Warn("stopped working", "error", err)
 	}
 }
 
-// runLoop works until ctx ends or the lease that Slurm shows is lost, and listens to people
+// runLoop works until ctx ends or the mandate that Slurm shows is lost, and listens to people
 // meanwhile.
 func (c *controller) runLoop(ctx context.Context) error {
 	var g errgroup.Group
@@ -93,7 +93,7 @@ func (c *controller) runLoop(ctx context.Context) error {
 	leading, lost := context.WithCancel(context.WithoutCancel(ctx))
 	defer lost()
 	g.Go(func() error {
-		err := c.lease.Keep(keeping, func(err error) { c.log.Warn("cannot renew the lease that Slurm shows", "error", err) })
+		err := c.mandate.Keep(keeping, func(err error) { c.log.Warn("cannot renew the mandate that Slurm shows", "error", err) })
 		if err != nil {
 			lost()
 		}
@@ -121,29 +121,29 @@ func (c *controller) runLoop(ctx context.Context) error {
 	return g.Wait()
 }
 
-// leasedJournal is a journal that writes no step before it is certain that no other preemptd works; a step that is
+// mandateJournal is a journal that writes no step before it is certain that no other preemptd works; a step that is
 // not written is not taken.
-type leasedJournal struct {
+type mandateJournal struct {
 	action.Journal
-	lease *lease.Lease
+	mandate *mandate.Mandate
 }
 
-// Save waits while Slurm does not say which preemptd has the lease.
-func (s *leasedJournal) Save(ctx context.Context, a *journal.Action, text string) error {
-	if err := s.lease.Sure(ctx); err != nil {
+// Save waits while Slurm does not say which preemptd has the mandate.
+func (s *mandateJournal) Save(ctx context.Context, a *journal.Action, text string) error {
+	if err := s.mandate.Sure(ctx); err != nil {
 		return err
 	}
 	return s.Journal.Save(ctx, a, text)
 }
 
-// leasedExecutor carries actions out until held ends, and stops then at once.
-type leasedExecutor struct {
+// mandateExecutor carries actions out until held ends, and stops then at once.
+type mandateExecutor struct {
 	reconcile.Executor
 	leading context.Context
 }
 
 // Run carries out the action, as far as possible.
-func (t *leasedExecutor) Run(ctx context.Context, a journal.Action) (journal.Action, error) {
+func (t *mandateExecutor) Run(ctx context.Context, a journal.Action) (journal.Action, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(t.leading, stop)()

@@ -212,7 +212,7 @@ func checkReload(t *testing.T, p *preemptd, file string) {
 	p.waitForLog("configuration read again")
 }
 
-// A dry run tells which actions would be begun, and needs no lease.
+// A dry run tells which actions would be begun, and needs no mandate.
 func TestDryRun(t *testing.T) {
 	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
 	srv.AddNode(slurmrest.Node{Name: "n0", State: slurmrest.NodeState{Base: "DOWN"}})

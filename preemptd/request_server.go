@@ -23,8 +23,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// requestServer answers people while this preemptd works: a preemptd that waits for the lease
-// leaves the port to the holder of the lease.
+// requestServer answers people while this preemptd works: a preemptd that waits for the mandate
+// leaves the port to the holder of the mandate.
 type requestServer struct {
 	*controller
 	wake func() // of the loop, after its first tick
@@ -96,7 +96,7 @@ func (s *lookResult) standingOf(job int64) *rpc.Standing {
 }
 
 // serveRequests listens until ctx ends, and has the page take requests meanwhile. While the port is taken, for
-// example by a preemptd that hangs and has lost the lease, serveRequests waits for the port: decisions and actions go
+// example by a preemptd that hangs and has lost the mandate, serveRequests waits for the port: decisions and actions go
 // on.
 func (d *requestServer) serveRequests(ctx context.Context) {
 	cfg := d.cfg.Load()

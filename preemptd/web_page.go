@@ -126,7 +126,7 @@ func (p *webPage) changeState(change func(*web.State)) {
 	change(&p.now)
 }
 
-// setRole makes the page show preemptd's role, and which other preemptd has the lease that this preemptd waits for.
+// setRole makes the page show preemptd's role, and which other preemptd has the mandate that this preemptd waits for.
 func (p *webPage) setRole(is web.Role, holder string) {
 	if is == web.Waits {
 		p.Forget()

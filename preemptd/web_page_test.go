@@ -119,7 +119,7 @@ func TestNoPage(t *testing.T) {
 	}
 }
 
-// TestRegained: a preemptd that has the lease again shows no snapshot from before another preemptd had the lease.
+// TestRegained: a preemptd that has the mandate again shows no snapshot from before another preemptd had the mandate.
 func TestRegained(t *testing.T) {
 	p := &webPage{now: web.State{Interval: time.Second}}
 	p.Server = web.New(web.Options{State: p.currentState})

@@ -97,7 +97,7 @@ func (w *world) lifeArguments(point int) []string {
 // goOn carries the actions on as the next process would after a kill, but within this process, and to the end.
 func (w *world) goOn(t *testing.T) {
 	t.Helper()
-	// The killed process had the lease; the tests of journal wait for the lease's end.
+	// The killed process had the mandate; the tests of journal wait for the mandate's end.
 	db, err := sql.Open("sqlite3", w.db)
 	if err != nil {
 		t.Fatal(err)

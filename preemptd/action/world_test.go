@@ -269,7 +269,7 @@ func (w *world) newRunner(t *testing.T, j *journal.Journal, at func(string) erro
 	return &Runner{Slurm: p, Proxyd: p, Journal: p, Now: c.now, Sleep: c.sleep}
 }
 
-// openJournal opens the world's journal, with the lease.
+// openJournal opens the world's journal, with the mandate.
 func (w *world) openJournal(t *testing.T) *journal.Journal {
 	t.Helper()
 	j, err := journal.Open(t.Context(), w.db, "test")

@@ -27,7 +27,7 @@ type Journal interface {
 	Unfinished(ctx context.Context) ([]journal.Action, error)
 	Origin(ctx context.Context, job int64) (json.RawMessage, error)
 	Events(ctx context.Context, job int64, most int) ([]journal.Event, error)
-	Lease(ctx context.Context) (journal.Lease, error)
+	Mandate(ctx context.Context) (journal.Mandate, error)
 }
 
 // Slurm is the part of a client of Slurm that the server uses. *slurmrest.Client is a Slurm.
@@ -224,7 +224,7 @@ func (s *Server) Status(ctx context.Context, _ *rpc.StatusRequest) (*rpc.StatusR
 		if err != nil {
 			return nil, err
 		}
-		lease, err := s.opt.Journal.Lease(ctx)
+		mandate, err := s.opt.Journal.Mandate(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -234,7 +234,7 @@ func (s *Server) Status(ctx context.Context, _ *rpc.StatusRequest) (*rpc.StatusR
 		}
 		state := s.opt.State()
 		reply := &rpc.StatusReply{
-			Version: s.opt.Version, Cluster: s.opt.Cluster, Holder: lease.Name, Term: lease.Term,
+			Version: s.opt.Version, Cluster: s.opt.Cluster, Holder: mandate.Name, Term: mandate.Term,
 			Ticked: timestampOf(state.Ticked), Policies: state.Policies, UnderWay: int32(len(open)), //nolint:gosec // a list in memory
 		}
 		if who.operator {

@@ -90,7 +90,7 @@ func (j *Journal) Begin(ctx context.Context, r Request) (Action, error) {
 	if len(a.Args) == 0 {
 		a.Args = json.RawMessage("{}")
 	}
-	err := j.writeLeased(ctx, fmt.Sprintf("job %d: begin %s", r.Job, r.Kind), func(tx *sql.Tx) error {
+	err := j.writeWithMandate(ctx, fmt.Sprintf("job %d: begin %s", r.Job, r.Kind), func(tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, `INSERT INTO action (token, kind, job, args, who, why, created, revision, state, step, step_began, attempt, not_before, memo, problem, ended)
 			VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, '', ?, 0, 0, ?, '', 0)`,
 			a.Token, r.Kind, r.Job, string(a.Args), r.Who, r.Why, unixNano(now), string(a.State), unixNano(now), string(a.Memo))
@@ -122,7 +122,7 @@ func (j *Journal) Save(ctx context.Context, a *Action, text string) error {
 	if next.State.Ended() {
 		next.Ended = now
 	}
-	err := j.writeLeased(ctx, fmt.Sprintf("action %d", a.ID), func(tx *sql.Tx) error {
+	err := j.writeWithMandate(ctx, fmt.Sprintf("action %d", a.ID), func(tx *sql.Tx) error {
 		var step string
 		err := tx.QueryRowContext(ctx, "SELECT step FROM action WHERE id = ?", a.ID).Scan(&step)
 		if errors.Is(err, sql.ErrNoRows) {

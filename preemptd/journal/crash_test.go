@@ -26,7 +26,7 @@ import (
 var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of the moments at which processes are killed; printed when a test fails")
 
 // lives are the other processes that the test binary can be.
-var lives = map[string]func([]string) int{"write": writeForEver, "hold": holdLease, "full": fillDisk, "readonly": readOnly}
+var lives = map[string]func([]string) int{"write": writeForEver, "hold": holdMandate, "full": fillDisk, "readonly": readOnly}
 
 // startLife starts the test binary as another process.
 func startLife(t *testing.T, name string, args ...string) (*exec.Cmd, io.Reader) {
@@ -48,7 +48,7 @@ func writeForEver(args []string) int {
 	ctx := context.Background()
 	j, err := Open(ctx, args[0], "test")
 	if err == nil {
-		// Its predecessor was killed: the process need not wait for the end of that lease.
+		// Its predecessor was killed: the process need not wait for the end of that mandate.
 		_, err = j.database().Exec("DELETE FROM lease")
 	}
 	if err == nil {
@@ -140,8 +140,8 @@ func afterKill(t *testing.T, path string, id, revision int64) {
 	}
 }
 
-// holdLease takes the lease, and keeps the lease until the process is killed.
-func holdLease(args []string) int {
+// holdMandate takes the mandate, and keeps the mandate until the process is killed.
+func holdMandate(args []string) int {
 	ctx := context.Background()
 	j, err := Open(ctx, args[0], "test")
 	if err == nil {
@@ -166,19 +166,19 @@ func TestTakenOver(t *testing.T) {
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "mine\n" {
-		t.Fatalf("first line of the process that holds the lease = %q, %v, want \"mine\\n\"", line, err)
+		t.Fatalf("first line of the process that holds the mandate = %q, %v, want \"mine\\n\"", line, err)
 	}
 	second := openUnchecked(t, path)
-	told := make(chan Lease, 10)
+	told := make(chan Mandate, 10)
 	have := make(chan error, 1)
-	go func() { have <- second.Await(t.Context(), func(l Lease) { told <- l }) }()
+	go func() { have <- second.Await(t.Context(), func(m Mandate) { told <- m }) }()
 	if l := <-told; l.Mine || !strings.HasSuffix(l.Name, "process "+strconv.Itoa(cmd.Process.Pid)) {
-		t.Errorf("Await told of the lease %+v, want the other process's", l)
+		t.Errorf("Await told of the mandate %+v, want the other process's", l)
 	}
 	select {
 	case err := <-have:
-		t.Fatalf("two have the lease: %v", err)
-	case <-time.After(leaseLife / 2):
+		t.Fatalf("two have the mandate: %v", err)
+	case <-time.After(mandateLife / 2):
 	}
 	killed := time.Now()
 	cmd.Process.Kill()
@@ -187,8 +187,8 @@ func TestTakenOver(t *testing.T) {
 	}
 	took := time.Since(killed)
 	t.Logf("taken over after %s", took.Round(time.Millisecond))
-	if promised := 10 * time.Second; leaseLife+leaseLook >= promised {
-		t.Errorf("a lease of %s, looked at every %s, cannot be taken over within %s", leaseLife, leaseLook, promised)
+	if promised := 10 * time.Second; mandateLife+mandateLook >= promised {
+		t.Errorf("a mandate of %s, looked at every %s, cannot be taken over within %s", mandateLife, mandateLook, promised)
 	}
 	if took > time.Minute { // the machine may be slow
 		t.Errorf("taken over after %s", took)

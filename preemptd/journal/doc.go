@@ -6,21 +6,21 @@
 // and no further.
 //
 //	j, err := journal.Open(ctx, "/var/lib/singularity-slurm/preemptd.db", "mycluster")
-//	err = j.Await(ctx)                // until this process has the lease
+//	err = j.Await(ctx)                // until this process has the mandate
 //	a, err := j.Begin(ctx, journal.Request{Kind: "preempt", Job: 812, …})
 //	a.Step = "requeue"                // about to be done
 //	err = j.Save(ctx, &a, "")         // only now it may be done
 //
-// # The lease
+// # The mandate
 //
-// A single preemptd works. It renews the lease; a second preemptd waits, and takes the lease over when the lease was
-// not renewed for leaseLife, which is less than ten seconds after the first died. Each taking has a number, the term.
+// A single preemptd works. It renews the mandate; a second preemptd waits, and takes the mandate over when the mandate was
+// not renewed for mandateLife, which is less than ten seconds after the first died. Each taking has a number, the term.
 // Every write checks holder and term in its own transaction, so that a preemptd which was stopped and wakes up after
 // another took over cannot write any more (ErrLost), and thereby takes no step any more: no step is done that was not
-// written before. Time is that of the machine since it was booted, which cannot be set; a lease of an earlier boot
+// written before. Time is that of the machine since it was booted, which cannot be set; a mandate of an earlier boot
 // has no holder.
 //
-// This lease is between processes that share the database. Package lease is for processes that do not.
+// This mandate is between processes that share the database. Package mandate is for processes that do not.
 //
 // The database has to be on a local disk: SQLite's WAL needs memory that all of its users share.
 //

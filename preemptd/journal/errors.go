@@ -25,8 +25,8 @@ var (
 	ErrNewer = errors.New("written by a newer preemptd")
 	// ErrForeign says that the journal is another cluster's.
 	ErrForeign = errors.New("of another cluster")
-	// ErrLost says that this process does not have the lease, or not any more.
-	ErrLost = errors.New("another preemptd has the lease")
+	// ErrLost says that this process does not have the mandate, or not any more.
+	ErrLost = errors.New("another preemptd has the mandate")
 	// ErrBusy says that the job has an action that has not ended.
 	ErrBusy = errors.New("an action is under way")
 	// ErrNoAction says that there is no such action.

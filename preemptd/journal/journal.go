@@ -23,7 +23,7 @@ import (
 )
 
 // Journal is an open journal. A Journal is safe for concurrent use. Every process may read; to
-// write, this process must have the lease.
+// write, this process must have the mandate.
 type Journal struct {
 	db   atomic.Pointer[sql.DB] // changed by writeBack only
 	path string
@@ -39,7 +39,7 @@ type Journal struct {
 // patience is how long a write waits for another process's.
 const patience = 5 * time.Second
 
-// Open opens the journal of a cluster, and makes or migrates it if need be. Open takes no lease.
+// Open opens the journal of a cluster, and makes or migrates it if need be. Open takes no mandate.
 // The error is ErrForeign for the journal of another cluster.
 func Open(ctx context.Context, path, cluster string) (*Journal, error) {
 	j := &Journal{path: path, now: time.Now}
@@ -147,10 +147,10 @@ func requireLocal(dir string) error {
 	return nil
 }
 
-// Close gives the lease back, if this process has it, and closes the database.
+// Close gives the mandate back, if this process has it, and closes the database.
 func (j *Journal) Close() error {
-	// Waiting preemptds need not wait for the lease's end.
-	err := j.releaseLease(context.Background())
+	// Waiting preemptds need not wait for the mandate's end.
+	err := j.releaseMandate(context.Background())
 	if errors.Is(err, ErrLost) {
 		err = nil
 	}
@@ -164,10 +164,10 @@ func (j *Journal) ID() string { return fmt.Sprintf("%08x", uint32(j.id)) }
 // Path returns where the journal is.
 func (j *Journal) Path() string { return j.path }
 
-// writeLeased runs f in a transaction that commits only if this process has the lease.
-func (j *Journal) writeLeased(ctx context.Context, what string, f func(*sql.Tx) error) error {
+// writeWithMandate runs f in a transaction that commits only if this process has the mandate.
+func (j *Journal) writeWithMandate(ctx context.Context, what string, f func(*sql.Tx) error) error {
 	err := j.transact(ctx, func(tx *sql.Tx) error {
-		if err := j.requireLease(ctx, tx); err != nil {
+		if err := j.requireMandate(ctx, tx); err != nil {
 			return err
 		}
 		return f(tx)

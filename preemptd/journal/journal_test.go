@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// openJournal opens a journal, with the lease.
+// openJournal opens a journal, with the mandate.
 func openJournal(t *testing.T, path string) *Journal {
 	t.Helper()
 	j := openUnchecked(t, path)
@@ -225,28 +225,28 @@ func TestForget(t *testing.T) {
 	}
 }
 
-func TestLease(t *testing.T) {
+func TestMandate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "preemptd.db")
 	first := openJournal(t, path)
 	second := openUnchecked(t, path)
 	now, err := second.Take(t.Context())
 	if err != nil || now.Mine || now.Name != ourName() {
-		t.Fatalf("Take while the first has the lease: %v, %+v", err, now)
+		t.Fatalf("Take while the first has the mandate: %v, %+v", err, now)
 	}
 	if _, err := second.Begin(t.Context(), preempt); !errors.Is(err, ErrLost) {
-		t.Errorf("a write without the lease: %v", err)
+		t.Errorf("a write without the mandate: %v", err)
 	}
 	if err := first.Renew(t.Context()); err != nil {
 		t.Error(err)
 	}
-	// The first stands still for longer than the lease lives.
-	expireLease(t, first)
+	// The first stands still for longer than the mandate lives.
+	expireMandate(t, first)
 	if now, err := second.Take(t.Context()); err != nil || !now.Mine || now.Term != 2 {
-		t.Fatalf("Take after the lease expired: %v, %+v, want term 2 of this process", err, now)
+		t.Fatalf("Take after the mandate expired: %v, %+v, want term 2 of this process", err, now)
 	}
 	for name, err := range map[string]error{"renew": first.Renew(t.Context()), "begin": second1(first.Begin(t.Context(), preempt))} {
 		if !errors.Is(err, ErrLost) {
-			t.Errorf("%s without the lease, which was lost: %v", name, err)
+			t.Errorf("%s without the mandate, which was lost: %v", name, err)
 		}
 	}
 	if _, err := second.Begin(t.Context(), preempt); err != nil {
@@ -256,40 +256,40 @@ func TestLease(t *testing.T) {
 		t.Error(err)
 	}
 	if now, err := first.Take(t.Context()); err != nil || !now.Mine || now.Term != 3 {
-		t.Errorf("a lease that was given back: %v %+v", err, now)
+		t.Errorf("a mandate that was given back: %v %+v", err, now)
 	}
 }
 
 func second1[T any](_ T, err error) error { return err }
 
-// expireLease lets the lease run out.
-func expireLease(t *testing.T, j *Journal) {
+// expireMandate lets the mandate run out.
+func expireMandate(t *testing.T, j *Journal) {
 	t.Helper()
-	if _, err := j.database().Exec("UPDATE lease SET renewed = renewed - ?", int64(leaseLife+time.Second)); err != nil {
+	if _, err := j.database().Exec("UPDATE lease SET renewed = renewed - ?", int64(mandateLife+time.Second)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A lease that ran out unnoticed is not lost.
-func TestLeaseLate(t *testing.T) {
+// A mandate that ran out unnoticed is not lost.
+func TestMandateLate(t *testing.T) {
 	j := freshJournal(t)
-	expireLease(t, j)
+	expireMandate(t, j)
 	if err := j.Renew(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := j.Lease(t.Context()); err != nil || now.Expired || !now.Mine {
-		t.Errorf("lease after a late Renew: %v, %+v", err, now)
+	if now, err := j.Mandate(t.Context()); err != nil || now.Expired || !now.Mine {
+		t.Errorf("mandate after a late Renew: %v, %+v", err, now)
 	}
 }
 
-func TestLeaseOfEarlierBoot(t *testing.T) {
+func TestMandateOfEarlierBoot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "preemptd.db")
 	first := openJournal(t, path)
 	if _, err := first.database().Exec("UPDATE lease SET boot = 'another', renewed = renewed + 1000000000000"); err != nil {
 		t.Fatal(err)
 	}
 	if now, err := openUnchecked(t, path).Take(t.Context()); err != nil || !now.Mine {
-		t.Errorf("Take of a lease of an earlier boot: %v, %+v, want ours", err, now)
+		t.Errorf("Take of a mandate of an earlier boot: %v, %+v, want ours", err, now)
 	}
 }
 

@@ -24,7 +24,7 @@ type Event struct {
 
 // Note records an event. The same event of the same restart is recorded once.
 func (j *Journal) Note(ctx context.Context, e Event) error {
-	return j.writeLeased(ctx, fmt.Sprintf("job %d: note", e.Job), func(tx *sql.Tx) error {
+	return j.writeWithMandate(ctx, fmt.Sprintf("job %d: note", e.Job), func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO event (job, restarts, what, at, text) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
 			e.Job, e.Restarts, e.What, unixNano(e.At), e.Text)
 		return err
@@ -53,7 +53,7 @@ func (j *Journal) Events(ctx context.Context, job int64, most int) ([]Event, err
 
 // SetOrigin records a job's request before preemptd edited the job, and the request after the edit.
 func (j *Journal) SetOrigin(ctx context.Context, job int64, shape json.RawMessage) error {
-	return j.writeLeased(ctx, fmt.Sprintf("job %d: origin", job), func(tx *sql.Tx) error {
+	return j.writeWithMandate(ctx, fmt.Sprintf("job %d: origin", job), func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO origin (job, shape, at) VALUES (?, ?, ?) ON CONFLICT (job) DO UPDATE SET shape = excluded.shape, at = excluded.at",
 			job, string(shape), unixNano(j.now()))
 		return err
@@ -95,7 +95,7 @@ func (j *Journal) Origins(ctx context.Context) (map[int64]json.RawMessage, error
 // Forget deletes actions that ended before a time, with their lines, events before that time, and the origins of jobs
 // that are not in alive. Actions that have not ended stay.
 func (j *Journal) Forget(ctx context.Context, before time.Time, alive []int64) error {
-	return j.writeLeased(ctx, "forget", func(tx *sql.Tx) error {
+	return j.writeWithMandate(ctx, "forget", func(tx *sql.Tx) error {
 		for _, statement := range []string{
 			"DELETE FROM action WHERE ended > 0 AND ended < ?",
 			"DELETE FROM event WHERE at < ?",

@@ -12,8 +12,8 @@ import (
 )
 
 // migrations lead from each version of the schema to the next; the version is SQLite's user_version. A released
-// migration is never changed. Times are nanoseconds since 1970, 0 for no time; in the lease, since the machine was
-// booted.
+// migration is never changed. Times are nanoseconds since 1970, 0 for no time; in lease, the table of
+// the mandate, since the machine was booted.
 var migrations = []string{
 	`
 CREATE TABLE cluster (name TEXT NOT NULL) STRICT;

@@ -47,7 +47,7 @@ func (j *Journal) checkFile() error {
 }
 
 // writeBack gives a removed journal its file again, with all that it has. SQLite does not write to a file without a
-// name, so the database is opened anew. The caller has the lease.
+// name, so the database is opened anew. The caller has the mandate.
 func (j *Journal) writeBack(ctx context.Context) error {
 	old := j.database()
 	copied := filepath.Join(filepath.Dir(j.path), fmt.Sprintf(".%s.%s", filepath.Base(j.path), j.holder))

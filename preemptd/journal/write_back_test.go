@@ -31,7 +31,7 @@ func TestRemoved(t *testing.T) {
 				}
 			}
 			if _, err := j.Take(t.Context()); !errors.Is(err, ErrLocked) {
-				t.Errorf("the lease is taken of a journal that is gone: %v", err)
+				t.Errorf("the mandate is taken of a journal that is gone: %v", err)
 			}
 			ctx, stop := context.WithCancel(t.Context())
 			var told error

@@ -90,7 +90,7 @@ func New(o Options) *Metrics {
 		held:      newCounters("held_gpu_seconds_total", "GPU time that jobs held, by tier.", "tier"),
 		userHeld:  newCounters("user_held_gpu_seconds_total", "GPU time that jobs held, by user.", "user"),
 		userLost:  newCounters("user_lost_gpu_seconds_total", "GPU time of running jobs that brought them nothing, by user.", "user"),
-		leader:    newGauge("leader", "1 if this preemptd works, 0 if it waits for another one's lease."),
+		leader:    newGauge("leader", "1 if this preemptd works, 0 if it waits for another preemptd's mandate."),
 		problems:  newGauge("problems", "Policies and proxyds with which something was wrong at the last look."),
 	}
 	m.registry.MustRegister(m.ticks, m.tick, m.decisions, m.intents, m.rejected, m.actions, m.lasted, m.answers, m.requests, m.lost, m.held, m.userHeld, m.userLost,

@@ -137,7 +137,7 @@ func (l *Loop) Wake() {
 	}
 }
 
-// Run runs until ctx ends or the lease is lost. Actions in progress then have Grace to come to an
+// Run runs until ctx ends or the mandate is lost. Actions in progress then have Grace to come to an
 // end; the rest is for the next preemptd.
 func (l *Loop) Run(ctx context.Context) error {
 	l.wake = make(chan struct{}, 1)

@@ -493,7 +493,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// A preemptd that loses the lease begins no action any more.
+// A preemptd that loses the mandate begins no action any more.
 func TestLost(t *testing.T) {
 	s := newSite(t, forPremium)
 	s.loop.Journal = lost{s.journal}

@@ -67,10 +67,10 @@ func checkJournal(ctx context.Context, now *State) check {
 		c.err = errNotYet
 		return c
 	}
-	lease, err := now.Journal.Lease(ctx)
+	mandate, err := now.Journal.Mandate(ctx)
 	c.err = err
-	if err == nil && lease.Name != "" {
-		c.said = "open; the lease is of " + lease.Name
+	if err == nil && mandate.Name != "" {
+		c.said = "open; the mandate is of " + mandate.Name
 	}
 	return c
 }

@@ -26,7 +26,7 @@ type Journal interface {
 	Unfinished(ctx context.Context) ([]journal.Action, error)
 	History(ctx context.Context, job int64, most int) ([]journal.Action, error)
 	Events(ctx context.Context, job int64, most int) ([]journal.Event, error)
-	Lease(ctx context.Context) (journal.Lease, error)
+	Mandate(ctx context.Context) (journal.Mandate, error)
 }
 
 // Requests carries out people's requests, as the user that munge.CallerOf returns. *api.Server is a

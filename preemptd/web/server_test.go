@@ -516,7 +516,9 @@ func TestNoSlurm(t *testing.T) {
 
 type broken struct{ web.Journal }
 
-func (broken) Lease(ctx) (journal.Lease, error) { return journal.Lease{}, errors.New("disk is gone") }
+func (broken) Mandate(ctx) (journal.Mandate, error) {
+	return journal.Mandate{}, errors.New("disk is gone")
+}
 
 type ctx = context.Context
 

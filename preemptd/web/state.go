@@ -141,12 +141,12 @@ func secondsOf(t *timestamppb.Timestamp) int64 {
 
 // addJournal fills in the parts that come from the journal.
 func (s *Server) addJournal(ctx context.Context, all *stateJSON, j Journal) error {
-	lease, err := j.Lease(ctx)
+	mandate, err := j.Mandate(ctx)
 	if err != nil {
 		return err
 	}
-	if !lease.Expired {
-		all.Holder, all.Term = lease.Name, lease.Term
+	if !mandate.Expired {
+		all.Holder, all.Term = mandate.Name, mandate.Term
 	}
 	open, err := j.Unfinished(ctx)
 	if err != nil {

@@ -143,7 +143,7 @@ func sitePolicy(s *site) {
 }
 
 // A second preemptd is started by mistake: the second waits, and works when the first is killed. That this takes 10 s at most is
-// tested in preemptd/lease, by a clock that the machine's speed does not change.
+// tested in preemptd/mandate, by a clock that the machine's speed does not change.
 func twoControllers(s *site) {
 	s.configurePolicies("tiers")
 	basic := s.fillCluster("t", "--singularity")
@@ -198,7 +198,7 @@ func twoJournals(s *site) {
 		}
 	}
 	s.waitFor("the second one waits", says(`holder="the one on ctl (reservation preemptd:works:ctl:`))
-	// For longer than the lease lives: the first preemptd answers. grep fails where no line matches: the second
+	// For longer than the mandate lives: the first preemptd answers. grep fails where no line matches: the second
 	// preemptd logs that it waits before asking.
 	asked := func() int {
 		n, err := strconv.Atoi(strings.TrimSpace(s.runOn("ctl", "root", "grep -c 'Created reservation=preemptd:waits:ctl:' /var/log/slurm/slurmctld.log || true")))

@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A preemptd that died is followed within leaseLife + leaseLook, which is less than ten seconds; a preemptd that
-// lives has leaseLife/RenewEvery tries to renew the lease in time.
+// A preemptd that died is followed within mandateLife + mandateLook, which is less than ten seconds; a preemptd that
+// lives has mandateLife/RenewEvery tries to renew the mandate in time.
 const (
-	leaseLife = 7 * time.Second
-	leaseLook = time.Second
-	// RenewEvery is how often the holder of the lease is to renew it.
+	mandateLife = 7 * time.Second
+	mandateLook = time.Second
+	// RenewEvery is how often the holder of the mandate is to renew it.
 	RenewEvery = 2 * time.Second
 )
 
-// Lease names the preemptd that works.
-type Lease struct {
+// Mandate names the preemptd that works, of those that share the journal.
+type Mandate struct {
 	Term    int64
 	Name    string // "host, process 812"; "": no holder
 	Since   time.Duration
@@ -43,18 +43,18 @@ func sinceBoot() (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// Take takes the lease if it is free, and returns the holder. Take may be called again.
-func (j *Journal) Take(ctx context.Context) (Lease, error) {
-	var now Lease
+// Take takes the mandate if it is free, and returns the holder. Take may be called again.
+func (j *Journal) Take(ctx context.Context) (Mandate, error) {
+	var now Mandate
 	switch err := j.checkFile(); {
-	case errors.Is(err, fs.ErrNotExist): // the holder of the lease writes the file back
-		return Lease{}, fmt.Errorf("journal: lease: %w: its file is gone", ErrLocked)
+	case errors.Is(err, fs.ErrNotExist): // the holder of the mandate writes the file back
+		return Mandate{}, fmt.Errorf("journal: mandate: %w: its file is gone", ErrLocked)
 	case err != nil:
-		return Lease{}, fmt.Errorf("journal: lease: %w", err)
+		return Mandate{}, fmt.Errorf("journal: mandate: %w", err)
 	}
 	err := j.transact(ctx, func(tx *sql.Tx) error {
 		var err error
-		if now, err = j.readLease(ctx, tx); err != nil || !now.Mine && now.Name != "" && !now.Expired {
+		if now, err = j.readMandate(ctx, tx); err != nil || !now.Mine && now.Name != "" && !now.Expired {
 			return err
 		}
 		at, err := sinceBoot()
@@ -64,14 +64,14 @@ func (j *Journal) Take(ctx context.Context) (Lease, error) {
 		if !now.Mine {
 			now.Term++
 		}
-		now = Lease{Term: now.Term, Name: ourName(), Mine: true}
+		now = Mandate{Term: now.Term, Name: ourName(), Mine: true}
 		_, err = tx.ExecContext(ctx, `INSERT INTO lease (one, term, holder, name, boot, renewed) VALUES (1, ?, ?, ?, ?, ?)
 			ON CONFLICT (one) DO UPDATE SET term = excluded.term, holder = excluded.holder, name = excluded.name, boot = excluded.boot, renewed = excluded.renewed`,
 			now.Term, j.holder, now.Name, j.boot, int64(at))
 		return err
 	})
 	if err != nil {
-		return Lease{}, fmt.Errorf("journal: lease: %w", err)
+		return Mandate{}, fmt.Errorf("journal: mandate: %w", err)
 	}
 	if now.Mine {
 		j.term.Store(now.Term)
@@ -79,23 +79,23 @@ func (j *Journal) Take(ctx context.Context) (Lease, error) {
 	return now, nil
 }
 
-// Await waits until this process has the lease. onLease is called when another process has the lease, once for each;
-// onLease may be nil. Await returns ctx's error, or an error of a journal that cannot be written.
-func (j *Journal) Await(ctx context.Context, onLease func(Lease)) error {
-	tick := time.NewTicker(leaseLook)
+// Await waits until this process has the mandate. onMandate is called when another process has the mandate, once for each;
+// onMandate may be nil. Await returns ctx's error, or an error of a journal that cannot be written.
+func (j *Journal) Await(ctx context.Context, onMandate func(Mandate)) error {
+	tick := time.NewTicker(mandateLook)
 	defer tick.Stop()
 	said := int64(-1)
 	for {
 		now, err := j.Take(ctx)
 		switch {
-		case errors.Is(err, ErrLocked): // the process that writes has the lease
+		case errors.Is(err, ErrLocked): // the process that writes has the mandate
 		case err != nil:
 			return err
 		case now.Mine:
 			return nil
-		case onLease != nil && said != now.Term:
+		case onMandate != nil && said != now.Term:
 			said = now.Term
-			onLease(now)
+			onMandate(now)
 		}
 		select {
 		case <-ctx.Done():
@@ -105,10 +105,10 @@ func (j *Journal) Await(ctx context.Context, onLease func(Lease)) error {
 	}
 }
 
-// Renew keeps the lease for another while. The error is ErrLost if another process has the lease
-// meanwhile; a lease that ran out unnoticed is renewed.
+// Renew keeps the mandate for another while. The error is ErrLost if another process has the mandate
+// meanwhile; a mandate that ran out unnoticed is renewed.
 func (j *Journal) Renew(ctx context.Context) error {
-	return j.writeLeased(ctx, "renew the lease", func(tx *sql.Tx) error {
+	return j.writeWithMandate(ctx, "renew the mandate", func(tx *sql.Tx) error {
 		at, err := sinceBoot()
 		if err != nil {
 			return err
@@ -118,7 +118,7 @@ func (j *Journal) Renew(ctx context.Context) error {
 	})
 }
 
-// Keep renews the lease until ctx ends, or the lease is lost: then Keep returns why. It also
+// Keep renews the mandate until ctx ends, or the mandate is lost: then Keep returns why. It also
 // keeps the journal's file: a removed file is written again, and failed is called; a replaced
 // file is ErrReplaced.
 func (j *Journal) Keep(ctx context.Context, failed func(error)) error {
@@ -134,7 +134,7 @@ func (j *Journal) Keep(ctx context.Context, failed func(error)) error {
 		case err == nil || ctx.Err() != nil:
 		case errors.Is(err, ErrLost), errors.Is(err, ErrReplaced):
 			return err
-		case failed != nil: // a full disk, for example: as long as no other process takes the lease it is ours
+		case failed != nil: // a full disk, for example: as long as no other process takes the mandate it is ours
 			failed(err)
 		}
 	}
@@ -153,51 +153,51 @@ func (j *Journal) rewriteIfRemoved(ctx context.Context) error {
 	return fmt.Errorf("journal %s: %w", j.path, errRemoved)
 }
 
-// releaseLease gives the lease back.
-func (j *Journal) releaseLease(ctx context.Context) error {
+// releaseMandate gives the mandate back.
+func (j *Journal) releaseMandate(ctx context.Context) error {
 	if j.term.Load() == 0 {
 		return nil
 	}
-	return j.writeLeased(ctx, "give the lease back", func(tx *sql.Tx) error {
+	return j.writeWithMandate(ctx, "give the mandate back", func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "UPDATE lease SET holder = '', name = ''")
 		return err
 	})
 }
 
-// Lease returns the preemptd that works.
-func (j *Journal) Lease(ctx context.Context) (Lease, error) {
-	var now Lease
+// Mandate returns the preemptd that works.
+func (j *Journal) Mandate(ctx context.Context) (Mandate, error) {
+	var now Mandate
 	err := j.transact(ctx, func(tx *sql.Tx) error {
 		var err error
-		now, err = j.readLease(ctx, tx)
+		now, err = j.readMandate(ctx, tx)
 		return err
 	})
 	return now, err
 }
 
-func (j *Journal) readLease(ctx context.Context, tx *sql.Tx) (Lease, error) {
-	var now Lease
+func (j *Journal) readMandate(ctx context.Context, tx *sql.Tx) (Mandate, error) {
+	var now Mandate
 	var holder, boot string
 	var renewed int64
 	err := tx.QueryRowContext(ctx, "SELECT term, holder, name, boot, renewed FROM lease").Scan(&now.Term, &holder, &now.Name, &boot, &renewed)
 	if errors.Is(err, sql.ErrNoRows) {
-		return Lease{}, nil
+		return Mandate{}, nil
 	}
 	if err != nil {
-		return Lease{}, err
+		return Mandate{}, err
 	}
 	at, err := sinceBoot()
 	if err != nil {
-		return Lease{}, err
+		return Mandate{}, err
 	}
 	now.Since = at - time.Duration(renewed)
 	now.Mine = holder == j.holder
-	now.Expired = boot != j.boot || now.Since > leaseLife
+	now.Expired = boot != j.boot || now.Since > mandateLife
 	return now, nil
 }
 
-// requireLease is the check that every write begins with.
-func (j *Journal) requireLease(ctx context.Context, tx *sql.Tx) error {
+// requireMandate is the check that every write begins with.
+func (j *Journal) requireMandate(ctx context.Context, tx *sql.Tx) error {
 	var holder, name string
 	var term int64
 	err := tx.QueryRowContext(ctx, "SELECT term, holder, name FROM lease").Scan(&term, &holder, &name)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lease
+package mandate
 
 import (
 	"regexp"
@@ -17,11 +17,11 @@ var ours = regexp.MustCompile(`^preemptd:(works|waits):([A-Za-z0-9_.-]+:[0-9a-f]
 // foreign matches the characters that a host's name may have and a name of ours cannot.
 var foreign = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
 
-// view is the state of the leases in Slurm, as a single preemptd sees it.
+// view is the state of the mandates in Slurm, as a single preemptd sees it.
 type view struct {
-	mine  bool     // our lease is there
+	mine  bool     // our mandate is there
 	asked bool     // our question is there
-	works []string // other preemptds with a lease
+	works []string // other preemptds with a mandate
 	asks  []string // other preemptds with a question
 }
 
@@ -49,18 +49,18 @@ type nextMove int
 
 const (
 	rest  nextMove = iota // look again later
-	yield                 // delete our lease: another preemptd's is there
+	yield                 // delete our mandate: another preemptd's is there
 	ask                   // put the question
 	seize                 // the worker that was asked does not answer
-	take                  // make our lease
-	work                  // the lease is ours
+	take                  // make our mandate
+	work                  // the mandate is ours
 )
 
 // memory is a waiting preemptd's knowledge from earlier looks.
 type memory struct {
 	asked time.Duration // since when the question has been there unanswered; 0: not known
-	whom  []string      // the preemptds that had a lease then
-	seen  time.Duration // when another's lease was seen last; 0: never
+	whom  []string      // the preemptds that had a mandate then
+	seen  time.Duration // when another's mandate was seen last; 0: never
 }
 
 // nextMove decides by a look that was made at a time.
@@ -96,9 +96,9 @@ func (m *memory) nextMove(v view, at time.Duration) nextMove {
 // either.
 func (m *memory) forgetCounts() { m.asked = 0 }
 
-// leaseConfirmed is called when the leases of the preemptds that did not answer are deleted, with the view after
+// mandateConfirmed is called when the mandates of the preemptds that did not answer are deleted, with the view after
 // that. If our question is still there, these preemptds are not sure any more; if not, they may be.
-func (m *memory) leaseConfirmed(v view, at time.Duration) {
+func (m *memory) mandateConfirmed(v view, at time.Duration) {
 	m.asked, m.seen = 0, at
 	if v.asked {
 		m.seen = 0

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lease
+package mandate
 
 import (
 	"context"
@@ -127,26 +127,26 @@ func newSite(t *testing.T, seed uint64, most time.Duration) *site {
 // daemon is a preemptd.
 type daemon struct {
 	*site
-	name  string
-	lease *Lease
-	works chan struct{} // each time the daemon begins to work
-	told  chan string   // the preemptd for which the daemon waits
-	end   context.CancelFunc
-	ended chan struct{}
+	name    string
+	mandate *Mandate
+	works   chan struct{} // each time the daemon begins to work
+	told    chan string   // the preemptd for which the daemon waits
+	end     context.CancelFunc
+	ended   chan struct{}
 }
 
-// startDaemon starts a daemon, which works whenever the lease allows until the test ends the daemon.
+// startDaemon starts a daemon, which works whenever the mandate allows until the test ends the daemon.
 func (s *site) startDaemon(id string) *daemon {
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &daemon{
-		site: s, name: id, lease: New(s.slurm, "host"+id[:1], id), works: make(chan struct{}, 1000), told: make(chan string, 1000),
+		site: s, name: id, mandate: New(s.slurm, "host"+id[:1], id), works: make(chan struct{}, 1000), told: make(chan string, 1000),
 		end: cancel, ended: make(chan struct{}),
 	}
-	d.lease.clock = func() time.Duration { return time.Since(s.began) + time.Hour }
+	d.mandate.clock = func() time.Duration { return time.Since(s.began) + time.Hour }
 	go func() {
 		defer close(d.ended)
 		for {
-			err := d.lease.Await(ctx, func(h Holder) { d.told <- h.String() }, func(error) {})
+			err := d.mandate.Await(ctx, func(h Holder) { d.told <- h.String() }, func(error) {})
 			if err != nil {
 				return
 			}
@@ -154,7 +154,7 @@ func (s *site) startDaemon(id string) *daemon {
 			acting, stop := context.WithCancel(ctx)
 			var all sync.WaitGroup
 			all.Go(func() { d.actWhileSure(acting) })
-			err = d.lease.Keep(ctx, func(error) {})
+			err = d.mandate.Keep(ctx, func(error) {})
 			stop()
 			all.Wait()
 			if !errors.Is(err, ErrLost) {
@@ -168,7 +168,7 @@ func (s *site) startDaemon(id string) *daemon {
 // actWhileSure acts for short times while the daemon is sure, and fails the test if another daemon acts then.
 func (d *daemon) actWhileSure(ctx context.Context) {
 	for ctx.Err() == nil {
-		if d.lease.Sure(ctx) != nil {
+		if d.mandate.Sure(ctx) != nil {
 			return
 		}
 		d.mu.Lock()
@@ -194,7 +194,7 @@ func (d *daemon) killDaemon() {
 // stopDaemon ends a daemon cleanly.
 func (d *daemon) stopDaemon() {
 	d.killDaemon()
-	if err := d.lease.Release(context.Background()); err != nil {
+	if err := d.mandate.Release(context.Background()); err != nil {
 		d.Error(err)
 	}
 }
@@ -255,7 +255,7 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// Slurm is away, for any time: the holder of the lease works again afterwards, and not meanwhile.
+// Slurm is away, for any time: the holder of the mandate works again afterwards, and not meanwhile.
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1, 100*time.Millisecond)
@@ -266,15 +266,15 @@ func TestAway(t *testing.T) {
 			time.Sleep(3300 * time.Millisecond)
 			s.slurm.changeState(func() { s.slurm.away = true })
 			time.Sleep(d)
-			if ctx, cancel := context.WithTimeout(t.Context(), time.Second); d > certainFor && a.lease.Sure(ctx) == nil {
-				t.Errorf("the first preemptd is sure of its lease %s after Slurm has answered", d)
+			if ctx, cancel := context.WithTimeout(t.Context(), time.Second); d > certainFor && a.mandate.Sure(ctx) == nil {
+				t.Errorf("the first preemptd is sure of its mandate %s after Slurm has answered", d)
 				cancel()
 			} else {
 				cancel()
 			}
 			s.slurm.changeState(func() { s.slurm.away = false })
 			b.worksNot(20 * time.Second)
-			if err := a.lease.Sure(t.Context()); err != nil {
+			if err := a.mandate.Sure(t.Context()); err != nil {
 				t.Errorf("Sure after Slurm was away for %s: %v", d, err)
 			}
 		}
@@ -330,7 +330,7 @@ func TestNeverTwo(t *testing.T) {
 				if d == nil {
 					continue
 				}
-				if d.lease.Sure(t.Context()) == nil {
+				if d.mandate.Sure(t.Context()) == nil {
 					working++
 				}
 				d.killDaemon()
@@ -357,8 +357,8 @@ func TestRefused(t *testing.T) {
 				s.slurm.refuses = test.err
 				a := s.startDaemon("aaaaaaaa")
 				a.worksWithin(test.within)
-				if !errors.Is(a.lease.WhyNoLease(), test.err) || a.lease.Sure(t.Context()) != nil {
-					t.Errorf("the reason for no lease is %v", a.lease.WhyNoLease())
+				if !errors.Is(a.mandate.WhyNoMandate(), test.err) || a.mandate.Sure(t.Context()) != nil {
+					t.Errorf("the reason for no mandate is %v", a.mandate.WhyNoMandate())
 				}
 				a.stopDaemon()
 				// A daemon that works is waited for, even if the daemon cannot be asked.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lease
+package mandate
 
 import (
 	"context"
@@ -27,10 +27,10 @@ const (
 	requestTimeout = 3 * time.Second // how long a request may take
 )
 
-// ErrLost says that this process does not have the lease, or not any more.
-var ErrLost = errors.New("another preemptd has the lease that Slurm shows")
+// ErrLost says that this process does not have the mandate, or not any more.
+var ErrLost = errors.New("another preemptd has the mandate that Slurm shows")
 
-// Slurm is the part of a client of Slurm that the lease uses. *slurmrest.Client is a Slurm.
+// Slurm is the part of a client of Slurm that the mandate uses. *slurmrest.Client is a Slurm.
 type Slurm interface {
 	Nodes(ctx context.Context) ([]slurmrest.Node, error)
 	Reservations(ctx context.Context) ([]slurmrest.Reservation, error)
@@ -38,15 +38,15 @@ type Slurm interface {
 	DeleteReservation(ctx context.Context, name string) error
 }
 
-// Lease is the lease, as this process sees it. Await, Keep and Release are called in this order
+// Mandate is the mandate, as this process sees it. Await, Keep and Release are called in this order
 // by a single goroutine; any goroutine may call Sure.
-type Lease struct {
+type Mandate struct {
 	slurm   Slurm
 	me      string // "ctl:1a2b3c4d"
 	clock   func() time.Duration
 	memory  memory
 	node    string // that the reservations name
-	whyNone error  // why there is no lease
+	whyNone error  // why there is no mandate
 	tries   int    // of making a reservation that were refused, in a row
 
 	mu     sync.Mutex
@@ -55,11 +55,11 @@ type Lease struct {
 	change chan struct{} // closed when these change
 }
 
-// New makes the lease of a host's journal; the id of the journal is eight hexadecimal digits. New
+// New makes the mandate of a host's journal; the id of the journal is eight hexadecimal digits. New
 // sends no request.
-func New(slurm Slurm, host, id string) *Lease {
+func New(slurm Slurm, host, id string) *Mandate {
 	me := foreign.ReplaceAllString(host, "-") + ":" + id
-	return &Lease{slurm: slurm, me: me, clock: sinceBoot, change: make(chan struct{})}
+	return &Mandate{slurm: slurm, me: me, clock: sinceBoot, change: make(chan struct{})}
 }
 
 // sinceBoot goes on while the machine sleeps, and cannot be set.
@@ -69,7 +69,7 @@ func sinceBoot() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// Holder names the holder of the lease, for people.
+// Holder names the holder of the mandate, for people.
 type Holder struct {
 	Host        string
 	Reservation string // that says so
@@ -84,20 +84,20 @@ func parseHolder(who string) Holder {
 	return Holder{Host: host, Reservation: "preemptd:works:" + who}
 }
 
-// WhyNoLease is why Slurm shows no lease of ours, after an Await that returned without one.
-func (l *Lease) WhyNoLease() error { return l.whyNone }
+// WhyNoMandate is why Slurm shows no mandate of ours, after an Await that returned without one.
+func (m *Mandate) WhyNoMandate() error { return m.whyNone }
 
-// isDisabled reports whether we work without the lease.
-func (l *Lease) isDisabled() bool { return l.whyNone != nil }
+// isDisabled reports whether we work without the mandate.
+func (m *Mandate) isDisabled() bool { return m.whyNone != nil }
 
-// Await waits until this process has the lease, or until it is certain that Slurm will not let us
-// make a lease (WhyNoLease). onHolder is called when another preemptd has the lease, once for each, and
+// Await waits until this process has the mandate, or until it is certain that Slurm will not let us
+// make a mandate (WhyNoMandate). onHolder is called when another preemptd has the mandate, once for each, and
 // onSilence when Slurm does not answer, once for each outage. Await returns ctx's error.
-func (l *Lease) Await(ctx context.Context, onHolder func(Holder), onSilence func(error)) error {
+func (m *Mandate) Await(ctx context.Context, onHolder func(Holder), onSilence func(error)) error {
 	said, gone := "", false
 	for {
-		at := l.clock()
-		v, err := l.lookAtSlurm(ctx)
+		at := m.clock()
+		v, err := m.lookAtSlurm(ctx)
 		if err == nil {
 			for _, who := range v.works[:min(1, len(v.works))] {
 				if who != said {
@@ -106,15 +106,15 @@ func (l *Lease) Await(ctx context.Context, onHolder func(Holder), onSilence func
 				}
 			}
 			var done bool
-			if done, err = l.applyMove(ctx, v, at); done {
-				return nil // Keep tries again; or the failure is why we have no lease
+			if done, err = m.applyMove(ctx, v, at); done {
+				return nil // Keep tries again; or the failure is why we have no mandate
 			}
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
-			l.memory.forgetCounts()
+			m.memory.forgetCounts()
 			if !gone {
 				onSilence(err)
 			}
@@ -130,74 +130,74 @@ func (l *Lease) Await(ctx context.Context, onHolder func(Holder), onSilence func
 
 // applyMove makes the move that follows from a look, and reports whether this process may work now, with or without a
 // failure.
-func (l *Lease) applyMove(ctx context.Context, v view, at time.Duration) (bool, error) {
-	switch l.memory.nextMove(v, at) {
+func (m *Mandate) applyMove(ctx context.Context, v view, at time.Duration) (bool, error) {
+	switch m.memory.nextMove(v, at) {
 	case yield:
-		return false, l.deleteReservation(ctx, "works", l.me)
+		return false, m.deleteReservation(ctx, "works", m.me)
 	case ask:
-		err := l.createReservation(ctx, "waits")
-		l.memory.asked = l.clock() // before the request the question was not there
+		err := m.createReservation(ctx, "waits")
+		m.memory.asked = m.clock() // before the request the question was not there
 		return false, err
 	case seize:
-		return l.replaceSilentHolders(ctx, v)
+		return m.replaceSilentHolders(ctx, v)
 	case take:
-		return l.makeLease(ctx)
+		return m.makeMandate(ctx)
 	case work:
 		// A question that is older than this process may be about to run out.
-		if err := l.confirmLease(ctx, v, at); err != nil {
+		if err := m.confirmMandate(ctx, v, at); err != nil {
 			return false, err
 		}
 		if v.asked {
-			return true, l.deleteReservation(ctx, "waits", l.me)
+			return true, m.deleteReservation(ctx, "waits", m.me)
 		}
 		return true, nil
 	}
 	return false, nil
 }
 
-// replaceSilentHolders takes the leases of preemptds that do not answer, if they are still silent then. Ours
-// is there before theirs are gone: a preemptd that starts meanwhile is to see a lease.
-func (l *Lease) replaceSilentHolders(ctx context.Context, v view) (bool, error) {
-	if err := l.createReservation(ctx, "works"); err != nil {
+// replaceSilentHolders takes the mandates of preemptds that do not answer, if they are still silent then. Ours
+// is there before theirs are gone: a preemptd that starts meanwhile is to see a mandate.
+func (m *Mandate) replaceSilentHolders(ctx context.Context, v view) (bool, error) {
+	if err := m.createReservation(ctx, "works"); err != nil {
 		return false, err
 	}
 	for _, who := range v.works {
-		if err := l.deleteReservation(ctx, "works", who); err != nil {
+		if err := m.deleteReservation(ctx, "works", who); err != nil {
 			return false, err
 		}
 	}
-	at := l.clock()
-	v, err := l.lookAtSlurm(ctx)
+	at := m.clock()
+	v, err := m.lookAtSlurm(ctx)
 	if err != nil {
 		return false, err
 	}
-	l.memory.leaseConfirmed(v, at)
-	return l.applyMove(ctx, v, at)
+	m.memory.mandateConfirmed(v, at)
+	return m.applyMove(ctx, v, at)
 }
 
-// maxTries is how often a reservation may be refused before we work without the lease.
+// maxTries is how often a reservation may be refused before we work without the mandate.
 const maxTries = 3
 
-// makeLease makes our lease, and looks whether there is no other.
-func (l *Lease) makeLease(ctx context.Context) (bool, error) {
-	if l.whyNone != nil {
-		return true, l.whyNone
+// makeMandate makes our mandate, and looks whether there is no other.
+func (m *Mandate) makeMandate(ctx context.Context) (bool, error) {
+	if m.whyNone != nil {
+		return true, m.whyNone
 	}
-	refused := l.createReservation(ctx, "works")
-	at := l.clock()
-	v, err := l.lookAtSlurm(ctx)
+	refused := m.createReservation(ctx, "works")
+	at := m.clock()
+	v, err := m.lookAtSlurm(ctx)
 	if err != nil {
 		return false, err
 	}
 	if len(v.works) > 0 || v.mine || refused == nil {
-		l.tries = 0
-		return l.applyMove(ctx, v, at)
+		m.tries = 0
+		return m.applyMove(ctx, v, at)
 	}
-	if l.tries++; !isFinal(refused) && (l.tries < maxTries || leavesPermissionOpen(refused)) {
+	if m.tries++; !isFinal(refused) && (m.tries < maxTries || leavesPermissionOpen(refused)) {
 		return false, refused
 	}
-	l.whyNone = refused
-	return true, l.whyNone
+	m.whyNone = refused
+	return true, m.whyNone
 }
 
 // isFinal reports whether a repeated request would be refused again.
@@ -217,19 +217,19 @@ func leavesPermissionOpen(err error) bool {
 	return slurmrest.Retryable(err)
 }
 
-// Release gives the lease back, and takes back a question. The caller still has the journal's
-// lease, and no action is under way any more.
-func (l *Lease) Release(ctx context.Context) error {
-	l.setHeld(false, 0)
-	v, err := l.lookAtSlurm(ctx)
+// Release gives the mandate back, and takes back a question. The caller still has the journal's
+// mandate, and no action is under way any more.
+func (m *Mandate) Release(ctx context.Context) error {
+	m.setHeld(false, 0)
+	v, err := m.lookAtSlurm(ctx)
 	if err != nil {
 		return err
 	}
 	if v.mine {
-		err = l.deleteReservation(ctx, "works", l.me)
+		err = m.deleteReservation(ctx, "works", m.me)
 	}
 	if v.asked {
-		err = errors.Join(err, l.deleteReservation(ctx, "waits", l.me))
+		err = errors.Join(err, m.deleteReservation(ctx, "waits", m.me))
 	}
 	return err
 }

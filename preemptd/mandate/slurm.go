@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lease
+package mandate
 
 import (
 	"context"
@@ -21,32 +21,32 @@ var comments = map[string]string{
 	"waits": "Another preemptd works. This one waits. One of them was started by mistake.",
 }
 
-func (l *Lease) lookAtSlurm(ctx context.Context) (view, error) {
+func (m *Mandate) lookAtSlurm(ctx context.Context) (view, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	all, err := l.slurm.Reservations(ctx)
+	all, err := m.slurm.Reservations(ctx)
 	if err != nil {
 		return view{}, err
 	}
-	return viewOf(all, l.me), nil
+	return viewOf(all, m.me), nil
 }
 
 // createReservation makes a reservation of ours. After a refused request the next call takes a node of Slurm's list
 // as it is then. The end of ctx does not cut the request short: Slurm might make the reservation after Release has
 // looked.
-func (l *Lease) createReservation(ctx context.Context, what string) error {
-	if l.node == "" { // a large cluster's list may take its time
-		nodes, err := l.slurm.Nodes(ctx)
+func (m *Mandate) createReservation(ctx context.Context, what string) error {
+	if m.node == "" { // a large cluster's list may take its time
+		nodes, err := m.slurm.Nodes(ctx)
 		if err != nil {
 			return err
 		}
 		for i := range nodes {
 			if nodes[i].State.Base != "FUTURE" {
-				l.node = nodes[i].Name
+				m.node = nodes[i].Name
 				break
 			}
 		}
-		if l.node == "" {
+		if m.node == "" {
 			return errNoNode
 		}
 	}
@@ -55,12 +55,12 @@ func (l *Lease) createReservation(ctx context.Context, what string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
-	err := l.slurm.CreateReservation(ctx, slurmrest.NewReservation{
-		Name: fmt.Sprintf("preemptd:%s:%s", what, l.me), Start: time.Now().Add(far), Duration: time.Minute,
-		Nodes: []string{l.node}, Users: []string{"root"}, Flags: []string{"IGNORE_JOBS", "OVERLAP"}, Comment: comments[what],
+	err := m.slurm.CreateReservation(ctx, slurmrest.NewReservation{
+		Name: fmt.Sprintf("preemptd:%s:%s", what, m.me), Start: time.Now().Add(far), Duration: time.Minute,
+		Nodes: []string{m.node}, Users: []string{"root"}, Flags: []string{"IGNORE_JOBS", "OVERLAP"}, Comment: comments[what],
 	})
 	if err != nil {
-		l.node = ""
+		m.node = ""
 	}
 	return err
 }
@@ -68,10 +68,10 @@ func (l *Lease) createReservation(ctx context.Context, what string) error {
 var errNoNode = errors.New("the cluster has no node")
 
 // deleteReservation deletes a reservation. A reservation that is gone already is no error.
-func (l *Lease) deleteReservation(ctx context.Context, what, who string) error {
+func (m *Mandate) deleteReservation(ctx context.Context, what, who string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	err := l.slurm.DeleteReservation(ctx, fmt.Sprintf("preemptd:%s:%s", what, who))
+	err := m.slurm.DeleteReservation(ctx, fmt.Sprintf("preemptd:%s:%s", what, who))
 	if errors.Is(err, slurmrest.ErrNoReservation) {
 		return nil
 	}
