@@ -7,35 +7,35 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
-	"github.com/singularity-slurm/singularity-slurm/preemptd/ledger"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/fraction"
 )
 
 // fractionCounts are the GPU fractions, over the time that this loop has seen.
 type fractionCounts struct {
-	ledger *ledger.Ledger
-	over   time.Duration
-	last   map[sdk.JobID]ledger.Event
+	counter *fraction.Counter
+	over    time.Duration
+	last    map[sdk.JobID]fraction.Event
 }
 
 // setWindow begins to count over a window; another window begins with the events counted so far.
 func (c *fractionCounts) setWindow(w time.Duration) {
-	if c.ledger != nil && c.over == w {
+	if c.counter != nil && c.over == w {
 		return
 	}
-	fresh := ledger.New(w)
-	if c.ledger != nil {
-		fresh.Add(c.ledger.Events()...)
+	fresh := fraction.New(w)
+	if c.counter != nil {
+		fresh.Add(c.counter.Events()...)
 	}
-	c.ledger, c.over = fresh, w
+	c.counter, c.over = fresh, w
 }
 
 // countJobs counts the present states of jobs, from when they began.
 func (c *fractionCounts) countJobs(s *sdk.Snapshot) {
-	now := make(map[sdk.JobID]ledger.Event, len(s.Jobs))
+	now := make(map[sdk.JobID]fraction.Event, len(s.Jobs))
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		e := ledger.Event{Job: j.ID, At: s.Time, Run: j.Restarts, State: ledgerState(j), Request: j.Request, Account: j.Account}
-		if e.State == ledger.Running || e.State == ledger.Stopped {
+		e := fraction.Event{Job: j.ID, At: s.Time, Run: j.Restarts, State: fractionState(j), Request: j.Request, Account: j.Account}
+		if e.State == fraction.Running || e.State == fraction.Stopped {
 			e.GPUs = j.GPUs
 		}
 		was, met := c.last[j.ID]
@@ -48,13 +48,13 @@ func (c *fractionCounts) countJobs(s *sdk.Snapshot) {
 		case !met || began.After(was.At):
 			e.At = began
 		}
-		c.ledger.Add(e)
+		c.counter.Add(e)
 		now[j.ID] = e
 	}
 	for id, was := range c.last {
 		if _, there := now[id]; !there {
-			was.At, was.State, was.GPUs = s.Time, ledger.Ended, 0
-			c.ledger.Add(was)
+			was.At, was.State, was.GPUs = s.Time, fraction.Ended, 0
+			c.counter.Add(was)
 		}
 	}
 	c.last = now
@@ -70,31 +70,31 @@ func stateBegan(j *sdk.Job) time.Time {
 	return time.Time{}
 }
 
-func ledgerState(j *sdk.Job) ledger.State {
+func fractionState(j *sdk.Job) fraction.State {
 	switch j.State {
 	case sdk.Running:
-		return ledger.Running
+		return fraction.Running
 	case sdk.Suspended, sdk.Leaving:
-		return ledger.Stopped
+		return fraction.Stopped
 	case sdk.Held:
 		if j.HeldBy == sdk.HeldByPreemptd {
-			return ledger.Waiting
+			return fraction.Waiting
 		}
-		return ledger.Excused
+		return fraction.Excused
 	case sdk.Deferred:
-		return ledger.Excused
+		return fraction.Excused
 	}
-	return ledger.Waiting
+	return fraction.Waiting
 }
 
 // makeReaders returns how to ask for the fractions up to a time.
 func (c *fractionCounts) makeReaders(now time.Time) (job func(sdk.JobID) (float64, time.Duration), account func(string) float64) {
-	accounts := c.ledger.Accounts(now)
+	accounts := c.counter.Accounts(now)
 	job = func(id sdk.JobID) (float64, time.Duration) {
-		n := c.ledger.Job(id, now)
+		n := c.counter.Job(id, now)
 		return n.Fraction(), n.Counted
 	}
 	return job, func(name string) float64 { return accounts[name].Fraction() }
 }
 
-func (c *fractionCounts) forgetOld(now time.Time) { c.ledger.Forget(now) }
+func (c *fractionCounts) forgetOld(now time.Time) { c.counter.Forget(now) }

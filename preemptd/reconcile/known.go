@@ -13,9 +13,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/cluster"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/fraction"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
-	"github.com/singularity-slurm/singularity-slurm/preemptd/ledger"
 )
 
 // collectKnown is the loop's own part of a snapshot, beside Seen.
@@ -23,7 +23,7 @@ func (l *Loop) collectKnown(ctx context.Context, settings Settings, seen cluster
 	l.number++
 	k := cluster.BuildParameters{
 		Number: l.number, Rules: settings.Rules, Power: settings.Power,
-		Tier:   func(qos string) sdk.Tier { return ledger.TierOf(qos, settings.Tiers) },
+		Tier:   func(qos string) sdk.Tier { return fraction.TierOf(qos, settings.Tiers) },
 		Action: map[int64]string{}, Held: map[int64]cluster.Hold{}, Edited: map[int64]cluster.EditedRecord{},
 	}
 	if l.Rooms != nil {

@@ -18,7 +18,7 @@ import (
 // error: else the results would not be of this policy.
 func (r *run) askPolicies(ctx context.Context) error {
 	if r.now >= r.forget {
-		r.ledger.Forget(r.timeAt(r.now))
+		r.counter.Forget(r.timeAt(r.now))
 		r.forget = r.now + r.config.Rules.Window.Milliseconds()/8
 	}
 	policies := r.config.Policies
@@ -209,7 +209,7 @@ func (r *run) describeJobs(present []*job, to []sdk.Job) {
 
 // fillSnapshotJob makes d a job as preemptd would show it.
 func (r *run) fillSnapshotJob(j *job, d *sdk.Job) {
-	count := r.ledger.Job(j.ID, r.timeAt(r.now))
+	count := r.counter.Job(j.ID, r.timeAt(r.now))
 	*d = sdk.Job{
 		ID: j.ID, Label: j.label, User: j.User, Account: j.Account, QOS: j.qos, Priority: int64(j.tier),
 		State: j.state, Action: j.action, Restarts: j.runs,

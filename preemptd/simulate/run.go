@@ -14,7 +14,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
-	"github.com/singularity-slurm/singularity-slurm/preemptd/ledger"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/fraction"
 )
 
 // Config is a cluster, and how the cluster is run.
@@ -96,8 +96,8 @@ type run struct {
 	running map[sdk.JobID]*job //
 	present []*job             // in order of ids, and some that are done
 	claims  []*claim
-	ledger  *ledger.Ledger
-	forget  int64 // when the ledger forgets old events next
+	counter *fraction.Counter
+	forget  int64 // when the counter forgets old events next
 	dirty   bool  // an event came since policies were asked
 	left    int   // jobs that are not done
 	asked   int64 // when policies were asked
@@ -119,7 +119,7 @@ const idle = 5 * time.Minute
 // Sundays.
 const patience = 14 * 24 * time.Hour
 
-// epoch is when a trace begins, for snapshots and the ledger.
+// epoch is when a trace begins, for snapshots and the fraction.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (r *run) timeAt(ms int64) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
@@ -128,14 +128,14 @@ func (r *run) timeAt(ms int64) time.Time { return epoch.Add(time.Duration(ms) * 
 func Run(ctx context.Context, c Config, trace []Job) (*Result, error) {
 	r := &run{
 		config: c, pool: newPool(c.Nodes, c.GPUs), nodes: makeNodes(c.Nodes, c.GPUs), jobs: make([]job, len(trace)),
-		running: map[sdk.JobID]*job{}, ledger: ledger.New(c.Rules.Window), left: len(trace), course: newCourse(),
+		running: map[sdk.JobID]*job{}, counter: fraction.New(c.Rules.Window), left: len(trace), course: newCourse(),
 	}
 	for i := range trace {
 		t := &trace[i]
 		if t.GPUs/t.Nodes > c.GPUs || t.Nodes > c.Nodes {
 			return nil, fmt.Errorf("job %d: %s on %s; the cluster has %s with %s each", t.ID, sdk.CountOf(t.GPUs, "GPU"), sdk.CountOf(t.Nodes, "node"), sdk.CountOf(c.Nodes, "node"), sdk.CountOf(c.GPUs, "GPU"))
 		}
-		tier := ledger.TierOf(t.QOS, c.Tiers)
+		tier := fraction.TierOf(t.QOS, c.Tiers)
 		r.jobs[i] = job{Job: t, born: tier, sharing: sharingOf(t), tier: tier, qos: t.QOS, state: sdk.Deferred, gpus: t.GPUs, left: workOf(t), first: -1, acted: -1}
 	}
 	r.qos = allQOS(c, trace)
@@ -163,10 +163,10 @@ func allQOS(c Config, trace []Job) []sdk.QOS {
 		tiers = map[string]sdk.Tier{}
 	}
 	for t := range sdk.Tier(sdk.Tiers) {
-		tiers[t.String()] = ledger.TierOf(t.String(), c.Tiers)
+		tiers[t.String()] = fraction.TierOf(t.String(), c.Tiers)
 	}
 	for i := range trace {
-		tiers[trace[i].QOS] = ledger.TierOf(trace[i].QOS, c.Tiers)
+		tiers[trace[i].QOS] = fraction.TierOf(trace[i].QOS, c.Tiers)
 	}
 	all := make([]sdk.QOS, 0, len(tiers))
 	for _, name := range slices.Sorted(maps.Keys(tiers)) {
@@ -244,7 +244,7 @@ func (r *run) submitJob(j *job) {
 		r.present = slices.Insert(r.present, at, j)
 	}
 	r.enqueueJob(j)
-	r.recordState(j, ledger.Waiting)
+	r.recordState(j, fraction.Waiting)
 }
 
 func (r *run) handleEvent(e event) {
@@ -260,7 +260,7 @@ func (r *run) handleEvent(e event) {
 		j.turn++
 		r.releaseNodes(j)
 		j.state, j.done = sdk.Deferred, r.now
-		r.recordState(j, ledger.Ended)
+		r.recordState(j, fraction.Ended)
 		r.left--
 		r.result.countEnd(j)
 	}
@@ -277,7 +277,7 @@ func (r *run) startJob(j *job, shares []sdk.Share) {
 		j.first = r.now
 	}
 	if j.runs > 0 && !r.config.Kill {
-		r.recordState(j, ledger.Stopped)
+		r.recordState(j, fraction.Stopped)
 		r.scheduleEvent(r.now+r.config.Restore.Milliseconds(), restored, j)
 		return
 	}
@@ -289,7 +289,7 @@ func (r *run) computeFromNow(j *job) {
 	j.turn++
 	j.computes, j.since = true, r.now
 	r.course.now.busy += j.holding
-	r.recordState(j, ledger.Running)
+	r.recordState(j, fraction.Running)
 	r.scheduleEvent(r.now+j.timeFor(j.left, j.holding), finished, j)
 }
 
@@ -306,7 +306,7 @@ func (r *run) stopJob(j *job, verb sdk.Verb) {
 		return
 	}
 	r.result.still += (r.config.Dump + r.config.Restore).Milliseconds() * int64(j.holding)
-	r.recordState(j, ledger.Stopped)
+	r.recordState(j, fraction.Stopped)
 	r.scheduleEvent(r.now+r.config.Dump.Milliseconds(), dumped, j)
 }
 
@@ -321,7 +321,7 @@ func (r *run) leaveNodes(j *job) {
 	} else {
 		r.enqueueJob(j)
 	}
-	r.recordState(j, ledger.Waiting)
+	r.recordState(j, fraction.Waiting)
 	if c := j.claim; c != nil {
 		c.leaving = false
 		r.claims = slices.DeleteFunc(r.claims, r.fillClaim)
@@ -367,10 +367,10 @@ func (j *job) plannedTime() int64 {
 
 func divideUp(a, b int64) int64 { return (a + b - 1) / b }
 
-// recordState tells the ledger the job's state from now on, if there are policies that will ask.
-func (r *run) recordState(j *job, state ledger.State) {
+// recordState tells the counter the job's state from now on, if there are policies that will ask.
+func (r *run) recordState(j *job, state fraction.State) {
 	if len(r.config.Policies) == 0 {
 		return
 	}
-	r.ledger.Add(ledger.Event{Job: j.ID, At: r.timeAt(r.now), Run: j.runs, State: state, GPUs: j.holding, Request: j.GPUs, Account: j.Account})
+	r.counter.Add(fraction.Event{Job: j.ID, At: r.timeAt(r.now), Run: j.runs, State: state, GPUs: j.holding, Request: j.GPUs, Account: j.Account})
 }

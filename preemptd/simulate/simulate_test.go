@@ -14,7 +14,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
-	"github.com/singularity-slurm/singularity-slurm/preemptd/ledger"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/fraction"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/policy"
 )
 
@@ -32,7 +32,7 @@ func startPolicy(t testing.TB, name, program, settings string) chain.NamedPolicy
 
 func newConfig(nodes, gpus int, policies ...chain.NamedPolicy) Config {
 	return Config{
-		Nodes: nodes, GPUs: gpus, Rules: defaultRules(ledger.Promised), Every: 30 * time.Second,
+		Nodes: nodes, GPUs: gpus, Rules: defaultRules(fraction.Promised), Every: 30 * time.Second,
 		Dump: 10 * time.Second, Restore: 20 * time.Second, Policies: policies,
 	}
 }

@@ -157,7 +157,7 @@ func (j *job) describeCourse(a act, since time.Time) (steps string, checkpoint t
 	return strings.Join(all, ", "), checkpoint
 }
 
-// standing is the ledger's entry of a job that has not ended.
+// standing is preemptd's count for a job that has not ended.
 type standing struct {
 	Tier, Action, Waits    string
 	Promised, Fraction     float64
@@ -165,7 +165,7 @@ type standing struct {
 	Requested, GPUs, Least int
 }
 
-// readHistory returns the actions on the job, oldest first, and the job's entry in the ledger.
+// readHistory returns the actions on the job, oldest first, and preemptd's count for the job.
 func (j *job) readHistory() (acts []act, stands standing) {
 	j.Helper()
 	var reply struct {

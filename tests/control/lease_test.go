@@ -124,7 +124,7 @@ func resizeInPlace(s *site) {
 	if st := grows.currentState(); !strings.Contains(st.comment, "resized in place, to 2 GPUs") || st.restarts != 0 || st.is != "RUNNING" {
 		s.Errorf("grown: %s", st)
 	}
-	s.waitFor("the ledger counts both", func() (bool, string) {
+	s.waitFor("preemptd counts both", func() (bool, string) {
 		_, stands := grows.readHistory()
 		return stands.GPUs == 2 && stands.Requested == 1, fmt.Sprintf("%+v", stands)
 	})

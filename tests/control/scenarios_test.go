@@ -146,7 +146,7 @@ func premiumPreempts(s *site) {
 	acts, _ := left.readHistory()
 	steps, checkpoint := left.describeCourse(acts[0], asked)
 	s.Logf("job %s gave way: %s; with its own checkpoint of %.1f s the ratio is %.2f", left.name, steps, checkpoint.Seconds(), took.Seconds()/(checkpoint+slurm).Seconds())
-	s.waitFor("the ledger has it that one gets less", func() (bool, string) { // the job may have begun first
+	s.waitFor("preemptd has counted that one gets less", func() (bool, string) { // the job may have begun first
 		_, less := left.readHistory()
 		for _, j := range basic {
 			if _, stands := j.readHistory(); stands.Tier != "basic" || j != left && stands.Fraction <= less.Fraction {
@@ -156,7 +156,7 @@ func premiumPreempts(s *site) {
 		return true, ""
 	})
 	if _, stands := premium.readHistory(); stands.Tier != "premium" || stands.Promised != 0.95 {
-		s.Errorf("the ledger on the premium job: %+v", stands)
+		s.Errorf("the count of the premium job: %+v", stands)
 	}
 	premium.waitForProgress()
 	premium.endAndCompare()
@@ -213,7 +213,7 @@ func shrinkAndGrow(s *site) {
 		s.Errorf("the job that was shrunk is on %s, and the premium job on %s", st.nodes, on)
 	}
 	small.waitForProgress()
-	s.waitFor("the ledger has that", func() (bool, string) { // a restarted preemptd asks the job's node anew how few GPUs are enough
+	s.waitFor("preemptd has counted that", func() (bool, string) { // a restarted preemptd asks the job's node anew how few GPUs are enough
 		_, stands := small.readHistory()
 		return stands.GPUs == 1 && stands.Requested == 2 && stands.Least == 1, fmt.Sprintf("%+v", stands)
 	})

@@ -34,7 +34,7 @@ func (s *site) waitForLooks(more int) {
 	})
 }
 
-// waitForGPUs waits until the ledger says that the job runs on so many GPUs.
+// waitForGPUs waits until preemptd has counted that the job runs on so many GPUs.
 func (j *job) waitForGPUs(want int) {
 	j.Helper()
 	j.waitFor(fmt.Sprintf("job %s has %d GPUs", j.name, want), func() (bool, string) {

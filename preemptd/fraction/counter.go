@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package ledger
+package fraction
 
 import (
 	"slices"
@@ -10,15 +10,15 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Ledger holds the events of jobs. A Ledger is not safe for concurrent use.
-type Ledger struct {
+// Counter holds the events of jobs. A Counter is not safe for concurrent use.
+type Counter struct {
 	window time.Duration
 	jobs   map[sdk.JobID][]Event // in order, no two the same
 }
 
-// New makes a ledger that counts over a window.
-func New(window time.Duration) *Ledger {
-	return &Ledger{window: window, jobs: map[sdk.JobID][]Event{}}
+// New makes a Counter that counts over a window.
+func New(window time.Duration) *Counter {
+	return &Counter{window: window, jobs: map[sdk.JobID][]Event{}}
 }
 
 // Count is the requested and the delivered GPU time, in GPU-milliseconds, and for how long there was a request.
@@ -35,34 +35,34 @@ func (c Count) Fraction() float64 {
 	return float64(c.Delivered) / float64(c.Asked)
 }
 
-// Add puts events into the ledger. An event that is there already has no effect.
-func (l *Ledger) Add(events ...Event) {
+// Add puts events into the fraction. An event that is there already has no effect.
+func (c *Counter) Add(events ...Event) {
 	for _, e := range events {
 		e.At = time.UnixMilli(e.At.UnixMilli()).UTC()
-		of := l.jobs[e.Job]
+		of := c.jobs[e.Job]
 		i, found := slices.BinarySearchFunc(of, e, func(a, b Event) int { return a.isBefore(&b) })
 		if !found {
-			l.jobs[e.Job] = slices.Insert(of, i, e)
+			c.jobs[e.Job] = slices.Insert(of, i, e)
 		}
 	}
 }
 
 // Job counts a job over the window that ends now.
-func (l *Ledger) Job(id sdk.JobID, now time.Time) Count {
-	var c Count
-	l.eachPart(l.jobs[id], now, func(e *Event, ms int64) { c.addEvent(e, ms) })
-	return c
+func (c *Counter) Job(id sdk.JobID, now time.Time) Count {
+	var n Count
+	c.eachPart(c.jobs[id], now, func(e *Event, ms int64) { n.addEvent(e, ms) })
+	return n
 }
 
 // Accounts counts all accounts over the window that ends now. Their Counted is the sum over
 // their jobs.
-func (l *Ledger) Accounts(now time.Time) map[string]Count {
+func (c *Counter) Accounts(now time.Time) map[string]Count {
 	accounts := map[string]Count{}
-	for _, events := range l.jobs {
-		l.eachPart(events, now, func(e *Event, ms int64) {
-			c := accounts[e.Account]
-			c.addEvent(e, ms)
-			accounts[e.Account] = c
+	for _, events := range c.jobs {
+		c.eachPart(events, now, func(e *Event, ms int64) {
+			n := accounts[e.Account]
+			n.addEvent(e, ms)
+			accounts[e.Account] = n
 		})
 	}
 	return accounts
@@ -77,9 +77,9 @@ func (c *Count) addEvent(e *Event, ms int64) {
 }
 
 // eachPart calls f for every part of a job's life that lies in the window.
-func (l *Ledger) eachPart(events []Event, now time.Time, f func(e *Event, ms int64)) {
+func (c *Counter) eachPart(events []Event, now time.Time, f func(e *Event, ms int64)) {
 	to := now.UnixMilli()
-	from := to - l.window.Milliseconds()
+	from := to - c.window.Milliseconds()
 	for i := range events {
 		start, end := events[i].At.UnixMilli(), to
 		if i+1 < len(events) {
@@ -92,26 +92,26 @@ func (l *Ledger) eachPart(events []Event, now time.Time, f func(e *Event, ms int
 }
 
 // Forget drops events that no window that ends now or later can see.
-func (l *Ledger) Forget(now time.Time) {
-	from := now.UnixMilli() - l.window.Milliseconds()
-	for id, events := range l.jobs {
+func (c *Counter) Forget(now time.Time) {
+	from := now.UnixMilli() - c.window.Milliseconds()
+	for id, events := range c.jobs {
 		first := 0
 		for first+1 < len(events) && events[first+1].At.UnixMilli() <= from {
 			first++
 		}
 		if last := events[len(events)-1]; first == len(events)-1 && last.State == Ended && last.At.UnixMilli() <= from {
-			delete(l.jobs, id)
+			delete(c.jobs, id)
 			continue
 		}
-		l.jobs[id] = slices.Delete(events, 0, first)
+		c.jobs[id] = slices.Delete(events, 0, first)
 	}
 }
 
-// Events returns the events of the ledger, by job and in order: added to another ledger, these events make the same
-// ledger.
-func (l *Ledger) Events() []Event {
+// Events returns the events of the Counter, by job and in order: added to another Counter, these events make the same
+// counts.
+func (c *Counter) Events() []Event {
 	var all []Event
-	for _, events := range l.jobs {
+	for _, events := range c.jobs {
 		all = append(all, events...)
 	}
 	slices.SortFunc(all, func(a, b Event) int {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package ledger
+package fraction
 
 import "github.com/singularity-slurm/singularity-slurm/policies/sdk"
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package ledger_test
+package fraction_test
 
 import (
 	"math/rand/v2"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
-	"github.com/singularity-slurm/singularity-slurm/preemptd/ledger"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/fraction"
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -21,18 +21,18 @@ func timeAt(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millis
 // waits, comes back on 2 GPUs, and grows again.
 func TestLifeOfAJob(t *testing.T) {
 	minute := func(m float64) time.Time { return start.Add(time.Duration(m * float64(time.Minute))) }
-	l := ledger.New(time.Hour)
-	e := func(m float64, run int, state ledger.State, gpus int) {
-		l.Add(ledger.Event{Job: 812, At: minute(m), Run: run, State: state, GPUs: gpus, Request: 4, Account: "lab"})
+	l := fraction.New(time.Hour)
+	e := func(m float64, run int, state fraction.State, gpus int) {
+		l.Add(fraction.Event{Job: 812, At: minute(m), Run: run, State: state, GPUs: gpus, Request: 4, Account: "lab"})
 	}
-	e(0, 0, ledger.Excused, 0) // submitted, held by its user
-	e(5, 0, ledger.Waiting, 0)
-	e(7, 0, ledger.Running, 4)
-	e(37, 0, ledger.Stopped, 4) // the dump
-	e(38, 1, ledger.Waiting, 0)
-	e(43, 1, ledger.Stopped, 2) // the restore
-	e(44, 1, ledger.Running, 2)
-	e(64, 1, ledger.Running, 8)
+	e(0, 0, fraction.Excused, 0) // submitted, held by its user
+	e(5, 0, fraction.Waiting, 0)
+	e(7, 0, fraction.Running, 4)
+	e(37, 0, fraction.Stopped, 4) // the dump
+	e(38, 1, fraction.Waiting, 0)
+	e(43, 1, fraction.Stopped, 2) // the restore
+	e(44, 1, fraction.Running, 2)
+	e(64, 1, fraction.Running, 8)
 	for _, c := range []struct {
 		minute  float64
 		want    float64
@@ -58,15 +58,15 @@ func TestLifeOfAJob(t *testing.T) {
 }
 
 // countSlowly counts millisecond by millisecond, and is slow.
-func countSlowly(events []ledger.Event, window int, now int, is func(ledger.Event) bool) ledger.Count {
+func countSlowly(events []fraction.Event, window int, now int, is func(fraction.Event) bool) fraction.Count {
 	jobs := map[sdk.JobID]bool{}
 	for _, e := range events {
 		jobs[e.Job] = true
 	}
-	var c ledger.Count
+	var c fraction.Count
 	for job := range jobs {
 		for ms := now - window; ms < now; ms++ {
-			var holds *ledger.Event
+			var holds *fraction.Event
 			for i := range events {
 				if e := &events[i]; e.Job == job && !e.At.After(timeAt(ms)) && (holds == nil || comesLater(e, holds)) {
 					holds = e
@@ -76,10 +76,10 @@ func countSlowly(events []ledger.Event, window int, now int, is func(ledger.Even
 				continue
 			}
 			switch holds.State {
-			case ledger.Running:
+			case fraction.Running:
 				c.Delivered += int64(holds.GPUs)
 				fallthrough
-			case ledger.Waiting, ledger.Stopped:
+			case fraction.Waiting, fraction.Stopped:
 				c.Asked += int64(holds.Request)
 				if holds.Request > 0 {
 					c.Counted += time.Millisecond
@@ -91,8 +91,8 @@ func countSlowly(events []ledger.Event, window int, now int, is func(ledger.Even
 }
 
 // comesLater says which of two events of a job comes after the other.
-func comesLater(a, b *ledger.Event) bool {
-	key := func(e *ledger.Event) []int {
+func comesLater(a, b *fraction.Event) bool {
+	key := func(e *fraction.Event) []int {
 		return []int{int(e.At.Sub(start).Milliseconds()), e.Run, int(e.State), e.GPUs, e.Request, int(e.Account[0])}
 	}
 	x, y := key(a), key(b)
@@ -104,35 +104,35 @@ func comesLater(a, b *ledger.Event) bool {
 	return false
 }
 
-func randomEvents(r *rand.Rand) []ledger.Event {
-	events := make([]ledger.Event, 1+r.IntN(25))
+func randomEvents(r *rand.Rand) []fraction.Event {
+	events := make([]fraction.Event, 1+r.IntN(25))
 	for i := range events {
-		events[i] = ledger.Event{
-			Job: sdk.JobID(1 + r.IntN(3)), At: timeAt(r.IntN(60)), Run: r.IntN(3), State: ledger.State(r.IntN(5)),
+		events[i] = fraction.Event{
+			Job: sdk.JobID(1 + r.IntN(3)), At: timeAt(r.IntN(60)), Run: r.IntN(3), State: fraction.State(r.IntN(5)),
 			GPUs: r.IntN(9), Request: r.IntN(5), Account: string(rune('a' + r.IntN(2))),
 		}
 	}
 	return events
 }
 
-// For all events, and all ways in which the ledger learnt of them, the ledger counts like the reference.
+// For all events, and all ways in which the Counter learnt of them, the Counter counts like the reference.
 func TestCountsAsTheReference(t *testing.T) {
 	const window = 20
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		events := randomEvents(r)
-		l := ledger.New(window * time.Millisecond)
+		l := fraction.New(window * time.Millisecond)
 		l.Add(events...)
 		for now := 0; now < 90; now += 1 + r.IntN(10) {
 			for job := sdk.JobID(1); job <= 3; job++ {
-				want := countSlowly(events, window, now, func(e ledger.Event) bool { return e.Job == job })
+				want := countSlowly(events, window, now, func(e fraction.Event) bool { return e.Job == job })
 				if got := l.Job(job, timeAt(now)); got != want {
 					t.Fatalf("seed %d: job %d at %d: %+v, want %+v\n%+v", seed, job, now, got, want, events)
 				}
 			}
 			accounts := l.Accounts(timeAt(now))
 			for _, a := range []string{"a", "b"} {
-				if want := countSlowly(events, window, now, func(e ledger.Event) bool { return e.Account == a }); accounts[a] != want {
+				if want := countSlowly(events, window, now, func(e fraction.Event) bool { return e.Account == a }); accounts[a] != want {
 					t.Fatalf("seed %d: account %s at %d: %+v, want %+v\n%+v", seed, a, now, accounts[a], want, events)
 				}
 			}
@@ -140,7 +140,7 @@ func TestCountsAsTheReference(t *testing.T) {
 			case 0: // the daemon starts again, and reads all events, some twice and in any order
 				known := append(l.Events(), events...)
 				r.Shuffle(len(known), func(i, j int) { known[i], known[j] = known[j], known[i] })
-				l = ledger.New(window * time.Millisecond)
+				l = fraction.New(window * time.Millisecond)
 				l.Add(known...)
 			case 1: // old events are dropped
 				l.Forget(timeAt(now))
@@ -150,15 +150,15 @@ func TestCountsAsTheReference(t *testing.T) {
 }
 
 func TestForgetForgets(t *testing.T) {
-	l := ledger.New(time.Second)
+	l := fraction.New(time.Second)
 	l.Add(
-		ledger.Event{Job: 1, At: timeAt(0), State: ledger.Running, GPUs: 1, Request: 1},
-		ledger.Event{Job: 1, At: timeAt(10), State: ledger.Ended},
-		ledger.Event{Job: 2, At: timeAt(0), State: ledger.Waiting, Request: 1},
-		ledger.Event{Job: 2, At: timeAt(10), State: ledger.Running, GPUs: 1, Request: 1},
+		fraction.Event{Job: 1, At: timeAt(0), State: fraction.Running, GPUs: 1, Request: 1},
+		fraction.Event{Job: 1, At: timeAt(10), State: fraction.Ended},
+		fraction.Event{Job: 2, At: timeAt(0), State: fraction.Waiting, Request: 1},
+		fraction.Event{Job: 2, At: timeAt(10), State: fraction.Running, GPUs: 1, Request: 1},
 	)
 	l.Forget(timeAt(2000))
-	want := []ledger.Event{{Job: 2, At: timeAt(10), State: ledger.Running, GPUs: 1, Request: 1}}
+	want := []fraction.Event{{Job: 2, At: timeAt(10), State: fraction.Running, GPUs: 1, Request: 1}}
 	if got := l.Events(); !reflect.DeepEqual(got, want) {
 		t.Errorf("kept %+v, want %+v", got, want)
 	}
@@ -167,11 +167,11 @@ func TestForgetForgets(t *testing.T) {
 func TestTierOf(t *testing.T) {
 	site := map[string]sdk.Tier{"gold": sdk.Premium, "premium": sdk.Basic}
 	for qos, want := range map[string]sdk.Tier{"standard": sdk.Standard, "gold": sdk.Premium, "premium": sdk.Basic, "normal": sdk.Basic, "": sdk.Basic} {
-		if got := ledger.TierOf(qos, site); got != want {
+		if got := fraction.TierOf(qos, site); got != want {
 			t.Errorf("QOS %q: %v, want %v", qos, got, want)
 		}
 	}
-	if got := ledger.TierOf("premium", nil); got != sdk.Premium {
+	if got := fraction.TierOf("premium", nil); got != sdk.Premium {
 		t.Errorf("QOS premium: %v", got)
 	}
 }
