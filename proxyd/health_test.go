@@ -68,7 +68,7 @@ func TestHealth(t *testing.T) {
 	do(err)
 	defer backend.Close()
 	n.shared, n.folder, id = folder, backend, folder.Mark().ID
-	n.conductorWait.open(placing{}, nil)
+	n.conductorWait.open(admitting{}, nil)
 	check(rpc.Health_RIGHT)
 
 	mark, err := os.ReadFile(filepath.Join(storePath, "cluster.json"))
@@ -102,7 +102,7 @@ func TestHealthSilent(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{cfg: &config.Config{Shared: dir}, shared: folder, log: slog.New(slog.DiscardHandler), conductorWait: newConductorWait(t.Context().Done(), nil)}
-		n.conductorWait.open(placing{}, nil)
+		n.conductorWait.open(admitting{}, nil)
 		n.meter = &meter{n: n}
 		hangs := make(chan struct{})
 		go func() {

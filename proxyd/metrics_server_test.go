@@ -113,7 +113,7 @@ func TestReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.folder.Close()
-	n.conductorWait.open(placing{}, nil)
+	n.conductorWait.open(admitting{}, nil)
 	expect("started", http.StatusOK, "ready", "1")
 	mark, err := os.ReadFile(filepath.Join(dir, "store/cluster.json"))
 	if err != nil {
@@ -150,7 +150,7 @@ func TestSpaceMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := &node{cfg: &config.Config{Shared: dir, Staging: config.Staging{Folder: lib}}, shared: folder, log: slog.New(slog.DiscardHandler), conductorWait: newConductorWait(t.Context().Done(), nil)}
-	n.conductorWait.open(placing{}, nil)
+	n.conductorWait.open(admitting{}, nil)
 	n.meter = &meter{Metrics: metrics.New("1.2.3", reports.Events(), checkpoint.Phases()), n: n}
 	scrape := func() string {
 		n.meter.measureSpace(t.Context())

@@ -89,14 +89,14 @@ func (g *conductorWait) awaitConductor(ctx context.Context) error {
 var errEndedWhileAway = errors.New("the task was ended while it waited for the shared folder")
 
 // Join implements nodesocket.Conductor. The job's comment has the reason for which the task waits.
-func (g *conductorWait) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
+func (g *conductorWait) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Admission, error) {
 	select {
 	case <-g.away:
 		if !g.isOpen() {
 			g.tell(t.Job, g.awayReason())
 			select {
 			case <-t.Terminated:
-				return nodesocket.Place{}, errEndedWhileAway
+				return nodesocket.Admission{}, errEndedWhileAway
 			case <-g.opened:
 			case <-ctx.Done():
 			case <-g.stopped:
@@ -107,7 +107,7 @@ func (g *conductorWait) Join(ctx context.Context, t nodesocket.Join) (nodesocket
 	case <-g.stopped:
 	}
 	if err := g.awaitConductor(ctx); err != nil {
-		return nodesocket.Place{}, err
+		return nodesocket.Admission{}, err
 	}
 	return g.conductor.Join(ctx, t)
 }

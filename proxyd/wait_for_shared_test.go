@@ -12,16 +12,16 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 )
 
-// placing is a conductor that has a place for each task.
-type placing struct{ nodesocket.SrunRequests }
+// admitting is a conductor that admits each task.
+type admitting struct{ nodesocket.SrunRequests }
 
-func (placing) Join(context.Context, nodesocket.Join) (nodesocket.Place, error) {
-	return nodesocket.Place{Mode: nodesocket.Plain}, nil
+func (admitting) Join(context.Context, nodesocket.Join) (nodesocket.Admission, error) {
+	return nodesocket.Admission{Mode: nodesocket.Plain}, nil
 }
 
-func (placing) End(context.Context, uint32) error { return nil }
+func (admitting) End(context.Context, uint32) error { return nil }
 
-// TestGate: a task that comes while the store is away waits, its job's comment has the reason, and it gets its place
+// TestGate: a task that comes while the store is away waits, its job's comment has the reason, and the task is admitted
 // when the store is back.
 func TestGate(t *testing.T) {
 	told := make(chan uint32, 1)
@@ -35,7 +35,7 @@ func TestGate(t *testing.T) {
 	go func() {
 		p, err := g.Join(t.Context(), nodesocket.Join{Job: 7})
 		if err == nil && p.Mode != nodesocket.Plain {
-			err = errors.New("it has no place")
+			err = errors.New("the task is not admitted")
 		}
 		placed <- err
 	}()
@@ -51,7 +51,7 @@ func TestGate(t *testing.T) {
 		t.Fatalf("the task does not wait: %v", err)
 	default:
 	}
-	g.open(placing{}, nil)
+	g.open(admitting{}, nil)
 	if err := <-placed; err != nil {
 		t.Error(err)
 	}

@@ -63,7 +63,7 @@ type job struct {
 	lastObstacles []processes.Obstacle // of the last attempt, or of the last look
 	lookedAt      bool                 // this run was searched for obstacles
 
-	awaitsProtection bool // a task has asked for its place, and Slurm was not asked about the run yet
+	awaitsProtection bool // a task has asked to be admitted, and Slurm was not asked about the run yet
 }
 
 func newJob(c *Conductor, id uint32) *job {

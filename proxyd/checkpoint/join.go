@@ -21,9 +21,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 )
 
-// Join returns the place of a task: how and where its warden starts the program. At the first
+// Join admits a task: how and where its warden starts the program. At the first
 // task of a run the run is looked up in Slurm, and its capsules are made or restored.
-func (c *Conductor) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
+func (c *Conductor) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Admission, error) {
 	if t.Options["lease"] != "" {
 		return c.leases.beginLease(ctx, t)
 	}
@@ -40,10 +40,10 @@ func (c *Conductor) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Pla
 	j.awaitsProtection = !known
 	j.mu.Unlock()
 	if err := c.waitForShared(ctx, t); err != nil {
-		return nodesocket.Place{}, err
+		return nodesocket.Admission{}, err
 	}
 	for {
-		p, err := c.placeOrWait(ctx, t, noteLookedUp)
+		p, err := c.admitOrWait(ctx, t, noteLookedUp)
 		var waits *inProgressError
 		if !errors.As(err, &waits) {
 			return p, err
@@ -66,27 +66,27 @@ func (e *inProgressError) Error() string {
 	return fmt.Sprintf("checkpoint %s is in progress", e.membership.id)
 }
 
-// placeOrWait places a task, or returns an inProgressError. noteLookedUp is called when the job's run is known here.
-func (c *Conductor) placeOrWait(ctx context.Context, t nodesocket.Join, noteLookedUp func()) (nodesocket.Place, error) {
+// admitOrWait admits a task, or returns an inProgressError. noteLookedUp is called when the job's run is known here.
+func (c *Conductor) admitOrWait(ctx context.Context, t nodesocket.Join, noteLookedUp func()) (nodesocket.Admission, error) {
 	j := c.jobFor(t.Job)
 	j.capsulesMu.Lock()
 	defer j.capsulesMu.Unlock()
 	if len(j.localCapsules()) == 0 || t.Step == records.BatchProgram {
 		reason, err := j.lookUpRun(ctx, t)
 		if err != nil {
-			return nodesocket.Place{}, fmt.Errorf("job %d: %w", t.Job, err)
+			return nodesocket.Admission{}, fmt.Errorf("job %d: %w", t.Job, err)
 		}
 		j.mu.Lock()
 		j.awaitsProtection = false
 		j.mu.Unlock()
 		if reason != "" {
-			return nodesocket.Place{Mode: nodesocket.Plain, Reason: reason}, nil
+			return nodesocket.Admission{Mode: nodesocket.Plain, Reason: reason}, nil
 		}
 	}
 	noteLookedUp()
 	p, err := j.admitTask(ctx, t)
 	if err != nil {
-		return nodesocket.Place{}, fmt.Errorf("job %d: %w", t.Job, err)
+		return nodesocket.Admission{}, fmt.Errorf("job %d: %w", t.Job, err)
 	}
 	return p, nil
 }
@@ -235,7 +235,7 @@ func findPlacement(snap runs.Snapshot, node string, t nodesocket.Join) (taskPlac
 	return at, nil
 }
 
-// restoreForScript takes the steps of a restore that come before the batch script's place. An error ends the run,
+// restoreForScript takes the steps of a restore that come before the batch script is admitted. An error ends the run,
 // unless the script's task is gone. Caller holds j.capsulesMu.
 func (j *job) restoreForScript(ctx context.Context, snap runs.Snapshot) error {
 	_, err := j.restore.takeSteps(ctx, snap, scriptStarts)
@@ -249,50 +249,50 @@ func (j *job) restoreForScript(ctx context.Context, snap runs.Snapshot) error {
 	return errors.Join(err, j.failed.giveUpRun(err))
 }
 
-// admitTask lets a task into its capsule, which is made if there is none yet, and returns the task's place there.
+// admitTask lets a task into its capsule, which is made if there is none yet, and returns how its warden joins the capsule.
 // Caller holds j.capsulesMu.
-func (j *job) admitTask(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
+func (j *job) admitTask(ctx context.Context, t nodesocket.Join) (nodesocket.Admission, error) {
 	snap := j.run.Snapshot()
 	at, err := findPlacement(snap, j.c.Node, t)
 	if err != nil {
-		return nodesocket.Place{}, err
+		return nodesocket.Admission{}, err
 	}
 	if at.mode == nodesocket.Finished {
 		j.recordFinishedTask(at.capsule, t, at.program, at.status)
-		return nodesocket.Place{Mode: nodesocket.Finished, Status: at.status}, nil
+		return nodesocket.Admission{Mode: nodesocket.Finished, Status: at.status}, nil
 	}
 	if at.program == records.BatchProgram && snap.Point != nil {
 		if err := j.restoreForScript(ctx, snap); err != nil {
-			return nodesocket.Place{}, err
+			return nodesocket.Admission{}, err
 		}
 	}
 	lc, err := j.ensureCapsule(ctx, at.capsule, t)
 	if err != nil {
-		return nodesocket.Place{}, err
+		return nodesocket.Admission{}, err
 	}
 	if err := lc.makeSpoolFolder(ctx, t); err != nil {
-		return nodesocket.Place{}, err
+		return nodesocket.Admission{}, err
 	}
 	container, err := lc.showContainer(ctx, t, at)
 	if err != nil {
-		return nodesocket.Place{}, err
+		return nodesocket.Admission{}, err
 	}
 	first, err := j.noteTask(lc, t, &at)
 	if err != nil {
-		return nodesocket.Place{}, err
+		return nodesocket.Admission{}, err
 	}
 	if at.mode == nodesocket.Restore {
 		container = nil // A restored program has its root already.
 	}
 	ns, err := lc.capsule.Namespaces()
 	if err != nil {
-		return nodesocket.Place{}, err
+		return nodesocket.Admission{}, err
 	}
 	if at.program == records.BatchProgram {
 		runFence{j}.noteBegunScript()
 		j.startPeriodic()
 	}
-	return nodesocket.Place{
+	return nodesocket.Admission{
 		Mode: at.mode, Name: at.program, Namespaces: ns, Container: container, Kit: j.c.capsuleKitDir(lc),
 		Env: slices.Concat([]string{files.Env, filepath.Join(j.c.ListDir, files.ListName)}, captureEnv, j.c.mpiEnv(), j.c.deviceEnv(lc), outsideOf(lc).clientEnv(), snap.Placement.NodeEnv(at.capsule, first)),
 	}, nil

@@ -41,11 +41,11 @@ const cancelPatience = 5 * time.Second
 type gpuLeases struct{ c *Conductor }
 
 // beginLease begins a lease, at the start of its batch script, which then runs as in any job.
-func (l gpuLeases) beginLease(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
-	plain := nodesocket.Place{Mode: nodesocket.Plain}
+func (l gpuLeases) beginLease(ctx context.Context, t nodesocket.Join) (nodesocket.Admission, error) {
+	plain := nodesocket.Admission{Mode: nodesocket.Plain}
 	to := t.Options["lease"]
-	refuse := func(err error) (nodesocket.Place, error) {
-		return nodesocket.Place{}, fmt.Errorf("its GPUs cannot be lent to job %s: %w", to, err)
+	refuse := func(err error) (nodesocket.Admission, error) {
+		return nodesocket.Admission{}, fmt.Errorf("its GPUs cannot be lent to job %s: %w", to, err)
 	}
 	if t.Step != records.BatchProgram {
 		return refuse(errors.New("the job holds them for it, and can run no steps"))

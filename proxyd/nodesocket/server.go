@@ -32,9 +32,9 @@ const (
 
 // Conductor decides about the tasks of jobs. Its methods are called concurrently.
 type Conductor interface {
-	// Join finds a place for a task. The caller closes the files of the answer. If Join returns an
+	// Join decides how a task runs. The caller closes the files of the answer. If Join returns an
 	// error, the user is shown it, and the task fails.
-	Join(ctx context.Context, j Join) (Place, error)
+	Join(ctx context.Context, j Join) (Admission, error)
 	// End is called when Slurm has ended a job on this node; after nil no part of the job is left on
 	// the node.
 	End(ctx context.Context, job uint32) error
@@ -102,8 +102,8 @@ const (
 	Finished Mode = "finished" // the task had ended before the checkpoint
 )
 
-// Place is the answer to a Join.
-type Place struct {
+// Admission is the answer to a Join: how a task runs, and where.
+type Admission struct {
 	Mode       Mode
 	Name       string     // of the program, Fresh and Restore
 	Namespaces []*os.File // Fresh and Restore, in the order in which they are joined

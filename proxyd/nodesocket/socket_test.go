@@ -164,12 +164,12 @@ func startServer(t *testing.T, l SrunRequests) (socket string, stop func()) {
 // placing answers a join when the task is sent SIGTERM, or is gone.
 type placing struct{ Conductor }
 
-func (placing) Join(ctx context.Context, j Join) (Place, error) {
+func (placing) Join(ctx context.Context, j Join) (Admission, error) {
 	select {
 	case <-j.Terminated:
-		return Place{Mode: Plain, Reason: "terminated"}, nil
+		return Admission{Mode: Plain, Reason: "terminated"}, nil
 	case <-ctx.Done():
-		return Place{}, context.Cause(ctx)
+		return Admission{}, context.Cause(ctx)
 	}
 }
 

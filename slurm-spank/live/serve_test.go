@@ -101,27 +101,27 @@ func (n *node) noteHeard(h receivedRequest) {
 }
 
 // Join implements nodesocket.Conductor.
-func (n *node) Join(ctx context.Context, j nodesocket.Join) (nodesocket.Place, error) {
+func (n *node) Join(ctx context.Context, j nodesocket.Join) (nodesocket.Admission, error) {
 	n.noteHeard(receivedRequest{Join: &j})
 	how, arg, _ := strings.Cut(strings.TrimPrefix(j.Options["exclude"], "/"), "-")
 	switch how {
 	case "refuse":
-		return nodesocket.Place{}, errors.New("the checkpoint 3 cannot be restored: as the test wants it")
+		return nodesocket.Admission{}, errors.New("the checkpoint 3 cannot be restored: as the test wants it")
 	case "plain":
-		return nodesocket.Place{Mode: nodesocket.Plain, Reason: "as the test wants it"}, nil
+		return nodesocket.Admission{Mode: nodesocket.Plain, Reason: "as the test wants it"}, nil
 	case "batchplain":
 		if j.Step == "batch" {
-			return nodesocket.Place{Mode: nodesocket.Plain}, nil
+			return nodesocket.Admission{Mode: nodesocket.Plain}, nil
 		}
 	case "finished":
 		status, err := strconv.Atoi(arg)
-		return nodesocket.Place{Mode: nodesocket.Finished, Status: syscall.WaitStatus(status)}, err
+		return nodesocket.Admission{Mode: nodesocket.Finished, Status: syscall.WaitStatus(status)}, err
 	case "hang":
 		select {
 		case <-ctx.Done():
-			return nodesocket.Place{}, ctx.Err()
+			return nodesocket.Admission{}, ctx.Err()
 		case <-j.Terminated:
-			return nodesocket.Place{}, errors.New("the task was ended while it waited")
+			return nodesocket.Admission{}, errors.New("the task was ended while it waited")
 		}
 	case "die":
 		// Exit like a daemon that is killed; the test starts the next daemon.
@@ -133,17 +133,17 @@ func (n *node) Join(ctx context.Context, j nodesocket.Join) (nodesocket.Place, e
 	}
 	c, err := n.findCapsule(ctx, j)
 	if err != nil {
-		return nodesocket.Place{}, err
+		return nodesocket.Admission{}, err
 	}
 	files, err := c.Namespaces()
 	if err != nil {
-		return nodesocket.Place{}, err
+		return nodesocket.Admission{}, err
 	}
 	name := j.Step
 	if name != "batch" {
 		name = fmt.Sprintf("s%s.%d", j.Step, j.Task)
 	}
-	return nodesocket.Place{Mode: nodesocket.Fresh, Name: name, Namespaces: files}, nil
+	return nodesocket.Admission{Mode: nodesocket.Fresh, Name: name, Namespaces: files}, nil
 }
 
 // findCapsule returns the job's capsule, and makes it at first.
