@@ -61,8 +61,8 @@ func splitNames(cell string) []string {
 }
 
 // definesFunction tells whether a Go or C source defines a function: its name begins a line, after types or a receiver,
-// and a parameter list follows.
+// and type parameters and a parameter list follow.
 func definesFunction(source, function string) bool {
-	definition := regexp.MustCompile(`(?m)^\w[^=;\n]*\b` + regexp.QuoteMeta(function) + `\([^;\n]*$`)
+	definition := regexp.MustCompile(`(?m)^\w[^=;\n]*\b` + regexp.QuoteMeta(function) + `(\[[^;\n]*\])?\([^;\n]*$`)
 	return definition.MatchString(source)
 }

@@ -116,3 +116,34 @@ func parseTree(tree string) (placed, named map[string]bool) {
 	}
 	return placed, named
 }
+
+// TestOnlySources finds no compiled program and no other large file among the files that git has: `go build` in the wrong
+// folder leaves one, and a clone would carry it for ever.
+func TestOnlySources(t *testing.T) {
+	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
+		t.Skip("SKIP: this tree is not a clone")
+	}
+	cmd := exec.Command("git", "ls-files", "-z")
+	cmd.Dir = root
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v", err)
+	}
+	paths := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
+	if len(paths) < 1000 {
+		t.Errorf("git has only %d files", len(paths))
+	}
+	for _, path := range paths {
+		b, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil { // removed or a link to a folder: not in the next commit, or no content
+			continue
+		}
+		if strings.HasPrefix(string(b), "\x7fELF") || strings.HasPrefix(string(b), "!<arch>") {
+			t.Errorf("%s is compiled: git rm --cached %s, and name it in .gitignore", path, path)
+		}
+		if len(b) > 1<<20 {
+			t.Errorf("%s has %d bytes: sources are smaller", path, len(b))
+		}
+	}
+}
