@@ -295,7 +295,8 @@ func (n *node) startConductor(ctx context.Context) (func(), error) {
 		Socket:  filepath.Join(n.cfg.RunDir, nodesocket.SpankSocket),
 		Release: host.MajorMinor(n.cluster.Version), Help: help, MPIDefault: n.cluster.MPIDefault,
 		Interval: n.cfg.Interval, NodeMTBF: n.cfg.NodeMTBF, ObstacleInterval: n.cfg.ObstacleInterval, OnTimeLimit: n.cfg.OnTimeLimit, OnFailure: n.cfg.OnFailure, WithoutCheckpoint: n.cfg.WithoutCheckpoint,
-		Outside: n.cfg.Outside, RelayName: n.cfg.Relay,
+		RestoreAsRoot: n.cfg.RestoreAsRoot == "allow",
+		Outside:       n.cfg.Outside, RelayName: n.cfg.Relay,
 		Retention: store.Retention{Count: n.cfg.Keep}, KeepPast: n.cfg.KeepFor,
 		Devices: *devices, UploadRate: n.cfg.Staging.Rate, RestorePatience: n.cfg.Staging.Patience,
 	}, checkpoint.Deps{Slurm: s, Store: n.store, Stage: n.stage, Overlay: n.overlay, Pool: pool, Remote: n.peers, Relay: relay, Log: n.log, Meter: n.meter, CheckShared: n.checkShared})

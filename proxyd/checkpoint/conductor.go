@@ -64,6 +64,7 @@ type Config struct {
 	NodeMTBF          time.Duration   // mean time between failures of a node, for IntervalAuto
 	OnTimeLimit       string          // "requeue", "hold" or "end"
 	OnFailure         string          // after a failed restore, unless the job has its own: "hold" or "restart"
+	RestoreAsRoot     bool            // criu may be root for a program with System V objects
 	Outside           string          // connections to outside of the job, unless the job has its own: "reset", "relay" or "refuse"
 	RelayName         string          // of the site's relay, for people
 	WithoutCheckpoint string          // for a requeued job without a checkpoint: "restart" or "hold"

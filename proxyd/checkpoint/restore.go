@@ -174,6 +174,7 @@ func (r *programRestore) runCRIU(ctx context.Context, stdio [3]*os.File, queueSt
 	}
 	err := criu.Restore(ctx, p.Image, criu.Program{
 		Init: r.lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Groups: r.meta.Groups, Cgroup: r.group, Renamed: r.renamed, Queues: queueState,
+		AsRoot: r.lc.j.c.RestoreAsRoot,
 	}, stdio, upload.StreamSource{Reader: r.point.Reader, Capsule: r.meta, Prefix: p.Name + "/"})
 	if err != nil {
 		return err

@@ -76,6 +76,7 @@ func TestRestoreTriedAgain(t *testing.T) {
 		{"a device server met the network", []error{&server.OrderError{Text: "no peer", Errno: syscall.EHOSTUNREACH}}, []string{"requeue 7"}},
 		{"the relay was away", []error{&rpc.Error{Kind: rpc.ErrUnreachable, Text: "the relay does not answer at relay:6833: EOF"}}, []string{"requeue 7"}},
 		{"a node had no memory", []error{fmt.Errorf("capsule 1: fork: %w", syscall.ENOMEM)}, []string{"requeue 7"}},
+		{"the site does not let root restore", []error{fmt.Errorf("restore program batch on n1: %w", &criu.UnsupportedHost{Reason: "the program has System V objects", Advice: "set restore_as_root: allow"})}, []string{"requeuehold 7"}},
 		{"damaged", []error{damaged}, []string{"requeuehold 7"}},
 		{"damaged, on another node", []error{sendAnswer(t, damaged)}, []string{"requeuehold 7"}},
 		{"damaged, on a node of an older release", []error{oldRelease(damaged.Error())}, []string{"requeuehold 7"}},

@@ -40,6 +40,7 @@ type Config struct {
 	OnTimeLimit       string
 	WithoutCheckpoint string
 	OnFailure         string
+	RestoreAsRoot     string
 	Outside           string
 	Relay             string
 	Keep              int

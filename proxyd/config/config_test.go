@@ -45,7 +45,7 @@ func TestDefaults(t *testing.T) {
 	want := &Config{
 		Shared: "/shared/singularity", KeyFile: "/etc/singularity-slurm/key", NodeName: "n1", Listen: ":6830",
 		RunDir: "/run/singularity-slurm", LibDir: "/var/lib/singularity-slurm",
-		Interval: Auto, NodeMTBF: 150 * 24 * time.Hour, ObstacleInterval: 5 * time.Minute, KillWaitMargin: 5 * time.Second, OnTimeLimit: "requeue", WithoutCheckpoint: "restart", OnFailure: "hold", Outside: "reset",
+		Interval: Auto, NodeMTBF: 150 * 24 * time.Hour, ObstacleInterval: 5 * time.Minute, KillWaitMargin: 5 * time.Second, OnTimeLimit: "requeue", WithoutCheckpoint: "restart", OnFailure: "hold", RestoreAsRoot: "refuse", Outside: "reset",
 		Keep: 2, KeepFor: 7 * 24 * time.Hour, Staging: Staging{Patience: 5 * time.Minute}, Devices: Devices{Kind: "none", Memory: 4 << 30, Capability: "10.0", Kernels: "compiled", Blas: "vendor"}, Network: Network{Range: netip.MustParsePrefix("100.64.0.0/10"), Mode: "auto", ShortPath: "auto"},
 		Scontrol: "scontrol", Srun: "srun", Log: table.Log{Level: slog.LevelInfo},
 	}

@@ -42,6 +42,8 @@ var keys = table.Table[Config]{Daemon: "proxyd", Variables: "SINGULARITY_SLURM_"
 		Set: wantChoice(func(c *Config) *string { return &c.WithoutCheckpoint }, "restart", "hold")},
 	{Name: "on_failure", Default: "hold", Meaning: "The fate of a job whose checkpoint cannot be restored, unless the job says so itself: hold or restart.",
 		Set: wantChoice(func(c *Config) *string { return &c.OnFailure }, "hold", "restart")},
+	{Name: "restore_as_root", Default: "refuse", Meaning: "The fate of a job with System V objects (shared memory, semaphores, queues) whose checkpoint is to be restored where\nthe kernel, before Linux 5.17, lets root alone choose their numbers: refuse (the job is held) or allow (criu restores\nit as root, and its user can have root open a file by a link: see security.md).",
+		Set: wantChoice(func(c *Config) *string { return &c.RestoreAsRoot }, "refuse", "allow")},
 	{Name: "outside", Default: "reset", Meaning: "The fate of a job's TCP connections to hosts outside of the job when it resumes, unless the job says so itself:\nreset (its programs find them reset), relay (they go through the site's relay, which keeps them) or refuse (the job\nis not captured while it has any).",
 		Set: wantChoice(func(c *Config) *string { return &c.Outside }, "reset", "relay", "refuse")},
 	{Name: "relay", Meaning: "The site's relay (proxyd relay), which keeps connections of jobs with --singularity-outside=relay while these are\naway: HOST:PORT. Empty: there is none, and such jobs are refused.",

@@ -29,8 +29,9 @@
 // with a bound of its memory (confine.go): criu parses data that the user's processes choose. A restore runs as the
 // job's user, with the capabilities that make processes and without those that override permissions (rights.go): the
 // user can change the paths at which criu opens, makes and removes files. Where the user owns a file and could not open
-// it again in the same way, criu is given the open file (handed_files.go). Before Linux 5.17 root restores a program
-// with System V objects, because the kernel lets only root choose their numbers (sysv.go).
+// it again in the same way, criu is given the open file (handed_files.go). Before Linux 5.17 the kernel lets only root
+// choose the numbers of System V objects: a program with such objects is restored by root if the site allows that, and
+// else not at all (sysv.go).
 //
 // # The images folder
 //

@@ -96,7 +96,7 @@ libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0`, func(t *tes
 			}
 		}, "key"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		tryReplaced := func(t *testing.T) {
 			work := workDir(t)
 			dir := secretFolder(t, work)
 			c := newCapsule(t)
@@ -109,7 +109,7 @@ libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0`, func(t *tes
 
 			c = newCapsule(t)
 			r = makePipes(t)
-			err := Restore(testDeadline(t), img, Program{Init: c.initPID()}, r.far, images)
+			err := Restore(testDeadline(t), img, Program{Init: c.initPID(), AsRoot: img.RestoredByRoot()}, r.far, images)
 			if err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("error %v, want one with %q", err, test.says)
 			}
@@ -119,7 +119,14 @@ libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0`, func(t *tes
 			if err != nil || len(all) != 1 || readFile(t, dir+"/key")+readFile(t, dir+"/sub/key") != "secret\nsecret\n" {
 				t.Errorf("root's folder has %q (%v)", all, err)
 			}
-		})
+		}
+		t.Run(name, tryReplaced)
+		if strings.HasPrefix(name, "System V") {
+			t.Run(name+", as root", func(t *testing.T) {
+				letRootNumber(t)
+				tryReplaced(t)
+			})
+		}
 	}
 }
 

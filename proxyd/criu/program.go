@@ -33,6 +33,9 @@ type Program struct {
 	// Queues are the POSIX message queues of the program's IPC namespace. At a restore they are in the capsule's IPC
 	// namespace, or the program gets them in its own.
 	Queues *messagequeue.State `json:"-"`
+	// AsRoot allows criu to be root where the kernel does not let the program's user choose the numbers of its System V
+	// objects. Only for Restore.
+	AsRoot bool `json:"-"`
 	// Outside are the unix sockets of the program that are connected to processes outside of the job. A dump leaves
 	// them alone, and a restore resets them (outside.go).
 	Outside []OutsideSocket `json:",omitempty"`

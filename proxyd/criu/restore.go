@@ -70,6 +70,9 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 	if err := img.Fits(host); err != nil {
 		return err
 	}
+	if err := img.checkAsRoot(p.AsRoot); err != nil {
+		return err
+	}
 	if err := img.checkSound(); err != nil {
 		return fail(err)
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 )
 
 // usesSysV tells whether there is a System V object where the program looks for them: in the
@@ -70,27 +72,27 @@ func findLibrary() (string, error) {
 	return "", &UnsupportedHost{Reason: criuLibrary + " is not installed", Advice: "install all of singularity-slurm on the node"}
 }
 
-// usersNumberSysV tells whether this kernel lets criu choose the numbers of System V objects without being root, by
-// CAP_CHECKPOINT_RESTORE.
-func usersNumberSysV() bool { return kernelIsAtLeast(5, 17) }
-
-func kernelIsAtLeast(major, minor int) bool {
-	var u unix.Utsname
-	var isMajor, isMinor int
-	if unix.Uname(&u) != nil {
-		return false
-	}
-	if _, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &isMajor, &isMinor); err != nil {
-		return false
-	}
-	return isMajor > major || isMajor == major && isMinor >= minor
-}
+// checkNumbering returns nil if this kernel lets criu choose the numbers of System V objects without being root. A
+// function, so that tests have criu be root on a newer kernel, too.
+var checkNumbering = host.SysVNumbers.Check
 
 // RestoredByRoot tells whether criu is root when i is restored, for a program of another user. No
 // other program of the capsule may begin to run meanwhile: that program could change the paths
 // at which criu opens and makes files.
 func (i *Image) RestoredByRoot() bool {
-	return i.Program.UID != 0 && i.HasSysV() && !usersNumberSysV()
+	return i.Program.UID != 0 && i.HasSysV() && checkNumbering() != nil
+}
+
+// checkAsRoot returns an *UnsupportedHost if criu would be root at a restore of i, and that is not allowed. Root opens
+// what a link leads to that the user has put in a file's place.
+func (i *Image) checkAsRoot(allowed bool) error {
+	if allowed || !i.RestoredByRoot() {
+		return nil
+	}
+	return &UnsupportedHost{
+		Reason: fmt.Sprintf("the program has System V objects (shared memory, semaphores or queues): %v", checkNumbering()),
+		Advice: "have it go on on a node with a newer kernel, or, after a look at docs/security.md, set restore_as_root: allow in proxyd.yaml",
+	}
 }
 
 // anySysV tells whether an IPC namespace has System V objects.

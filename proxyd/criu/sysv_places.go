@@ -20,11 +20,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// On kernels where usersNumberSysV is false, a program with System V objects is restored by root. If root opens a file
-// at a wrong place, Image.compareOpened finds that; but a file that root makes there stays. So the files that CRIU
-// makes again, removed files and places of sockets, are allowed to such a program only where no process can change
-// paths meanwhile: in the capsule's private folders, while no other program of the capsule is there, and on a path
-// without links: the user may have left links to the user's folders in the private folders.
+// Where checkNumbering returns an error, root restores a program with System V objects, if the site allows that. If root
+// opens a file at a wrong place, Image.compareOpened finds that; but a file that root makes there stays. So the files
+// that CRIU makes again, removed files and places of sockets, are allowed to such a program only where no process can
+// change paths meanwhile: in the capsule's private folders, while no other program of the capsule is there, and on a
+// path without links: the user may have left links to the user's folders in the private folders.
 
 const (
 	remapName  = "remap-fpath.img"

@@ -37,7 +37,7 @@ func TestFeatureIsProbedOnce(t *testing.T) {
 }
 
 // TestProbesOfThisKernel: each probe has a conclusive answer on any kernel, and on Linux 6 the
-// features of Linux 5.8 are found.
+// features of Linux 5.8 and 5.17 are found.
 func TestProbesOfThisKernel(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: else the kernel answers \"not permitted\" to all")
@@ -46,14 +46,14 @@ func TestProbesOfThisKernel(t *testing.T) {
 	if _, err := fmt.Sscanf(Release(), "%d.%d", &major, &minor); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []*Feature{&Namespaces, &TimeNamespaces, &Pidfd, &Openat2, &Fanotify, &Nftables, &Veth, &VXLAN, &Freezer, &GroupKill} {
+	for _, f := range []*Feature{&Namespaces, &TimeNamespaces, &Pidfd, &Openat2, &Fanotify, &Nftables, &Veth, &VXLAN, &Freezer, &GroupKill, &SysVNumbers} {
 		err := f.Check()
 		switch {
 		case err == nil:
 		case !errors.Is(err, ErrUnsupported):
 			t.Errorf("%s: the probe cannot tell: %v", f.Name, err)
-		case major >= 6 && (f == &Namespaces || f == &Pidfd || f == &Openat2):
-			t.Errorf("%s is in every kernel since 5.8, and this is %s: %v", f.Name, Release(), err)
+		case major >= 6 && (f == &Namespaces || f == &Pidfd || f == &Openat2 || f == &SysVNumbers):
+			t.Errorf("%s is in every kernel since 5.17, and this is %s: %v", f.Name, Release(), err)
 		default:
 			t.Logf("%s: %v", f.Name, err)
 		}

@@ -55,6 +55,7 @@ var checks = []func(context.Context, *node) Finding{
 	checkFanotify,
 	checkDeadlines,
 	checkLandlock,
+	checkSysV,
 	checkCriuFinding,
 	checkMunge,
 	checkSlurmctld,
