@@ -33,10 +33,12 @@ func readRecipes(t *testing.T) []string {
 	return all
 }
 
-// TestRecipes: each recipe of the documentation does as its text says, and its intents keep every rule.
+// TestRecipes: each recipe of the documentation does as its text says, and its intents keep every rule. Hours are of a
+// site in the east, where it is day while UTC has night.
 func TestRecipes(t *testing.T) {
-	day := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
-	night := time.Date(2026, 3, 4, 22, 0, 0, 0, time.UTC)
+	setZone(t, time.FixedZone("east", 9*3600))
+	day := time.Date(2026, 3, 5, 12, 0, 0, 0, zone).UTC()
+	night := time.Date(2026, 3, 5, 22, 0, 0, 0, zone).UTC()
 	jobs := func(verb sdk.Verb, ids ...sdk.JobID) (want []sdk.Intent) {
 		for _, id := range ids {
 			want = append(want, sdk.Intent{Verb: verb, Job: id})

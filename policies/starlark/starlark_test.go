@@ -97,12 +97,18 @@ def sum_of(numbers):
 	}
 }
 
+// setZone sets the controller's time zone until the test ends.
+func setZone(t *testing.T, to *time.Location) {
+	t.Helper()
+	before := zone
+	t.Cleanup(func() { zone = before })
+	zone = to
+}
+
 // TestTimeOfAPolicy: hours and weekdays are of the site's time zone; a checkpoint's age and the time that a job has
 // left are counted at the snapshot's time.
 func TestTimeOfAPolicy(t *testing.T) {
-	before := zone
-	t.Cleanup(func() { zone = before })
-	zone = time.FixedZone("east", 9*3600)
+	setZone(t, time.FixedZone("east", 9*3600))
 	s, err := loadSite(`
 def decide(cluster):
     return [hold(j, "%d %d %s %d %d %d" % (cluster.hour, cluster.local_hour, cluster.weekday, j.time_left, j.checkpoint_age, j.limit)) for j in cluster.jobs]
