@@ -52,6 +52,7 @@ type jobJSON struct {
 	Leased    int         `json:"leased,omitempty"`   // of them, those that other jobs of its user lend it
 	Promised  float64     `json:"promised"`
 	Fraction  float64     `json:"fraction"`
+	Below     bool        `json:"below,omitempty"` // it got less than is promised, and cannot make up for it in this window
 	Restarts  int         `json:"restarts"`
 	Submitted int64       `json:"submitted"`
 	Eligible  int64       `json:"eligible"`
@@ -115,6 +116,7 @@ func clusterOf(s *sdk.Snapshot, racks map[string]string) *clusterJSON {
 	}
 	for i := range s.Jobs {
 		made := jobOf(&s.Jobs[i])
+		made.Below = s.Jobs[i].Budget(s.Rules) < 0
 		for k := range made.Shares {
 			made.Shares[k].Node = places[made.Shares[k].Node]
 		}

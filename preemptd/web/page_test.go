@@ -36,7 +36,7 @@ func TestPage(t *testing.T) {
 		name string
 		do   func(*testing.T, *browser, *site)
 	}{
-		{"map", checkMap}, {"groups of the map", groupMap}, {"timeline", checkTimeline}, {"sorted jobs", sortJobs}, {"leases", showLeased}, {"another job", openAnother}, {"past of a job", showPast}, {"hostile names", checkEscaping}, {"decisions", checkDecisions}, {"useful share", usefulShare}, {"nodes", nodesListed}, {"promises", showUnkept},
+		{"map", checkMap}, {"groups of the map", groupMap}, {"timeline", checkTimeline}, {"sorted jobs", sortJobs}, {"leases", showLeased}, {"another job", openAnother}, {"past of a job", showPast}, {"hostile names", checkEscaping}, {"decisions", checkDecisions}, {"useful share", usefulShare}, {"nodes", nodesListed}, {"promises", showUnkept}, {"below promise", showBelow},
 		{"errors", checkNoErrors}, {"token", checkToken}, {"standby", standsBy}, {"10 000 nodes", checkLargeCluster}, {"10 000 nodes in racks", groupLargeCluster}, {"errors", checkNoErrors}, {"stale", checkStalePage},
 	} {
 		t.Run(part.name, func(t *testing.T) {
@@ -291,6 +291,30 @@ func showLeased(_ *testing.T, b *browser, s *site) {
 	b.waitFor(fmt.Sprintf(`["1", "2", "3"].map((id) => [...document.querySelectorAll("#jobs tr")].find((r) => r.cells[0].textContent === id)?.cells[5].textContent).join("|") === %q`, want))
 	s.tellSnapshot(newSnapshot(48, 102, time.Now()))
 	b.waitFor(`[...document.querySelectorAll("#jobs tr")].find((r) => r.cells[0].textContent === "1").cells[5].textContent === "8"`)
+}
+
+// showBelow: the table marks a job by the rule of the tile "Below promise". A job that got less than is promised is not
+// marked as long as it can make up for that in the window.
+func showBelow(_ *testing.T, b *browser, s *site) {
+	for i, tt := range []struct {
+		fraction float64
+		counted  time.Duration
+		want     string
+	}{{.87, time.Hour, "87 %|number"}, {.4, 5 * time.Hour, "40 %|number short"}} {
+		last := newSnapshot(48, 116+2*uint64(i), time.Now())
+		for k := range last.Jobs {
+			last.Jobs[k].Fraction = 1
+		}
+		last.Jobs[0].Fraction, last.Jobs[0].Counted = tt.fraction, tt.counted
+		s.tellSnapshot(last)
+		b.waitFor(fmt.Sprintf(`(() => {
+			const cell = [...document.querySelectorAll("#jobs tr")].find((r) => r.cells[0].textContent === "1")?.cells[6];
+			return cell && cell.textContent + "|" + cell.className === %q;
+		})()`, tt.want))
+		b.waitFor(fmt.Sprintf(`document.querySelectorAll("#jobs .short").length === %d`, i))
+		b.waitFor(fmt.Sprintf(`document.querySelector("#tiles").textContent.includes("Below promise%d")`, i))
+	}
+	s.tellSnapshot(newSnapshot(48, 120, time.Now()))
 }
 
 // openAnother opens the dialog of a job in the moment in which the dialog of another job is closed. The browser reports

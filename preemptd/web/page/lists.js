@@ -190,7 +190,7 @@ export function showJobs(cluster) {
     el("td", {}, el("i", { class: `swatch ${j.tier}` }), j.tier),
     el("td", {}, j.action ? `${j.state}, ${j.action}` : j.state),
     el("td", { class: "number" }, gpusText(j)),
-    el("td", { class: j.fraction < j.promised ? "number short" : "number" }, percent(j.fraction)),
+    el("td", { class: j.below ? "number short" : "number" }, percent(j.fraction)),
     el("td", {}, where(j, cluster.nodes)))));
   const more = found.length - most;
   byId("jobs-more").textContent = cluster.jobs.length === 0 ? "There are no jobs." : more > 0 ? `${more.toLocaleString("en")} more; name what you look for.` : "";
