@@ -281,7 +281,7 @@ func obeyOrder(b []byte, fds []int) (int, error) {
 	}
 	p, err := os.StartProcess(o.Argv[0], o.Argv, &os.ProcAttr{
 		Dir: "/tmp", Env: []string{"PATH=/usr/bin:/bin:/usr/sbin", "LANG=C.UTF-8"}, Files: files[:],
-		Sys: &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: o.Uid, Gid: o.Uid, Groups: []uint32{o.Uid, 23456}}},
+		Sys: &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: o.Uid, Gid: o.Uid, Groups: []uint32{o.Uid, otherGroup}}},
 	})
 	if err != nil {
 		return 0, err

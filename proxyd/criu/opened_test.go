@@ -72,9 +72,9 @@ func TestReplaced(t *testing.T) {
 		"fifo": {"os.mkfifo('fifo'); f = os.open('fifo', os.O_RDWR)",
 			func(t *testing.T, w string) { rename(t, w, "fifo", "root/key") }, "fifo"},
 		"removed": {"f = open('sub/gone', 'w+'); os.unlink('sub/gone')",
-			func(t *testing.T, w string) { rename(t, w, "sub", "root/sub") }, ""},
+			func(t *testing.T, w string) { rename(t, w, "sub", "root/sub") }, "sub/gone"},
 		"socket": {"s = socket.socket(socket.AF_UNIX); s.bind('sub/socket'); s.listen()",
-			func(t *testing.T, w string) { rename(t, w, "sub", "root/sub") }, ""},
+			func(t *testing.T, w string) { rename(t, w, "sub", "root/sub") }, "sub/socket"},
 		"link to one's own": {"f = open('sub/key')", func(t *testing.T, w string) {
 			if err := errors.Join(os.Rename(w+"/sub", w+"/other"), os.Symlink("other", w+"/sub")); err != nil {
 				t.Fatal(err)
@@ -130,48 +130,88 @@ libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0`, func(t *tes
 	}
 }
 
-// TestSwapped: a file is exchanged with a link to a file of root's as fast as possible while a program is restored: the
-// program comes back with its own file, or not at all.
+// TestSwapped: a file is exchanged with another as fast as possible while a program is restored: the program comes back
+// with its own file, or not at all. The user may open each of the others but root's, and criu itself finds no difference:
+// they have the size and permissions of the program's own file. So only a comparison of the open files finds the exchange.
 func TestSwapped(t *testing.T) {
 	needCRIU(t)
-	work := workDir(t)
-	dir := secretFolder(t, work)
-	c := newCapsule(t)
-	r := c.runProgram("/usr/bin/python3", "-c", openerScript(work, "f = open('key')", "(f.seek(0), f.read())"))
-	r.expectLine("ready")
-	images := newImageFolder(t)
-	img := dumpProgram(t, r.program, images)
-	c.endCapsule()
-	if err := os.Symlink(dir+"/key", work+"/link"); err != nil {
-		t.Fatal(err)
+	for name, test := range map[string]struct {
+		open, tell string
+		swap       string // a file of openerScript
+		other      func(path, secrets string) error
+		want       string
+	}{
+		"link to root's file": {"f = open('key')", "(f.seek(0), f.read())", "key",
+			func(path, secrets string) error { return os.Symlink(secrets+"/key", path) }, `(0, 'mine..\n')`},
+		"file of one's own": {"f = open('key')", "(f.seek(0), f.read())", "key", makeOtherFile, `(0, 'mine..\n')`},
+		"mapped file": {"f = open('key'); m = mmap.mmap(f.fileno(), 7, prot=mmap.PROT_READ); f.close()", "m[:]", "key",
+			makeOtherFile, `b'mine..\n'`},
+		"folder": {"f = os.open('sub', os.O_RDONLY)", "os.listdir(f)", "sub", func(path, _ string) error {
+			return errors.Join(os.Mkdir(path, 0o700), makeOtherFile(path+"/other", ""), os.Chown(path, user, otherGroup))
+		}, "['key']"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			work := workDir(t)
+			c := newCapsule(t)
+			r := c.runProgram("/usr/bin/python3", "-c", openerScript(work, test.open, test.tell))
+			r.expectLine("ready")
+			images := newImageFolder(t)
+			img := dumpProgram(t, r.program, images)
+			c.endCapsule()
+			if err := test.other(work+"/other", secretFolder(t, work)); err != nil {
+				t.Fatal(err)
+			}
+			defer exchangeFiles(work+"/other", work+"/"+test.swap)()
+			back, refused := 0, 0
+			for back+refused < 15 || back == 0 || refused == 0 {
+				if back+refused == 150 {
+					t.Fatalf("%d restores succeeded and %d failed, want some of both: the exchange did not meet them", back, refused)
+				}
+				c := newCapsule(t)
+				r := makePipes(t)
+				err := Restore(testDeadline(t), img, Program{Init: c.initPID()}, r.far, images)
+				if err == nil {
+					back++
+					r.closeFar()
+					r.askAndExpect("?", test.want)
+				} else {
+					refused++
+					checkAlone(t, c)
+				}
+				c.endCapsule()
+			}
+			t.Logf("%d of %d came back", back, back+refused)
+		})
 	}
-	stop, stopped := make(chan struct{}), make(chan struct{})
+}
+
+// otherGroup is a group that programs are in, and that their files do not belong to.
+const otherGroup = 23456
+
+// makeOtherFile makes a file of the user's that differs from the files of openerScript in its content and its group.
+func makeOtherFile(path, _ string) error {
+	return errors.Join(os.WriteFile(path, []byte("other.\n"), 0o600), os.Chown(path, user, otherGroup))
+}
+
+// exchangeFiles exchanges two files as fast as possible, until stop is called.
+func exchangeFiles(a, b string) (stop func()) {
+	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(stopped)
+		defer close(ended)
 		for {
 			select {
-			case <-stop:
+			case <-end:
 				return
 			default:
-				_ = unix.Renameat2(unix.AT_FDCWD, work+"/link", unix.AT_FDCWD, work+"/key", unix.RENAME_EXCHANGE)
+				_ = unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 				time.Sleep(time.Microsecond)
 			}
 		}
 	}()
-	back := 0
-	for range 30 {
-		c := newCapsule(t)
-		r := makePipes(t)
-		if err := Restore(testDeadline(t), img, Program{Init: c.initPID()}, r.far, images); err == nil {
-			back++
-			r.closeFar()
-			r.askAndExpect("?", `(0, 'mine..\n')`)
-		}
-		c.endCapsule()
+	return func() {
+		close(end)
+		<-ended
 	}
-	close(stop)
-	<-stopped
-	t.Logf("%d of 30 came back", back)
 }
 
 // TestForbidden: the files belong to the user, and have permissions that forbid to open them again in the same way.
