@@ -131,7 +131,7 @@ func (s *Slurm) Comment(ctx context.Context, job, text string) error {
 // AdminComment returns the administrator's comment of a job, which sacct shows after the job has
 // gone.
 func (s *Slurm) AdminComment(ctx context.Context, job string) (string, error) {
-	return s.readColumn(ctx, job, "AdminComment")
+	return s.readColumn(ctx, job, "admin_comment")
 }
 
 // SetAdminComment sets the administrator's comment of a job.

@@ -80,6 +80,8 @@ func TestObstacleLater(t *testing.T) {
 		until [ -e open ]; do sleep 0.2; done; exec 3<>/dev/tcp/ctl/6817
 		while [ -e open ]; do sleep 0.2; done; exec 3>&-; sleep 1000`)
 	c.waitForLine(t, job, "ready")
+	// A site's own comment, which only administrators write, stays.
+	c.runAsRoot(t, "scontrol update JobId="+job+" AdminComment='ticket 12'")
 	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 0)
 	const made = "mine; singularity: checkpoint 1 at "
 	waitFor(t, 30*time.Second, func() (bool, string) {
@@ -102,6 +104,9 @@ func TestObstacleLater(t *testing.T) {
 		t.Errorf("singctl show has an obstacle that is gone:\n%s", said)
 	}
 	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 0)
+	if said := c.showColumn(t, job, "admin_comment"); said != "ticket 12" {
+		t.Errorf("the administrator's comment is %q, want the site's", said)
+	}
 
 	// A log that Slurm writes for the job in the node's /tmp is named soon after the start, before the job is frozen.
 	job = c.submitJob(t, "--singularity --output=/tmp/%j.log", "sleep 1000")
