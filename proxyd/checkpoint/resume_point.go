@@ -258,22 +258,22 @@ func describeFailure(lines *records.Timeline, job uint32) string {
 var errCheckpointsLost = errors.New("the shared folder has no checkpoint of this job any more (is the right file system mounted? " +
 	"were they deleted?); released, the job begins anew")
 
-// lostCheckpoint returns an error that wraps errCheckpointsLost if Slurm runs a job again and the job's comment names a
-// checkpoint above deleted; its caller has found no checkpoint in the store. A run from the script's beginning would
-// overwrite the job's results, so the job is to be held. The comment names no checkpoint afterwards: released, the job
-// begins anew.
+// lostCheckpoint returns an error that wraps errCheckpointsLost if Slurm runs a job again and one of the job's comments
+// names a checkpoint above deleted; its caller has found no checkpoint in the store. A run from the script's beginning
+// would overwrite the job's results, so the job is to be held. The comments name no checkpoint afterwards: released, the
+// job begins anew.
 func (c *Conductor) lostCheckpoint(ctx context.Context, s *slurm.Job, deleted uint32) error {
 	if s.Restarts == 0 {
 		return nil
 	}
-	said, err := c.Slurm.Said(ctx, s.String())
+	n, err := c.slurmComments().FindCheckpoint(ctx, s.String())
 	for began := time.Now(); err != nil && time.Since(began) < restoreCallTimeout && waits.SleepUnlessDone(ctx, sharedLook); {
-		said, err = c.Slurm.Said(ctx, s.String()) // slurmctld may be starting again
+		n, err = c.slurmComments().FindCheckpoint(ctx, s.String()) // slurmctld may be starting again
 	}
 	if err != nil {
 		return err
 	}
-	if n := reports.NamedCheckpoint(said); n > int(deleted) {
+	if n > int(deleted) {
 		return fmt.Errorf("checkpoint %d was made, and %w", n, errCheckpointsLost)
 	}
 	return nil

@@ -143,20 +143,36 @@ type heldMeter struct {
 
 func (m *heldMeter) Event(what string) { m.events = append(m.events, what) }
 
-// TestLostCheckpointsAreCounted: a job that is held because its checkpoints and its record are gone is in the metrics.
+// TestLostCheckpointsAreCounted: a job that is held because its checkpoints and its record are gone is in the metrics. Its
+// comments say that it had a checkpoint: the administrator's comment does so too if its user has overwritten the comment.
 func TestLostCheckpointsAreCounted(t *testing.T) {
-	c := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil)
-	bin := t.TempDir()
-	noError(t, os.WriteFile(filepath.Join(bin, "squeue"), []byte("#!/bin/sh\necho 'singularity: requeued; its next run goes on from checkpoint 3'\n"), 0o755))
-	noError(t, os.WriteFile(filepath.Join(bin, "scontrol"), []byte("#!/bin/sh\necho \"$*\" >>\"$(dirname \"$0\")\"/asked\n"), 0o755))
-	meter := &heldMeter{}
-	c.Slurm, c.Meter = slurm.New(filepath.Join(bin, "scontrol")), meter
-	err := c.holdIfCheckpointsLost(t.Context(), &slurm.Job{ID: 7, ArrayTask: -1, Restarts: 1})
-	asked, _ := os.ReadFile(filepath.Join(bin, "asked"))
-	if !errors.Is(err, errCheckpointsLost) || !strings.Contains(string(asked), "requeuehold 7") {
-		t.Errorf("holdIfCheckpointsLost: %v; commands to Slurm:\n%s", err, asked)
-	}
-	if !slices.Equal(meter.events, []string{records.EventHeld}) {
-		t.Errorf("metrics have %q", meter.events)
+	const named = "singularity: requeued; its next run goes on from checkpoint 3"
+	for name, tt := range map[string]struct {
+		comment, admin string
+		held           bool
+	}{
+		"both name it": {named, named, true},
+		"an administrator's comment of the site's":  {named, "ticket 12", true},
+		"a comment that the user has overwritten":   {"urgent", named, true},
+		"released, and told that it is lost":        {"singularity: held: " + errCheckpointsLost.Error(), "singularity: held: " + errCheckpointsLost.Error(), false},
+		"a job that never had one, with user words": {"checkpoint 3 at 10:00", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil)
+			bin := t.TempDir()
+			squeue := fmt.Sprintf("#!/bin/sh\ncase \"$*\" in *admin_comment*) echo '%s' ;; *) echo '%s' ;; esac\n", tt.admin, tt.comment)
+			noError(t, os.WriteFile(filepath.Join(bin, "squeue"), []byte(squeue), 0o755))
+			noError(t, os.WriteFile(filepath.Join(bin, "scontrol"), []byte("#!/bin/sh\necho \"$*\" >>\"$(dirname \"$0\")\"/asked\n"), 0o755))
+			meter := &heldMeter{}
+			c.Slurm, c.Meter = slurm.New(filepath.Join(bin, "scontrol")), meter
+			err := c.holdIfCheckpointsLost(t.Context(), &slurm.Job{ID: 7, ArrayTask: -1, Restarts: 1})
+			asked, _ := os.ReadFile(filepath.Join(bin, "asked"))
+			if errors.Is(err, errCheckpointsLost) != tt.held || strings.Contains(string(asked), "requeuehold 7") != tt.held {
+				t.Errorf("holdIfCheckpointsLost: %v; commands to Slurm:\n%s", err, asked)
+			}
+			if slices.Equal(meter.events, []string{records.EventHeld}) != tt.held {
+				t.Errorf("metrics have %q", meter.events)
+			}
+		})
 	}
 }

@@ -156,3 +156,14 @@ func NamedCheckpoint(comment string) int {
 	}
 	return n
 }
+
+// FindCheckpoint returns the newest checkpoint that a job's comments name, or 0. Users can overwrite the comment, and
+// not the administrator's comment.
+func (c Comments) FindCheckpoint(ctx context.Context, job string) (int, error) {
+	said, err := c.Slurm.Said(ctx, job)
+	if err != nil {
+		return 0, err
+	}
+	admin, err := c.Slurm.AdminComment(ctx, job)
+	return max(NamedCheckpoint(said), NamedCheckpoint(admin)), err
+}

@@ -55,12 +55,12 @@ func (j *Job) SetComment(text string) {
 	j.subject.Services().StartBackground(func(ctx context.Context) { j.SetCommentNow(context.WithoutCancel(ctx), text) })
 }
 
-// ReplaceCheckpointComment writes into the job's comment, in the background, if the comment names a checkpoint.
+// ReplaceCheckpointComment writes into the job's comment, in the background, if one of the job's comments names a checkpoint.
 func (j *Job) ReplaceCheckpointComment(text string) {
 	j.subject.Services().StartBackground(func(ctx context.Context) {
 		ctx = context.WithoutCancel(ctx)
-		comment, err := j.subject.Services().Comments.Slurm.Said(ctx, j.subject.SlurmName())
-		if err != nil || NamedCheckpoint(comment) > 0 {
+		n, err := j.subject.Services().Comments.FindCheckpoint(ctx, j.subject.SlurmName())
+		if err != nil || n > 0 {
 			j.SetCommentNow(ctx, text)
 		}
 	})
