@@ -64,7 +64,8 @@
 //	               not in the store yet, the restore waits until the node is back with its share;
 //	               without the share the checkpoint is lost, and the previous one is the newest
 //	a waiting job  an elected daemon of the cluster notices that Slurm has ended the job, and
-//	               removes its record (ends/cleaner.go)
+//	               removes its record (ends/cleaner.go), or that Slurm holds the job because a launch
+//	               has failed, and releases the job (ends/failed_launch.go)
 //	a restore      the job is held with the reason, and the checkpoint stays. If Slurm, a node or a
 //	               network was away, the next runs try again before (retry_restore.go)
 //	a device       the state of the devices is lost: the job resumes from its newest checkpoint. If

@@ -176,8 +176,8 @@ func (c *Conductor) sweepPeriodically(ctx context.Context) {
 		if !cleaner.IsElected() {
 			continue
 		}
-		if err := cleaner.RemoveEnded(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			c.Log.Warn("cannot remove ended jobs", "error", err)
+		if err := cleaner.SettleJobs(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			c.Log.Warn("cannot settle jobs without a leader", "error", err)
 		}
 		if err := cleaner.ForgetPast(time.Now()); err != nil {
 			c.Log.Warn("cannot remove time lines of jobs that are over", "error", err)
@@ -318,6 +318,6 @@ func (c *Conductor) newEnds() ends.Ends {
 	return ends.Ends{
 		Node: c.Node, Cluster: c.Cluster, OnTimeLimit: c.OnTimeLimit, Retention: c.Retention, KeepPast: c.KeepPast,
 		Slurm: c.Slurm, Store: c.Store, Addresses: c.Pool, Records: c.records, Timeline: c.timeline, Meter: c.Meter,
-		Uploads: c.uploads, Relay: c.Relay, Jobs: &c.jobs, StartBackground: c.startBackground, Log: c.Log,
+		Uploads: c.uploads, Relay: c.Relay, Jobs: &c.jobs, Capsules: nodeCapsules{c}, StartBackground: c.startBackground, Log: c.Log,
 	}
 }

@@ -169,27 +169,15 @@ func (f failedRun) endRunLogged(why error) {
 	}
 }
 
-// countUnrestoredRun notes in the job's record that this run was not restored, and returns how many runs in a row were not,
-// this one included. After ends.MaxUnrestoredRuns the job is to be held. Then the count begins again: a person releases the job.
+// countUnrestoredRun notes in the job's record that this run was not restored, and returns how many runs in a row were
+// not. After ends.MaxUnrestoredRuns the job is to be held.
 func (f failedRun) countUnrestoredRun() (int, error) {
 	j := f.j
 	rec, err := j.c.records.Load(j.id)
 	if err != nil || rec == nil {
 		return 0, errors.Join(err, ErrNoJob)
 	}
-	run := j.run.Snapshot().Number
-	if rec.LastUnrestoredRun == run && rec.UnrestoredRuns > 0 { // Another node of this run has counted it.
-		return rec.UnrestoredRuns, nil
-	}
-	if rec.LastUnrestoredRun == run && run > 0 { // and has held the job
-		return ends.MaxUnrestoredRuns + 1, nil
-	}
-	rec.UnrestoredRuns++
-	rec.LastUnrestoredRun = run
-	tried := rec.UnrestoredRuns
-	if tried > ends.MaxUnrestoredRuns {
-		rec.UnrestoredRuns = 0
-	}
+	tried := rec.CountUnrestoredRun(j.run.Snapshot().Number, ends.MaxUnrestoredRuns)
 	return tried, j.c.records.Save(rec)
 }
 

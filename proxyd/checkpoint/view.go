@@ -167,6 +167,17 @@ func (j *job) viewAll(ctx context.Context, nodes []string) []calls.CapsuleView {
 	return found
 }
 
+// nodeCapsules asks nodes for their capsules of jobs.
+type nodeCapsules struct{ c *Conductor }
+
+// AreOn implements ends.Capsules.
+func (n nodeCapsules) AreOn(ctx context.Context, node string, job uint32) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, viewWithin)
+	defer cancel()
+	there, err := callNode(ctx, n.c, node, job, 0, calls.View, calls.Empty{})
+	return len(there) > 0, err
+}
+
 // viewHere describes the capsules of this node.
 func (j *job) viewHere(ctx context.Context, _ store.ID, _ calls.Empty) ([]calls.CapsuleView, error) {
 	var views []calls.CapsuleView

@@ -152,6 +152,12 @@ func (s *Slurm) RequeueHold(ctx context.Context, job string) error {
 	return s.requeueJob(ctx, job, "requeuehold")
 }
 
+// Release ends the hold of a job that waits. A job that is not held is left alone.
+func (s *Slurm) Release(ctx context.Context, job string) error {
+	_, err := s.scontrol.Run(ctx, "release", job)
+	return withJob(err, "release job", job)
+}
+
 // requeueAgain is the wait before Slurm is asked again: Slurm does not report when a job has
 // completed.
 const requeueAgain = 500 * time.Millisecond

@@ -53,6 +53,12 @@ func (s state) held() bool {
 	return s.name == "REQUEUE_HOLD" || s.waits() && strings.Contains(strings.ToLower(s.reason), "held")
 }
 
+// heldForLaunch tells whether Slurm itself holds the job, because a node has refused to start a run: proxyd releases
+// such a job.
+func (s state) heldForLaunch() bool {
+	return s.held() && strings.Contains(strings.ReplaceAll(s.reason, "_", " "), "launch failed")
+}
+
 // over tells whether the job's state in Slurm is final.
 func (s state) over() bool {
 	return slices.Contains([]string{"COMPLETED", "FAILED", "CANCELLED", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}, s.name)

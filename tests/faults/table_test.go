@@ -53,14 +53,14 @@ func (r results) renderTable() string {
 		"A job of two tasks on two nodes counts in step over TCP, into files and its log. It has one checkpoint; then, in the\n" +
 		"middle of a phase of the next one or of a restore, one thing breaks. *ran on*: the job's processes never ended.\n" +
 		"*resumed*: Slurm ran the job again, and it went on from a committed checkpoint. *held*: its comment said why it could\n" +
-		"not be restored; released after the repair, it resumed. *held by Slurm*: a slurmctld that dies right after it has\n" +
-		"launched a job has forgotten that, and launches it once more; the node refuses, and Slurm holds the job as \"launch\n" +
-		"failed requeued held\", as it holds jobs without `--singularity`. A node whose slurmd died while it ended a run may\n" +
-		"refuse the next run, too (\"already running\"), if that starts within seconds, as here, and not after the two minutes\n" +
-		"that Slurm waits. In the end files and memory are exact, the log repeats at most what was rolled back, and no node has\n" +
-		"anything left of the job. An asterisk: Slurm's own programs said something about the fault in the job's log. A job with\n" +
-		"software GPUs trains a perceptron in two ranks, and prints the loss and a hash of all parameters at each step: each is\n" +
-		"that of an undisturbed run.\n\n" +
+		"not be restored; released after the repair, it resumed. In the end files and memory are exact, the log repeats at most\n" +
+		"what was rolled back, and no node has anything left of the job. An asterisk: Slurm's own programs said something about\n" +
+		"the fault in the job's log. A job with software GPUs trains a perceptron in two ranks, and prints the loss and a hash of\n" +
+		"all parameters at each step: each is that of an undisturbed run.\n\n" +
+		"A slurmctld that dies right after it has launched a job has forgotten that, and launches it once more; the node refuses,\n" +
+		"and Slurm holds the job as \"launch failed requeued held\". A node whose slurmd died while it ended a run may refuse the\n" +
+		"next run, too (\"already running\"), if that starts within seconds, as here, and not after the two minutes that Slurm\n" +
+		"waits. No person releases such a job here: proxyd does, and a job that stays held so is lost.\n\n" +
 		"`.ci/run` and `make test` run 8 of the cases (`-seed 49 -some 8`), `make test-releases` 12 on each older Slurm, and\n" +
 		"`make test-faults` all. A moment has the name of the call or phase in proxyd's log: `reconnect_devices`, in which device\n" +
 		"servers find each other again, was `meet` in earlier releases.\n\n")

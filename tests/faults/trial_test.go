@@ -32,7 +32,7 @@ func (t trial) name() string {
 
 // outcome is the outcome of a trial for the job.
 type outcome struct {
-	what  string // "ran on", "resumed", "held, then resumed", "held by Slurm, then resumed"
+	what  string // "ran on", "resumed", "held, then resumed"
 	job   string
 	at    string // the moment that was really hit
 	why   string // the reason of a held job
@@ -155,10 +155,7 @@ func (s *scene) playTrial(ctx context.Context, t trial) (outcome, error) {
 		if after.restarts > before.restarts {
 			o.what = "resumed"
 		}
-		switch {
-		case strings.HasPrefix(o.why, bySlurm):
-			o.what = "held by Slurm, then resumed"
-		case o.why != "":
+		if o.why != "" {
 			o.what = "held, then resumed"
 		}
 		wanted := before.restarts
@@ -255,7 +252,8 @@ func (s *scene) stopAtMoment(ctx context.Context, m stageMoment, before state) (
 }
 
 // settleJob follows the job until the job runs, and restarts the job after each requeue.
-// A held job must have a reason; the job is released once the fault is mended.
+// A held job must have a reason; the job is released once the fault is mended. A job that Slurm itself holds must be
+// released without that.
 func (s *scene) settleJob(ctx context.Context, o *outcome, mend func() error) (state, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 4*time.Minute, errors.New("the job does not get on"))
 	defer cancel()
@@ -283,7 +281,7 @@ func (s *scene) settleJob(ctx context.Context, o *outcome, mend func() error) (s
 				return now, fmt.Errorf("ended: %s", now)
 			}
 		case now.held():
-			if time.Since(waits) < patience {
+			if time.Since(waits) < patience || now.heldForLaunch() && time.Since(waits) < releasedWithin {
 				continue
 			}
 			why, err := reasonOf(now)
@@ -321,18 +319,16 @@ func (s *scene) settleJob(ctx context.Context, o *outcome, mend func() error) (s
 // lastChance is how long a job may be in a final state before it counts as lost: Slurm may requeue the job until then.
 const lastChance = 15 * time.Second
 
-var held = regexp.MustCompile(`singularity: held: (.*)`)
+// releasedWithin bounds the time until a node has seen that Slurm holds the job after a failed launch: the node that is
+// elected for that looks once a minute, and may just have been killed.
+const releasedWithin = 150 * time.Second
 
-// bySlurm begins the reason of a job that Slurm itself holds.
-const bySlurm = "Slurm: "
+var held = regexp.MustCompile(`singularity: held: (.*)`)
 
 // reasonOf returns the reason of a held job, as its user sees it.
 func reasonOf(s state) (string, error) {
 	if m := held.FindStringSubmatch(s.comment); m != nil {
 		return m[1], nil
-	}
-	if strings.Contains(strings.ReplaceAll(s.reason, "_", " "), "launch failed") {
-		return bySlurm + s.reason, nil
 	}
 	return "", fmt.Errorf("held without a reason: %s", s)
 }

@@ -136,6 +136,11 @@ func (c *counter) readSituation(ctx context.Context) situation {
 	return s
 }
 
+// isHeldForLaunch tells whether Slurm itself holds the job, because a node has refused to start a run.
+func (s situation) isHeldForLaunch() bool {
+	return s.held && strings.HasPrefix(strings.ReplaceAll(s.reason, "_", " "), "launch failed")
+}
+
 // fieldOf finds KEY=VALUE in the output of scontrol.
 func fieldOf(out, key string) string {
 	_, after, _ := strings.Cut(" "+out, " "+key+"=")
@@ -143,16 +148,24 @@ func fieldOf(out, key string) string {
 	return value
 }
 
+// checkpoint has the fields of a checkpoint in the output of singctl checkpoints --json.
+type checkpoint struct{ Reason, Problem string }
+
+// listCheckpoints returns the checkpoints of the job.
+func (c *counter) listCheckpoints(ctx context.Context) ([]checkpoint, error) {
+	var all struct{ Checkpoints []checkpoint }
+	err := c.w.askSingctl(ctx, &all, "root", "checkpoints", strconv.FormatInt(c.id, 10), "--node", "n1")
+	return all.Checkpoints, err
+}
+
 // countCheckpoints counts the checkpoints that an action asked for.
 func (c *counter) countCheckpoints(ctx context.Context) (map[string]int, error) {
-	var all struct {
-		Checkpoints []struct{ Reason, Problem string }
-	}
-	if err := c.w.askSingctl(ctx, &all, "root", "checkpoints", strconv.FormatInt(c.id, 10), "--node", "n1"); err != nil {
+	all, err := c.listCheckpoints(ctx)
+	if err != nil {
 		return nil, err
 	}
 	made := map[string]int{}
-	for _, one := range all.Checkpoints {
+	for _, one := range all {
 		if token, ok := strings.CutPrefix(one.Reason, "action "); ok && one.Problem == "" {
 			token, _, _ = strings.Cut(token, ":")
 			made[token]++

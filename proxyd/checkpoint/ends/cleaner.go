@@ -18,7 +18,8 @@ import (
 
 // The leader cleans up after a job that ends while it runs (settle.go). A job that is cancelled while waiting, or with
 // a leader that died, has no leader. For such jobs a daemon of the cluster is elected, which removes the record and
-// releases the addresses. GC deletes the checkpoints later, by age.
+// releases the addresses. GC deletes the checkpoints later, by age. The same daemon has jobs go on that Slurm holds after
+// a failed launch (failed_launch.go).
 
 const (
 	// endedGrace is how long Slurm must show a job as over: the leader may be about to requeue
@@ -96,9 +97,9 @@ func (cleaner *Cleaner) ForgetPast(now time.Time) error {
 	return cleaner.Timeline.ForgetPast(now, cleaner.KeepPast)
 }
 
-// RemoveEnded removes the jobs that are over at the time now. An error of Slurm restarts all
-// waiting times.
-func (cleaner *Cleaner) RemoveEnded(ctx context.Context, now time.Time) error {
+// SettleJobs removes the jobs that are over at the time now, and has jobs go on that Slurm holds after a failed launch.
+// An error of Slurm restarts the waiting times of all jobs that are over.
+func (cleaner *Cleaner) SettleJobs(ctx context.Context, now time.Time) error {
 	recs, err := cleaner.Records.LoadAll()
 	if err != nil || len(recs) == 0 {
 		return err
@@ -108,6 +109,11 @@ func (cleaner *Cleaner) RemoveEnded(ctx context.Context, now time.Time) error {
 		cleaner.endedSince = nil
 		return err
 	}
+	return errors.Join(cleaner.removeEnded(ctx, now, recs, jobs), cleaner.releaseFailedLaunches(ctx, recs, jobs))
+}
+
+// removeEnded removes the jobs that are over at the time now.
+func (cleaner *Cleaner) removeEnded(ctx context.Context, now time.Time, recs []*records.Record, jobs map[uint32]*slurm.Job) (err error) {
 	before := cleaner.endedSince
 	cleaner.endedSince = map[uint32]time.Time{}
 	for _, rec := range recs {

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,19 @@ type heldJobs map[uint32]bool
 func (h heldJobs) Has(job uint32) bool { return h[job] }
 
 func (heldJobs) HasRunEnded(uint32, int) bool { return false }
+
+// capsulesOn are the nodes that have capsules of each job.
+type capsulesOn []string
+
+// errNodeAway is the answer of the node "away".
+var errNodeAway = errors.New("proxyd does not answer")
+
+func (c capsulesOn) AreOn(_ context.Context, node string, _ uint32) (bool, error) {
+	if node == "away" {
+		return false, errNodeAway
+	}
+	return slices.Contains(c, node), nil
+}
 
 // noUploads are Uploads without any upload.
 type noUploads struct{}
@@ -57,7 +71,7 @@ func endsOn(t *testing.T, node, shared string, q slurmtest.Queue, jobs ...uint32
 	}
 	c := Ends{
 		Node: node, Cluster: "mini", Slurm: q.Slurm(), Addresses: pool, Records: folder, Timeline: records.NewTimeline(folder, node), Meter: reports.NoMeter{},
-		Uploads: noUploads{}, Jobs: heldJobs{}, Log: slog.New(slog.DiscardHandler),
+		Uploads: noUploads{}, Jobs: heldJobs{}, Capsules: capsulesOn{}, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, id := range jobs {
 		_, taken := pool.Take(t.Context(), slurm.JobName(id), 1)
@@ -124,7 +138,7 @@ func TestCleaner(t *testing.T) {
 		{24 * time.Hour, "2 3 5 6 7 8"},
 	} {
 		now = now.Add(step.after)
-		if err := tidy.RemoveEnded(t.Context(), now); err != nil {
+		if err := tidy.SettleJobs(t.Context(), now); err != nil {
 			t.Fatal(err)
 		}
 		if got := listLeft(t, c); got != step.want {
@@ -163,7 +177,7 @@ func TestRequeueableIsKept(t *testing.T) {
 	look := func(after time.Duration, want string) {
 		t.Helper()
 		now = now.Add(after)
-		if err := tidy.RemoveEnded(t.Context(), now); err != nil {
+		if err := tidy.SettleJobs(t.Context(), now); err != nil {
 			t.Fatal(err)
 		}
 		if got := listLeft(t, c); got != want {
@@ -188,7 +202,7 @@ func TestCleanerUnanswered(t *testing.T) {
 	look := func(after time.Duration, states map[uint32]string) error {
 		now = now.Add(after)
 		q.Set(t, states)
-		return tidy.RemoveEnded(t.Context(), now)
+		return tidy.SettleJobs(t.Context(), now)
 	}
 	over := map[uint32]string{1: "CANCELLED", 2: "RUNNING"}
 	if err := errors.Join(look(0, over), look(endedGrace-time.Second, map[uint32]string{1: "PENDING", 2: "RUNNING"}), look(time.Hour, over)); err != nil {

@@ -10,6 +10,7 @@
 //	time_limit.go       a requeue after the time limit
 //	remove.go           the record, files and checkpoints of a job are deleted
 //	cleaner.go          the elected daemon that cleans up after jobs without a leader
+//	failed_launch.go    a job goes on that Slurm holds after a failed launch
 //
 // The package has no state except that of the Cleaner: unfinished work is noted in the jobs' records.
 package ends

@@ -37,6 +37,7 @@ type Ends struct {
 	Uploads   Uploads
 	Relay     Relay // nil: the site has none
 	Jobs      Jobs
+	Capsules  Capsules
 	// StartBackground runs f in a goroutine. ctx of f ends with the daemon.
 	StartBackground func(f func(ctx context.Context))
 	Log             *slog.Logger
@@ -54,6 +55,12 @@ type Jobs interface {
 	Has(job uint32) bool
 	// HasRunEnded tells whether the node had capsules of the run, or of a later run, and now has no capsule of the job.
 	HasRunEnded(job uint32, run int) bool
+}
+
+// Capsules knows the capsules of jobs on all nodes.
+type Capsules interface {
+	// AreOn tells whether a node has capsules of a job. An error says that the node does not tell.
+	AreOn(ctx context.Context, node string, job uint32) (bool, error)
 }
 
 // Addresses are the addresses of jobs.

@@ -36,7 +36,7 @@ func (e Ends) interruptedRun(id uint32) (interruption InterruptedRun, here bool,
 		switch event := events[i]; event.What {
 		case records.EventHeld, records.EventRequeued, records.EventRestart:
 			return "", false, nil
-		case records.EventReleased, records.EventEnded, records.EventCutShort, records.EventNodeLost: // of the run before
+		case records.EventReleased, records.EventEnded, records.EventCutShort, records.EventNodeLost, records.EventLaunchFailed: // of the run before
 			return RestoreInterrupted, false, nil
 		case records.EventRestored, records.EventStarted:
 			leader, _, _ := strings.Cut(event.Where, ",")
@@ -72,14 +72,20 @@ func (e Ends) reportInterruption(ctx context.Context, id uint32, s *slurm.Job, i
 
 // withNextRun appends to the reason of a run's end how the next run begins.
 func (e Ends) withNextRun(ctx context.Context, id uint32, why string) (string, error) {
+	newest, err := e.newestCheckpoint(ctx, id)
+	if err != nil || newest == 0 {
+		return why + "; without a checkpoint its next run begins anew", err
+	}
+	return reports.GoesOnFrom(why, newest), nil
+}
+
+// newestCheckpoint returns the number of a job's newest checkpoint in the store; 0: there is none.
+func (e Ends) newestCheckpoint(ctx context.Context, id uint32) (uint32, error) {
 	job := store.PlainJob(e.Cluster, id)
 	all, err := e.Store.List(ctx, &job)
 	newest := uint32(0)
 	for _, c := range all {
 		newest = max(newest, c.ID.Number)
 	}
-	if err != nil || newest == 0 {
-		return why + "; without a checkpoint its next run begins anew", err
-	}
-	return reports.GoesOnFrom(why, newest), nil
+	return newest, err
 }

@@ -176,7 +176,7 @@ func (e Ends) lastFailure(id uint32) string {
 	}
 	for _, event := range slices.Backward(events) {
 		switch event.What {
-		case records.EventRequeued, records.EventCutShort, records.EventNodeLost:
+		case records.EventRequeued, records.EventCutShort, records.EventNodeLost, records.EventLaunchFailed:
 			return ", last: " + event.Text
 		}
 	}

@@ -77,6 +77,20 @@ func (c Comments) writeAdminComment(ctx context.Context, job, text string) error
 	return c.Slurm.SetAdminComment(ctx, job, composeComment("", text))
 }
 
+// actionPrefix begins the part of a job's comment that preemptd writes, before proxyd's part.
+const actionPrefix = "preemptd: "
+
+// actionHolds matches preemptd's part of a comment if an action holds the job: it may hold the job while it is under way,
+// and the rest are actions that are over and have left their hold (preemptd/action/comment.go).
+var actionHolds = regexp.MustCompile(`^(?:under way: |held )|; held until singctl resume|; still held: `)
+
+// NamesHold tells whether a job's comment says that proxyd or an action of preemptd's holds the job.
+func NamesHold(comment string) bool {
+	comment, ours, _ := strings.Cut(comment, commentPrefix)
+	_, action, _ := strings.Cut(comment, actionPrefix)
+	return strings.HasPrefix(ours, Held) || actionHolds.MatchString(action)
+}
+
 // maxComment is far below the limit of any Slurm.
 const maxComment = 800
 

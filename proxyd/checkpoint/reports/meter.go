@@ -44,6 +44,6 @@ func Events() []string {
 	return []string{
 		records.EventStarted, records.EventCheckpoint, records.EventFailed, records.EventFilesUnknown, records.EventStored, records.EventLost, records.EventReleased, records.EventEnded,
 		records.EventRestored, records.EventReset, records.EventReachable, records.EventHeld, records.EventRequeued, records.EventRestart, records.EventGPUs,
-		records.EventCutShort, records.EventNodeLost,
+		records.EventCutShort, records.EventNodeLost, records.EventLaunchFailed,
 	}
 }

@@ -14,10 +14,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// squeue prints the lines of the file "jobs" in the folder of squeue, in the form of squeue 26.05.
+// squeue prints the lines of the file "jobs" in the folder of squeue, in the form of squeue 26.05. The file "comment" is
+// the comment of all jobs.
 const squeue = `#!/bin/sh
 cd "$(dirname "$0")"
 [ ! -e away ] || { echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2; exit 1; }
+case "$*" in
+*--Format=Comment:*) [ ! -e comment ] || { cat comment; exit; } ;;
+esac
 case "$*" in
 *--jobs=*)
 	id=${*##*--jobs=}; id=${id%% *}
@@ -50,6 +54,14 @@ func (q Queue) Set(t *testing.T, states map[uint32]string) {
 		fmt.Fprintf(&b, "%d|1001|%s|None|1|1|1|n1|2026-11-20T16:41:18|N/A|%d|N/A|N/A|N/A||2026-07-01T12:00:00|N/A|\n", id, state, id)
 	}
 	if err := os.WriteFile(filepath.Join(q.Dir, "jobs"), []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// SetComment sets the comment of all jobs.
+func (q Queue) SetComment(t *testing.T, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(q.Dir, "comment"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
