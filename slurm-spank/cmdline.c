@@ -51,8 +51,8 @@ static const char short_alone[] = "hHkOQsvVW";
 static const char *const long_alone[] = {
 	"consolidate-segments", "contiguous", "exclusive", "external", "get-user-env", "help", "hold", "ignore-pbs",
 	"nice", "no-kill", "no-requeue", "oom-kill-step", "overcommit", "oversubscribe", "parsable", "propagate",
-	"quiet", "reboot", "requeue", "resv-ports", "share", "singularity", "spread-job", "spread-segments", "stepmgr",
-	"test-only", "usage", "use-min-nodes", "verbose", "version", "wait",
+	"quiet", "reboot", "requeue", "resv-ports", "share", "singularity", "singularity-exact", "spread-job",
+	"spread-segments", "stepmgr", "test-only", "usage", "use-min-nodes", "verbose", "version", "wait",
 };
 
 static bool takes_next_long(const char *word)

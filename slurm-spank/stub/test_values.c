@@ -175,6 +175,7 @@ static void test_script(void)
 		{ { "sbatch", "--nodes=2", "job.sh" }, 2 },
 		{ { "sbatch", "--excl", "job.sh" }, 2 },
 		{ { "sbatch", "--singularity-gpus", "2", "job.sh" }, 3 },
+		{ { "sbatch", "--singularity-exact", "job.sh", "--open-mode=truncate" }, 2 },
 		{ { "sbatch", "--wrap", "sleep 1" }, 3 },
 		{ { "sbatch", "--", "--singularity" }, 1 },
 		{ { "sbatch", "-N1", ":", "-N2", "job.sh" }, 4 },
