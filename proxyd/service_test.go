@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -103,6 +105,31 @@ func TestFill(t *testing.T) {
 	if out.Id != "48_3" || out.Obstacles[0].Node != "n2" || out.Obstacles[0].Since.AsTime() != at.UTC() || out.Obstacles[1].Since != nil || out.Timeline[0].Where != "n1,n2" ||
 		out.Timeline[0].Run != 2 || out.Timeline[0].Checkpoint != 3 || out.Timeline[0].Took != nil || out.Timeline[1].Took.AsDuration() != time.Second {
 		t.Errorf("job as people see it = %v", out)
+	}
+}
+
+// TestFillOptions: each option of a job's record is shown, by its short name in --singularity=; an option that was not
+// given is not shown.
+func TestFillOptions(t *testing.T) {
+	given := records.Options{
+		Interval: 10 * time.Minute, GPUs: "4-8", OnFailure: "restart", Outside: "relay", Listen: []uint16{8888, 6006}, Exact: true, Exclude: []string{"/a", "/b"},
+	}
+	for field, value := range reflect.ValueOf(given).Fields() {
+		if value.IsZero() {
+			t.Errorf("this test does not give the option %s", field.Name)
+		}
+	}
+	want := map[string]string{
+		"interval": "10m0s", "gpus": "4-8", "on-failure": "restart", "outside": "relay", "listen": "8888,6006", "exact": "yes", "exclude": "/a,/b",
+	}
+	out := &rpc.Job{}
+	fillJob(out, &checkpoint.View{Record: records.Record{Options: given}})
+	if !maps.Equal(out.Options, want) {
+		t.Errorf("options as people see them = %v, want %v", out.Options, want)
+	}
+	fillJob(out, &checkpoint.View{})
+	if len(out.Options) != 0 {
+		t.Errorf("options of a job with none = %v, want none", out.Options)
 	}
 }
 

@@ -5,9 +5,37 @@ package records
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
+
+// TestParseOptions reads each option as the plugin sends its value.
+func TestParseOptions(t *testing.T) {
+	for _, k := range []struct {
+		key, value string
+		want       Options
+	}{
+		{"singularity", "gpus=2", Options{}}, // as the user wrote the list; its options are sent as well
+		{"interval", "600", Options{Interval: 10 * time.Minute}},
+		{"gpus", "4-8", Options{GPUs: "4-8"}},
+		{"on_failure", "restart", Options{OnFailure: "restart"}},
+		{"exact", "yes", Options{Exact: true}},
+		{"exact", "no", Options{}},
+		{"outside", "refuse", Options{Outside: "refuse"}},
+		{"listen", "8888,6006", Options{Listen: []uint16{8888, 6006}, Outside: "relay"}},
+		{"exclude", "/a,/b", Options{Exclude: []string{"/a", "/b"}}},
+	} {
+		got, err := ParseOptions(map[string]string{k.key: k.value})
+		if err != nil || !reflect.DeepEqual(got, k.want) {
+			t.Errorf("%s=%s: options = %+v, %v; want %+v", k.key, k.value, got, err, k.want)
+		}
+	}
+	if _, err := ParseOptions(map[string]string{"interval": "10m"}); err == nil || err.Error() != `interval="10m": want seconds` {
+		t.Errorf("interval=10m: error = %v, want that seconds are wanted", err)
+	}
+}
 
 // TestParseListen: ports for clients outside imply the relay, and contradict the other two.
 func TestParseListen(t *testing.T) {
