@@ -38,7 +38,7 @@ func (d *decision) stopFor(j *sdk.Job, nodes []int32, chosen map[*victim]int) []
 		order = append(order, d.shrinkTo(v, keep))
 	}
 	slices.SortFunc(order, func(a, b sacrifice) int {
-		return cmp.Or(cmp.Compare(a.totalCost(), b.totalCost()), cmp.Compare(a.victim.leader, b.victim.leader))
+		return cmp.Or(a.totalCost().compareTo(b.totalCost()), cmp.Compare(a.victim.leader, b.victim.leader))
 	})
 	for _, s := range order {
 		d.room.Give(s.freedShares())

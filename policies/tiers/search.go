@@ -4,6 +4,7 @@
 package tiers
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"slices"
@@ -17,35 +18,61 @@ type sacrifice struct {
 	victim *victim
 	keep   int // GPUs on each of its nodes; 0: the victim is preempted
 	// lost is the work that a shrunk victim loses beyond the GPUs that are given up on a node, because its ranks share the
-	// rest and because as many are given up on its other nodes: in GPU-seconds, for as long as payback is.
-	lost float64
+	// rest and because as many are given up on its other nodes: in microseconds of a GPU, for as long as payback is.
+	lost int64
+	// unlike is which part of their memory the ranks that will share a GPU do not hold alike, from 0 to 1.
+	unlike float64
 }
 
 // offer is a node, with the sacrifices that make room there.
 type offer struct {
 	node       int32
 	sacrifices []sacrifice
-	cost       float64
+	cost       cost
 }
 
-// The cost of a sacrifice, beyond the GPU-seconds of its pause and of sharing: any number of shrunk jobs is cheaper
-// than a preempted job, any number of basic jobs than a standard job, and any number of jobs that keep their promises
-// than a job that does not.
-const (
-	surchargePreempt  = 1e6
-	surchargeStandard = 1e12
-	surchargePromise  = 1e15
-)
+// cost is the cost of some sacrifices. The fields are compared in this order: any number of shrunk jobs is cheaper than
+// a preempted job, any number of basic jobs than a standard job, and any number of jobs that keep their promises than a
+// job that does not.
+type cost struct {
+	brokenPromises int     // victims that do not keep their promises
+	standard       int     // victims of the tier standard
+	preempted      int     // victims that are not shrunk
+	gpuTime        int64   // microseconds of GPUs, of pauses and of sharing
+	unlike         float64 // of jobs that lose the same, the job is shrunk of which kernels may run once for several ranks
+}
 
-func (s sacrifice) totalCost() float64 {
-	cost := s.victim.preemptionCost() + s.lost
+// noLimit is a cost above all costs.
+var noLimit = cost{brokenPromises: math.MaxInt}
+
+func (c cost) compareTo(other cost) int {
+	return cmp.Or(
+		cmp.Compare(c.brokenPromises, other.brokenPromises), cmp.Compare(c.standard, other.standard),
+		cmp.Compare(c.preempted, other.preempted), cmp.Compare(c.gpuTime, other.gpuTime), cmp.Compare(c.unlike, other.unlike),
+	)
+}
+
+func (c cost) isBelow(limit cost) bool { return c.compareTo(limit) < 0 }
+
+func (c cost) addCost(more cost) cost {
+	return cost{
+		c.brokenPromises + more.brokenPromises, c.standard + more.standard, c.preempted + more.preempted,
+		c.gpuTime + more.gpuTime, c.unlike + more.unlike,
+	}
+}
+
+func (s sacrifice) totalCost() cost {
+	c := cost{gpuTime: s.victim.preemptionCost() + s.lost, unlike: s.unlike}
 	if s.keep == 0 {
-		cost += surchargePreempt
+		c.preempted = 1
+	}
+	if s.victim.tier > sdk.Basic {
+		c.standard = 1
 	}
 	if !s.victim.keepsPromise {
-		cost += surchargePromise
+		c.brokenPromises = 1
 	}
-	return cost + surchargeStandard*float64(s.victim.tier)
+	return c
 }
 
 // makeRoom disturbs other jobs so that a job has a place, and places the job. It reports whether that was possible;
@@ -77,9 +104,6 @@ func addSacrifices(chosen map[*victim]int, o offer) {
 	}
 }
 
-// noLimit is a cost above all costs.
-var noLimit = math.Inf(1)
-
 // offersFor returns the nodes on which the job could be, with the cheapest way to make room on each: the cheapest
 // first, and more nodes than the job needs, because victims that are on several nodes are paid for once.
 func (d *decision) offersFor(j *sdk.Job) []offer {
@@ -100,11 +124,11 @@ func (d *decision) offersFor(j *sdk.Job) []offer {
 		if !ok {
 			continue
 		}
-		at, _ := slices.BinarySearchFunc(offers, o.cost, func(o offer, cost float64) int {
-			if o.cost <= cost {
-				return -1
+		at, _ := slices.BinarySearchFunc(offers, o.cost, func(o offer, dearer cost) int {
+			if dearer.isBelow(o.cost) {
+				return 1
 			}
-			return 1
+			return -1
 		})
 		offers = slices.Insert(offers, at, o)
 		if len(offers) > most {
@@ -119,12 +143,12 @@ func (d *decision) offersFor(j *sdk.Job) []offer {
 
 // canBeatLimit reports whether a node can be an offer below the limit, at a glance: most of a
 // large cluster cannot.
-func (d *decision) canBeatLimit(j *sdk.Job, node int32, limit float64) bool {
+func (d *decision) canBeatLimit(j *sdk.Job, node int32, limit cost) bool {
 	if d.room.Free(node).GPUs.Count() >= j.GPUs/j.Capsules {
 		return true
 	}
 	on := d.victims.byNode[node]
-	return len(on) > 0 && on[0].tier < j.Tier && sacrifice{victim: on[0], keep: 1}.totalCost() < limit
+	return len(on) > 0 && on[0].tier < j.Tier && sacrifice{victim: on[0], keep: 1}.totalCost().isBelow(limit)
 }
 
 // starts is how many offers are tried as the first of a choice for several nodes.
@@ -137,8 +161,8 @@ func chooseOffers(j *sdk.Job, offers []offer) []offer {
 	var best []offer
 	least := noLimit
 	for first := range offers[:min(len(offers), starts)] {
-		if chosen, cost := chooseFrom(j, offers, first); cost < least {
-			best, least = chosen, cost
+		if chosen, sum := chooseFrom(j, offers, first); sum.isBelow(least) {
+			best, least = chosen, sum
 		}
 	}
 	return best
@@ -146,17 +170,17 @@ func chooseOffers(j *sdk.Job, offers []offer) []offer {
 
 // chooseFrom begins with an offer, and goes on with the offers that add least. Nodes that the job
 // must have come first of all.
-func chooseFrom(j *sdk.Job, offers []offer, first int) ([]offer, float64) {
+func chooseFrom(j *sdk.Job, offers []offer, first int) ([]offer, cost) {
 	rest := slices.Clone(offers)
 	chosen := make([]offer, 0, j.Capsules)
 	paid := map[*victim]bool{}
-	sum := 0.0
+	var sum cost
 	next := first
 	if len(j.Required) > 0 {
 		next = leastAdded(j, rest, paid)
 	}
 	for {
-		sum += addedCost(rest[next], paid)
+		sum = sum.addCost(addedCost(rest[next], paid))
 		for _, s := range rest[next].sacrifices {
 			paid[s.victim] = paid[s.victim] || s.keep == 0
 		}
@@ -169,45 +193,45 @@ func chooseFrom(j *sdk.Job, offers []offer, first int) ([]offer, float64) {
 	}
 }
 
-// leastAdded is the offer of the least cost, beyond the victims that are paid for.
+// leastAdded is the offer of a node that the job must have, or else the offer of the least cost, beyond the victims that
+// are paid for.
 func leastAdded(j *sdk.Job, offers []offer, paid map[*victim]bool) int {
-	at, least := 0, 0.0
+	at, least := 0, noLimit
 	for i, o := range offers {
-		cost := addedCost(o, paid)
 		if slices.Contains(j.Required, o.node) {
-			cost = -1
+			return i
 		}
-		if i == 0 || cost < least {
-			at, least = i, cost
+		if added := addedCost(o, paid); added.isBelow(least) {
+			at, least = i, added
 		}
 	}
 	return at
 }
 
 // addedCost is the cost of an offer without the victims that are paid for.
-func addedCost(o offer, paid map[*victim]bool) float64 {
-	cost := 0.0
+func addedCost(o offer, paid map[*victim]bool) cost {
+	var sum cost
 	for _, s := range o.sacrifices {
 		if !paid[s.victim] {
-			cost += s.totalCost()
+			sum = sum.addCost(s.totalCost())
 		}
 	}
-	return cost
+	return sum
 }
 
 // offerOf is the cheapest way to have room for a capsule of the job on a node, if there is a way
 // below the limit.
-func (d *decision) offerOf(j *sdk.Job, node int32, limit float64) (offer, bool) {
+func (d *decision) offerOf(j *sdk.Job, node int32, limit cost) (offer, bool) {
 	s := search{need: d.computeMissing(j, node), least: limit}
 	if s.need.isMet() {
-		return offer{node: node}, limit > 0
+		return offer{node: node}, cost{}.isBelow(limit)
 	}
 	for _, v := range d.victims.byNode[node] {
 		if d.mayStopFor(v, j) && len(s.options) < maxOptions {
 			s.options = append(s.options, d.gainsFrom(v, j, node, s.need.gpus)...)
 		}
 	}
-	s.tryFrom(0, s.need, 0)
+	s.tryFrom(0, s.need, cost{})
 	return offer{node, s.best, s.least}, s.best != nil
 }
 
@@ -279,11 +303,6 @@ func (d *decision) gainsFrom(v *victim, j *sdk.Job, node int32, need int) []free
 	return []freedResources{{sacrifice: d.shrinkTo(v, keep), gpus: each - keep}, all}
 }
 
-// unlike is the additional cost of shrinking a job, in GPU-seconds, if the ranks that will share a GPU hold no state
-// alike. It is less than all else, so that of jobs that lose the same, the job is shrunk of which kernels may run
-// once for several ranks.
-const unlike = 0.001
-
 // shrinkTo is the sacrifice of a victim that keeps so many GPUs on each of its nodes; 0: the victim is preempted.
 func (d *decision) shrinkTo(v *victim, keep int) sacrifice {
 	if keep == 0 {
@@ -291,7 +310,7 @@ func (d *decision) shrinkTo(v *victim, keep int) sacrifice {
 	}
 	j, gpus := v.jobs[0], keep*len(v.jobs[0].Shares)
 	lost := max(0, j.WorkLost(gpus)-float64(v.gpusPerNode()-keep)) * time.Duration(d.settings.Payback).Seconds()
-	return sacrifice{v, keep, lost + unlike*(1-j.Sharing().Alike(gpus))}
+	return sacrifice{victim: v, keep: keep, lost: int64(lost * 1e6), unlike: 1 - j.Sharing().Alike(gpus)}
 }
 
 // maxOptions bounds how many gains are tried on a node: the cheapest.
@@ -302,19 +321,19 @@ const maxOptions = 16
 type search struct {
 	need    missingResources
 	options []freedResources // gains from the same victim are neighbours
-	least   float64
+	least   cost
 	best    []sacrifice // costs least; nil: no set is cheaper than least
 
 	taken []sacrifice
 }
 
 // tryFrom tries the options from a place on, with so much still needed and so much already paid.
-func (s *search) tryFrom(option int, need missingResources, cost float64) {
-	if cost >= s.least {
+func (s *search) tryFrom(option int, need missingResources, paid cost) {
+	if !paid.isBelow(s.least) {
 		return
 	}
 	if need.isMet() {
-		s.least, s.best = cost, slices.Clone(s.taken)
+		s.least, s.best = paid, slices.Clone(s.taken)
 		return
 	}
 	if option == len(s.options) || !s.canSuffice(option, need) {
@@ -327,10 +346,10 @@ func (s *search) tryFrom(option int, need missingResources, cost float64) {
 	}
 	for o := option; o < next; o++ {
 		s.taken = append(s.taken, s.options[o].sacrifice)
-		s.tryFrom(next, need.reducedBy(&s.options[o]), cost+s.options[o].totalCost())
+		s.tryFrom(next, need.reducedBy(&s.options[o]), paid.addCost(s.options[o].totalCost()))
 		s.taken = s.taken[:len(s.taken)-1]
 	}
-	s.tryFrom(next, need, cost)
+	s.tryFrom(next, need, paid)
 }
 
 // canSuffice reports whether all options that are left would together meet the need.

@@ -5,6 +5,7 @@ package tiers
 
 import (
 	"testing"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
@@ -61,6 +62,23 @@ func TestShrinksWhatLosesLeast(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestShrinksRanksAlikeOfBrokenPromises: what decides between two jobs that lose the same also decides where stopping
+// either of them breaks a promise, which counts more than all else.
+func TestShrinksRanksAlikeOfBrokenPromises(t *testing.T) {
+	atPromise := func(id sdk.JobID, node int32, fullest ...float64) sdk.Job {
+		j := makeElastic(sdktest.RunOn(waitingJob(id, sdk.Standard, 8, 10), 0, 8, node), 1)
+		return changeJob(j, func(j *sdk.Job) { j.Fraction, j.Fullest = 0.702, fullest })
+	}
+	behind := changeJob(waitingJob(1, sdk.Premium, 4, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour })
+	s := sdktest.SmallCluster(2, behind, atPromise(2, 0, 3.2, 1.6, 1.2, 0.8, 0.8, 0.8, 0.8, 0.4), atPromise(3, 1, 0.9, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.4))
+	for _, id := range []sdk.JobID{2, 3} {
+		if j, _ := s.Job(id); keepsPromise(j, s) {
+			t.Fatalf("job %d keeps its promise, and this test needs jobs that do not", id)
+		}
+	}
+	sdktest.CheckDecision(t, New(), s, []string{"resize job 3 to 4 GPUs on b (4 GPUs)", "place job 1 on b (4 GPUs)"})
 }
 
 // TestNoSwappingChosen: on no random cluster is a job shrunk to a size at which its ranks would be swapped.

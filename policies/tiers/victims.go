@@ -25,9 +25,9 @@ type victim struct {
 	gone         bool // an intent names the job already
 }
 
-// preemptionCost is the cost of stopping the job, in GPU-seconds. No work is lost: a checkpoint is made first.
-func (v *victim) preemptionCost() float64 {
-	return float64(max(v.gpus, 1)) * max(v.pause.Seconds(), 0.001)
+// preemptionCost is the cost of stopping the job, in microseconds of a GPU. No work is lost: a checkpoint is made first.
+func (v *victim) preemptionCost() int64 {
+	return int64(max(v.gpus, 1)) * max(v.pause, time.Millisecond).Microseconds()
 }
 
 // pauseText says for people for how long a job's GPUs stand still when the job is stopped and goes on later. Before
