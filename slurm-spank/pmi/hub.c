@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { READ_SIZE = 64 << 10, MAX_STRANGERS = 64, FIRST_PEER = 2 };
+enum { READ_SIZE = 64 << 10, MAX_STRANGERS = 64, FIRST_PEER = 2, MEMORY_PAUSE = 100 /* ms */ };
 
 /* --- sending --- */
 
@@ -349,8 +349,12 @@ static void wait_for_events(struct hub *h)
 			.events = (short)(POLLIN | (h->peers[i].out.n > 0 ? POLLOUT : 0)),
 		};
 	}
-	while (poll(h->fds, h->n + FIRST_PEER, -1) < 0)
-		;
+	while (poll(h->fds, h->n + FIRST_PEER, -1) < 0) {
+		if (errno == ENOMEM)
+			poll(NULL, 0, MEMORY_PAUSE);
+		else if (errno != EINTR)
+			_exit(1); /* EINVAL: the limit of descriptors was lowered. The servers find that the hub is gone */
+	}
 }
 
 static void raise_descriptor_limit(void)

@@ -7,6 +7,7 @@ package pmitest
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -64,6 +65,25 @@ func harnessCommand(t testing.TB, args ...string) *exec.Cmd {
 // startHub starts a hub and returns its place. The hub ends at the test's end, with exit code 0 or the test fails.
 func startHub(t testing.TB) string {
 	t.Helper()
+	hub, place := startHubProcess(t)
+	t.Cleanup(func() {
+		hub.stdin.Close()
+		if err := hub.Wait(); err != nil {
+			t.Errorf("the hub: %v", err)
+		}
+	})
+	return place
+}
+
+// hubProcess is a hub, which ends when its standard input does.
+type hubProcess struct {
+	*exec.Cmd
+	stdin io.Closer
+}
+
+// startHubProcess starts a hub and returns its place. The caller waits for the hub's end.
+func startHubProcess(t testing.TB) (hubProcess, string) {
+	t.Helper()
 	cmd := harnessCommand(t, "hub")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -80,13 +100,7 @@ func startHub(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		stdin.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the hub: %v", err)
-		}
-	})
-	return strings.TrimSpace(place)
+	return hubProcess{cmd, stdin}, strings.TrimSpace(place)
 }
 
 // task is the end of a server's socketpair that an MPI program has.

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // nowhere is a hub's place at which no hub listens; a task that is alone in its step does not use its hub.
@@ -311,5 +313,30 @@ func TestNoHub(t *testing.T) {
 	s := startTask(t, nowhere, 0, 2, 0)
 	if got := s.askServer(1, "cmd=init pmi_version=1 pmi_subversion=1"); got != "cmd=response_to_init rc=-1 msg=srun_cannot_be_reached" {
 		t.Errorf("init without a hub: got %q", got)
+	}
+}
+
+// TestHubThatCannotWait: a hub whose limit of descriptors was lowered below those that it has cannot wait for any of
+// them, and ends, rather than trying for ever.
+func TestHubThatCannotWait(t *testing.T) {
+	hub, place := startHubProcess(t)
+	if err := unix.Prlimit(hub.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: 1}, nil); err != nil {
+		t.Fatal(err)
+	}
+	address := place[:strings.LastIndex(place, ":")]
+	if conn, err := net.Dial("tcp", address); err == nil { // The hub ends its wait, and begins another.
+		defer conn.Close()
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- hub.Wait() }()
+	select {
+	case err := <-ended:
+		if code := hub.ProcessState.ExitCode(); code != 1 {
+			t.Errorf("the hub ends with %v, want exit code 1", err)
+		}
+	case <-time.After(patience):
+		_ = hub.Process.Kill()
+		<-ended
+		t.Errorf("the hub has not ended, and used %v of processor time", hub.ProcessState.UserTime()+hub.ProcessState.SystemTime())
 	}
 }
