@@ -94,7 +94,7 @@ QUICK_UNIT  = $(WAITING_UNIT) $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$
 # by lease.
 SOME_CLUSTER := TestBadInput|TestActions|TestProtected|TestRESTClient
 # In a lane of its own: what attackers do, and what must not be lost silently.
-ATTACKS := TestReplacedFiles|TestFloods|TestCRIUInHost|TestSharedFolder|TestLostWork|TestChangedFiles|TestObstacleLater
+ATTACKS := TestReplacedFiles|TestFloods|TestReusedPID|TestMountFlags|TestCRIUInHost|TestSharedFolder|TestLostWork|TestChangedFiles|TestObstacleLater
 SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
 TORCH_DEVICES := TestCorpus/torch-(nodes|four)
 # What only test-full has of tests/control: four nodes onto one, and leases while preemptd is away. In make test

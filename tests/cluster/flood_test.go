@@ -43,7 +43,7 @@ func (c protected) peakMemory(t *testing.T) int {
 
 // floodDelay bounds the time by which a flood may prolong a checkpoint. Before requests took turns for munge, 250
 // connections prolonged a checkpoint from 0.4 s to 19 s.
-const floodDelay = 10 * time.Second
+const floodDelay = 3 * time.Second
 
 // checkpointTime makes a checkpoint of a job, and returns how long alice waited for the command.
 func (c protected) checkpointTime(t *testing.T, job string) time.Duration {

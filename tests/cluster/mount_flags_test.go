@@ -62,6 +62,7 @@ func TestMountFlags(t *testing.T) {
 		{"n2", []string{"nosuid nodev /tmp: 1001", "/var/tmp: 0", "nosuid nodev /dev/shm: 1001"}},
 	} {
 		t.Run(test.node, func(t *testing.T) {
+			t.Parallel()
 			job := c.submitJob(t, "--singularity -w "+test.node, looksAtFolders)
 			c.lookAtFolders(t, job, test.node, "fresh")
 			c.waitForLine(t, job, "waits restored")

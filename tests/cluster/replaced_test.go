@@ -103,7 +103,7 @@ var replacements = map[string]replacement{
 	"folder of a socket": {
 		files:  "mkdir sub",
 		script: inPython(`s = socket.socket(socket.AF_UNIX); s.bind("sub/socket"); s.listen()`, `print("after", os.stat("sub/socket"))`),
-		user:   "alice", replace: "rm -r sub; ln -s /shared/root/closed sub",
+		user:   "alice", replace: "rm -r sub; ln -s /shared/root/closed sub", held: []string{"sub/socket"},
 	},
 	"System V": {
 		script: inPython(`f = os.open("key", os.O_RDONLY); assert ctypes.CDLL(None).shmget(0, 4096, 0o1600) >= 0`, `print("after", os.read(f, 64))`),

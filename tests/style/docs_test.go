@@ -4,11 +4,13 @@
 package style
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -372,6 +374,30 @@ func TestLineLength(t *testing.T) {
 			if length := utf8.RuneCountInString(line); length > maxLine && !excused {
 				t.Errorf("%s:%d: %d characters, and a line may have %d", page, n+1, length, maxLine)
 			}
+		}
+	}
+}
+
+// TestAttacks: the attacks on a cluster that docs/security.md names are in the part of make test that the page says they
+// are in.
+func TestAttacks(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^ATTACKS := (.*)$`).FindSubmatch(makefile)
+	if found == nil {
+		t.Fatal("the Makefile has no list of ATTACKS")
+	}
+	attacks := strings.Split(string(found[1]), "|")
+	named := regexp.MustCompile("`cluster: (Test\\w+)`|`(Test\\w+)` in `tests/cluster`").FindAllStringSubmatch(readPages(t)["docs/security.md"], -1)
+	if len(named) < 7 {
+		t.Errorf("docs/security.md names only %q", named)
+	}
+	for _, name := range named {
+		test := cmp.Or(name[1], name[2])
+		if test != "TestPMIx" && test != "TestRefusals" && !slices.Contains(attacks, test) {
+			t.Errorf("docs/security.md says that %s is in make test, and ATTACKS of the Makefile does not have it", test)
 		}
 	}
 }
