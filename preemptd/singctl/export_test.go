@@ -5,12 +5,15 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
 // onlyIn fails unless the folder holds these names and no more.
@@ -85,4 +88,41 @@ func TestExportThatFails(t *testing.T) {
 	if out != "! singctl: lstat /dev/null/images: not a directory\nexit 1\n" {
 		t.Errorf("export below a file = %q", out)
 	}
+}
+
+// TestExportReplaced: while root exports into a folder of a user's, the user puts a link to root's own folder in the
+// place of the new folder, and of a folder in it. No file comes there: the files are in the folder that was made, and a
+// file that the link in it would lead out is refused.
+func TestExportReplaced(t *testing.T) {
+	above, of := t.TempDir(), t.TempDir()
+	made, moved := filepath.Join(above, "partial"), filepath.Join(above, "moved")
+	if err := os.Mkdir(made, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	w := &exportWriter{root: root}
+	write := func(name string) error {
+		return w.writePiece(&rpc.ExportPiece{File: name, Size: 4, Data: []byte("mine")})
+	}
+	if err := write("n1/0/first"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Rename(made, moved), os.Symlink(of, made)); err != nil {
+		t.Fatal(err)
+	}
+	if err := write("n1/1/second"); err != nil {
+		t.Error(err)
+	}
+	onlyIn(t, filepath.Join(moved, "n1/1"), "second")
+	if err := errors.Join(os.RemoveAll(filepath.Join(moved, "n1")), os.Symlink(of, filepath.Join(moved, "n1"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := write("n1/third"); err == nil {
+		t.Error("a file was written through a link that leads out of the folder")
+	}
+	onlyIn(t, of)
 }

@@ -137,6 +137,7 @@ type server struct {
 	program string // the "real" srun
 	mounts  *os.File
 	cgroups []string
+	clean   []string // StartSpec.Clean
 
 	mu      sync.Mutex
 	plan    func(RewriteParameters) RewriteParameters // changes the next srun's RewriteParameters
@@ -366,7 +367,7 @@ func (s *server) start(ctx context.Context, key string, cred *unix.Ucred, caller
 	}
 	r, err := caller.Start(ctx, StartSpec{
 		Dir: filepath.Join(s.dir, key), Program: s.program, Rewriting: how,
-		UID: cred.Uid, GID: cred.Gid, Groups: []uint32{cred.Gid}, Inherited: inherited, Cgroups: s.cgroups,
+		UID: cred.Uid, GID: cred.Gid, Groups: []uint32{cred.Gid}, Inherited: inherited, Cgroups: s.cgroups, Clean: s.clean,
 	})
 	if err == nil {
 		s.sruns[key] = r

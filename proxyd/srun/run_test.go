@@ -117,6 +117,36 @@ func TestFolderOfOthers(t *testing.T) {
 	}
 }
 
+// TestLinkedOutput: a link that a user has put in the place of a step's output file leads where the user may go.
+func TestLinkedOutput(t *testing.T) {
+	const said = "1\n[2026-11-20T18:08:10.552] error: *** STEP 147.1 ON n11 CANCELLED AT 2026-11-20T18:08:10 DUE TO JOB REQUEUE ***\n2\n"
+	for name, tc := range map[string]struct {
+		owner      int
+		want, errs string
+		code       int
+	}{
+		"to root's file":     {0, said, ": permission denied\n", 1},
+		"to the user's file": {user, "1\n2\n", "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, standIn(t))
+			dir := t.TempDir()
+			file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+			if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.WriteFile(file, []byte(said), 0o600), os.Chown(file, tc.owner, tc.owner), os.Symlink(file, link)); err != nil {
+				t.Fatal(err)
+			}
+			s.clean = []string{link}
+			_, errs, how := caller{args: []string{"true"}}.runCall(t)
+			if !strings.HasSuffix(errs, tc.errs) || tc.errs != "" && !strings.Contains(errs, link) || exitCodeOf(how) != tc.code {
+				t.Errorf("stderr %q, exit code %d, want %q and %d", errs, exitCodeOf(how), tc.errs, tc.code)
+			}
+			if got, err := os.ReadFile(file); err != nil || string(got) != tc.want {
+				t.Errorf("the file has %q (%v), want %q", got, err, tc.want)
+			}
+		})
+	}
+}
+
 func TestClosedStdio(t *testing.T) {
 	s := newServer(t, standIn(t))
 	c := caller{args: []string{"readlink /proc/self/fd/0 >&2; echo nowhere"}}

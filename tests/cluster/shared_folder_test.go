@@ -96,6 +96,24 @@ func TestSharedFolder(t *testing.T) {
 		})
 	})
 
+	t.Run("a staging folder of a user when proxyd starts", func(t *testing.T) {
+		const staging, configuration = "/var/lib/staging", "/etc/singularity-slurm/proxyd.yaml"
+		giveBack := func() { c.runOn(t, "n2", "", "mv", configuration+".was", configuration).mustSucceed(t) }
+		ready := strings.Count(c.proxydLog("n2"), "msg=ready")
+		c.runOn(t, "n2", "", "bash", "-euc", "cp "+configuration+"{,.was}; mkdir -m 700 "+staging+"; chown alice "+staging+
+			"; printf 'staging:\n  folder: "+staging+"\n' >>"+configuration).mustSucceed(t)
+		t.Cleanup(func() { c.runOn(t, "n2", "", "rmdir", staging) })
+		c.runOn(t, "n2", "", "sh", "-c", "kill $(pidof -s proxyd)").mustSucceed(t)
+		c.waitForLog(t, "n2", `not root's alone: `+staging+` belongs to user \d+: chown root `+staging+`.*`)
+		if got := strings.Count(c.proxydLog("n2"), "msg=ready"); got != ready {
+			t.Errorf("proxyd of n2 was ready %d times before its staging folder was a user's, and %d times now", ready, got)
+		}
+		giveBack()
+		waitFor(t, 60*time.Second, func() (bool, string) {
+			return strings.Count(c.proxydLog("n2"), "msg=ready") > ready, "proxyd of n2 does not start again"
+		})
+	})
+
 	// The shared folder stays, and its store goes away: in its place is an empty folder, on all nodes.
 	replaceStore := func(t *testing.T) (back func()) {
 		t.Helper()
