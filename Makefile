@@ -415,6 +415,7 @@ packages: $(NFPM) ## debs and rpms into bin/packages (1 min)
 
 $(NFPM):
 	@mkdir -p $(TOOLS)
+	@echo 'nfpm, which makes the packages, is fetched and compiled, once: a minute' >&2
 	@GOBIN=$(TOOLS)/new-nfpm $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
 	@mv $(TOOLS)/new-nfpm/nfpm $@
 

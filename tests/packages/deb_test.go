@@ -88,6 +88,13 @@ func (h *host) checkInstalled() {
 			h.Error(err)
 		}
 	}
+	for _, page := range []string{
+		"install.md", "policies.md", "policy-sdk.md", "proto/proxyd.proto", "proto/relay.proto", "proto/preemptd.proto", "proto/policy.proto",
+	} {
+		if raw, err := os.ReadFile(h.pathOn("usr/share/doc/singularity-slurm", page)); err != nil || len(raw) == 0 {
+			h.Errorf("%s has %d bytes: %v", page, len(raw), err)
+		}
+	}
 	// Slurm loads the plugin, as configured in the example.
 	h.writeFile("ClusterName=x\nSlurmctldHost=localhost\nPlugStackConfig=/etc/slurm/plugstack.conf\nNodeName=localhost\n", "etc/slurm/slurm.conf")
 	h.writeFile(h.readFile("usr/share/doc/singularity-slurm/plugstack.conf"), "etc/slurm/plugstack.conf")
@@ -200,4 +207,37 @@ func TestOtherSlurm(t *testing.T) {
 	if ok || !strings.Contains(out, "singularity-slurm-node depends on slurm-wlm-basic-plugins (>= 26.05)") {
 		t.Errorf("dpkg -i beside another Slurm, want a failure that names the dependency; success: %v\n%s", ok, out)
 	}
+}
+
+// TestSchedMDSlurm: the plugin is installed beside SchedMD's own package of its Slurm, slurm-smd, which stands in the place of
+// Debian's packages, and not beside that of another release.
+func TestSchedMDSlurm(t *testing.T) {
+	h := newHost(t, "trixie")
+	h.mustRun("dpkg", "--purge", "--force-depends", "slurm-wlm-basic-plugins")
+	h.mustRun(append([]string{"dpkg", "-i"}, h.copyPackages("deb", "client")...)...)
+	node := h.copyPackages("deb", "node")[0]
+	install := func(version string) (string, bool) {
+		h.mustRun("dpkg", "-i", h.emptyPackage("slurm-smd", version))
+		return h.runCommand("dpkg", "-i", node)
+	}
+	if out, ok := install("24.11.5-1"); ok || !strings.Contains(out, "singularity-slurm-node depends on slurm-wlm-basic-plugins (>= 26.05) | slurm-smd (>= 26.05)") {
+		t.Errorf("dpkg -i beside another release of slurm-smd, want a failure that names the dependency; success: %v\n%s", ok, out)
+	}
+	if out, ok := install("26.05.2-1"); !ok {
+		t.Errorf("dpkg -i beside slurm-smd: %s", out)
+	}
+	if got := h.mustRun("dpkg-query", "-W", "-f", "${Status}", "singularity-slurm-node"); got != "install ok installed" {
+		t.Errorf("the package is %s", got)
+	}
+}
+
+// emptyPackage makes a package without files.
+func (h *host) emptyPackage(name, version string) string {
+	h.Helper()
+	folder := name + "-" + version
+	h.writeFile(fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: nobody <nobody@example.org>\nDescription: empty\n", name, version), folder, "DEBIAN/control")
+	if out, err := exec.Command("dpkg-deb", "-b", "-Znone", h.pathOn(folder), h.pathOn(folder+".deb")).CombinedOutput(); err != nil {
+		h.Fatalf("dpkg-deb: %v: %s", err, out)
+	}
+	return "/" + folder + ".deb"
 }
