@@ -97,9 +97,9 @@ SOME_CLUSTER := TestBadInput|TestActions|TestProtected|TestRESTClient
 ATTACKS := TestReplacedFiles|TestFloods|TestReusedPID|TestMountFlags|TestCRIUInHost|TestSharedFolder|TestLostWork|TestChangedFiles|TestObstacleLater
 SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
 TORCH_DEVICES := TestCorpus/torch-(nodes|four)
-# What only test-full has of tests/control: four nodes onto one, and leases while preemptd is away. In make test
-# TestLeasesOfNodes comes onto fewer nodes.
-SLOW_CONTROL := TestFewerNodes|TestLeasesWithoutController
+# What only test-full has of tests/control: four nodes onto one, leases while preemptd is away, and four of the scenarios.
+# In make test TestLeasesOfNodes comes onto fewer nodes.
+FULL_CONTROL := ^(TestFewerNodes|TestLeasesWithoutController)$$|^TestControl$$/^(rolling_drain|defrag_makes_room|power_cap|room_is_given_up)$$
 # Only make test-long has these: the store on NFS, in an emulated machine; 64 nodes and 100 jobs at once. make test-packages
 # has TestUnderSystemd, and only make test-long runs that.
 LONG_CLUSTER := TestStoreOnNFS|TestScale
@@ -113,24 +113,25 @@ TEST_HERE = \
 	'plugin, on stubs of Slurm: $(SELF) test-c'
 TEST_CLUSTER = \
 	'cluster, some: $(GO_CLUSTER) cluster -timeout 40m ./tests/cluster -run "^($(SOME_CLUSTER))$$"' \
-	'control, some: $(GO_CLUSTER) control -timeout 60m ./tests/control -skip "^($(SLOW_CONTROL))$$"'
+	'control, some: $(GO_CLUSTER) control -timeout 60m ./tests/control -skip "$(FULL_CONTROL)"'
 TEST_PROGRAMS = \
 	'programs, some: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(SOME_PROGRAMS))$$"' \
 	'devices, some: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(DEVICES) -rounds 3 -seed 7 -lanes 2 -name devices-test -run "$(SOME_DEVICES)$$"' \
 	'devices, PyTorch: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(DEVICES) -rounds 1 -seed 7 -lanes 2 -name devices-test -run "$(TORCH_DEVICES)$$"' \
 	'attacks and losses: $(GO_CLUSTER) cluster -timeout 45m ./tests/cluster -run "^($(ATTACKS))$$"' \
-	'faults, some: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -seed 49 -some 8'
+	'faults, some: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -seed 49 -some 4'
 FULL_HERE = \
 	'root file systems: $(SELF) trees' \
 	'plugin, for each Slurm: $(SELF) plugins'
 FULL_CLUSTER = \
 	'cluster, the rest: $(GO_CLUSTER) cluster -timeout 60m -parallel 3 ./tests/cluster -skip "^($(SOME_CLUSTER)|$(ATTACKS)|$(LONG_CLUSTER))$$"' \
-	'control, the rest: $(GO_CLUSTER) control -timeout 20m ./tests/control -run "^($(SLOW_CONTROL))$$"'
+	'control, the rest: $(GO_CLUSTER) control -timeout 20m ./tests/control -run "$(FULL_CONTROL)"'
 FULL_PROGRAMS = \
 	'packages: $(SELF) test-packages GO_TEST="$(GO) test -json -skip ^TestUnderSystemd"' \
 	'first installation: $(GO_CLUSTER) install -timeout 20m ./tests/install -trees $(CACHE)' \
 	'devices, the rest: $(GO_CLUSTER) corpus -timeout 60m ./tests/corpus $(DEVICES) -rounds 2 -seed 7 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$|$(TORCH_DEVICES)$$"' \
 	'controller, some kills: $(GO_CLUSTER) harm -timeout 30m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8' \
+	'faults, the rest: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -seed 49 -some 8 -after 4 -run "^TestFaults$$"' \
 	'demo: $(SELF) demo'
 
 test: deps build $(LINT) ## lint, unit tests, C tests, and some of what runs on clusters; ends in the count (20 min)

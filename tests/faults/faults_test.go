@@ -26,6 +26,7 @@ var (
 	mcProgram = flag.String("minicluster", "../../contrib/minicluster/minicluster", "the minicluster program")
 	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "decides moments within phases, and what -some picks; printed")
 	some      = flag.Int("some", 0, "only so many trials, picked by the seed; 0: all")
+	after     = flag.Int("after", 0, "of the trials that -some picks, leave out the first so many: another run has them")
 	lanes     = flag.Int("lanes", 2, "clusters at a time")
 	tableFile = flag.String("table", "", "write what was tried into docs/faults.md, or another file relative to the root of the repository")
 	keep      = flag.String("keep", "", "a folder for the logs of trials that went wrong")
@@ -126,7 +127,7 @@ func listTrials() []trial {
 	rng := rand.New(rand.NewPCG(*seed, 1))
 	if *some > 0 {
 		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		all = all[:min(*some, len(all))]
+		all = all[min(*after, len(all)):min(*some, len(all))]
 	}
 	return all
 }
