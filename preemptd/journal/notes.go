@@ -17,7 +17,7 @@ import (
 type Event struct {
 	Job      int64
 	Restarts int64  // of the job, after the event
-	What     string // "preempted", "requeued"
+	What     string // "preempted", "requeued", "node failed", "work lost"
 	At       time.Time
 	Text     string
 }

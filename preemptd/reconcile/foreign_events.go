@@ -5,6 +5,7 @@ package reconcile
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"time"
 
@@ -23,17 +24,39 @@ type jobHistory struct {
 	failed    string
 	nodes     string    // where the job ran, or "" if the job did not run
 	began     time.Time // the run on these nodes
+	lost      string    // the work that is lost, by the job's comment
+}
+
+// lostWork matches proxyd's part of the comment of a job that lost work with the run before: how the present run began,
+// and how much is lost.
+var lostWork = regexp.MustCompile(`singularity: ([^;]*); ((?:at most )?[0-9hms.]+ of work are lost)`)
+
+// findLostWork returns what a job's comment says about lost work, or "".
+func findLostWork(comment string) string {
+	found := lostWork.FindStringSubmatch(comment)
+	if found == nil {
+		return ""
+	}
+	return found[2] + ": " + found[1]
 }
 
 // recordForeign records events by other users and programs: a job that was requeued without an action of ours was
-// requeued by Slurm, or by a person.
+// requeued by Slurm, or by a person. Work that a job has lost is recorded when the next run has begun: the nodes say so
+// then.
 func (l *Loop) recordForeign(ctx context.Context, settings Settings, seen cluster.Observation, k cluster.BuildParameters) error {
 	now := make(map[int64]jobHistory, len(seen.Jobs))
 	lately := seen.Time.Add(-2 * settings.Interval)
 	for i := range seen.Jobs {
 		j := &seen.Jobs[i]
 		was, met := l.lastSeen[j.ID]
-		now[j.ID] = historyOf(j, k.Action[j.ID] != "")
+		h := historyOf(j, k.Action[j.ID] != "")
+		now[j.ID] = h
+		if !l.DryRun && met && h.lost != "" && h.lost != was.lost {
+			lost := journal.Event{Job: j.ID, Restarts: j.Restarts, What: "work lost", At: seen.Time, Text: h.lost}
+			if err := l.Journal.Note(ctx, lost); err != nil {
+				return err
+			}
+		}
 		recent := k.Acted[j.ID].After(lately)
 		if l.DryRun || !met || j.Restarts <= was.restarts || was.ours || k.Action[j.ID] != "" || recent {
 			continue
@@ -47,7 +70,7 @@ func (l *Loop) recordForeign(ctx context.Context, settings Settings, seen cluste
 }
 
 func historyOf(j *slurmrest.Job, ours bool) jobHistory {
-	h := jobHistory{restarts: j.Restarts, ours: ours, preempted: j.PreemptTime, failed: j.FailedNode}
+	h := jobHistory{restarts: j.Restarts, ours: ours, preempted: j.PreemptTime, failed: j.FailedNode, lost: findLostWork(j.Comment)}
 	switch j.State.Base {
 	case slurmrest.Running, slurmrest.Suspended:
 		h.nodes, h.began = j.Nodes, j.StartTime

@@ -76,3 +76,51 @@ func TestNotice(t *testing.T) {
 		t.Errorf("events %q", got)
 	}
 }
+
+// TestLostWorkRecorded: work that a job has lost with its node is in its history once, whoever had the job requeued, when
+// the next run has said so. A comment that is there when preemptd starts, or that stays from the run before, says no more.
+func TestLostWorkRecorded(t *testing.T) {
+	s := newSite(t)
+	const restored = "mine; singularity: restored from checkpoint 3 on n1; at most 10m0s of work are lost"
+	const anew = "singularity: begins anew, for there is no checkpoint; 59s of work are lost; checkpoint 1 (interval): why"
+	acting := cluster.BuildParameters{Action: map[int64]string{1: "migrate"}}
+	began := time.Now()
+	for i, step := range []struct {
+		restarts int64
+		comment  string
+		known    cluster.BuildParameters
+	}{
+		{0, "singularity: restored from checkpoint 1 on n1; 5s of work are lost", cluster.BuildParameters{}}, // met for the first time
+		{1, "singularity: restored from checkpoint 1 on n1; 5s of work are lost", acting},
+		{2, "singularity: node n1 failed; its next run goes on from checkpoint 3", acting},
+		{2, restored, acting},
+		{2, restored, acting},
+		{3, restored, acting},
+		{3, "singularity: checkpoint 4 at 10:00:00 (interval)", acting},
+		{4, anew, acting},
+		{5, "of work are lost; 5s of work are lost", acting},
+	} {
+		seen := cluster.Observation{
+			Time: began.Add(time.Duration(i) * time.Second),
+			Jobs: []slurmrest.Job{{ID: 1, Restarts: step.restarts, Comment: step.comment, State: slurmrest.State{Base: slurmrest.Running}}},
+		}
+		if err := s.loop.recordForeign(t.Context(), Settings{Interval: time.Second}, seen, step.known); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := s.journal.Events(t.Context(), 1, 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range slices.Backward(all) {
+		got = append(got, fmt.Sprintf("%d %s %s at %.0f", e.Restarts, e.What, e.Text, e.At.Sub(began).Seconds()))
+	}
+	want := []string{
+		"2 work lost at most 10m0s of work are lost: restored from checkpoint 3 on n1 at 3",
+		"4 work lost 59s of work are lost: begins anew, for there is no checkpoint at 7",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("events %q, want %q", got, want)
+	}
+}

@@ -404,7 +404,7 @@ type Event struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           int64                  `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
 	Restarts      int64                  `protobuf:"varint,2,opt,name=restarts,proto3" json:"restarts,omitempty"` // of the job, after it
-	What          string                 `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`          // "preempted", "requeued", "node failed"
+	What          string                 `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`          // "preempted", "requeued", "node failed", "work lost"
 	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
 	Text          string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -40,7 +40,7 @@ type jobPastJSON struct {
 
 type eventJSON struct {
 	At       int64  `json:"at"`
-	What     string `json:"what"` // "preempted", "requeued", "node failed"
+	What     string `json:"what"` // "preempted", "requeued", "node failed", "work lost"
 	Text     string `json:"text"`
 	Restarts int64  `json:"restarts"` // of the job, after the event
 }

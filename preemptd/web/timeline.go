@@ -41,7 +41,7 @@ type partJSON struct {
 type markJSON struct {
 	From  int64  `json:"from"`
 	To    int64  `json:"to"`    // 0: under way
-	Kind  string `json:"kind"`  // of the action; or "preempted", "requeued", "node failed"
+	Kind  string `json:"kind"`  // of the action; or "preempted", "requeued", "node failed", "work lost"
 	State string `json:"state"` // "": done by another user or program
 	Who   string `json:"who"`   // likewise
 	Why   string `json:"why"`

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// TestLostWork: the work that a job loses with its node is in its comment and in singctl show, counted from the newest
+// TestLostWork: the work that a job loses with its node is in its comment, in singctl show and history, counted from the newest
 // checkpoint, or from the job's beginning.
 func TestLostWork(t *testing.T) {
 	t.Parallel()
-	c := raiseProtected(t, "t-lost", "--nodes", "2")
+	c := raiseProtected(t, "t-lost", "--nodes", "2", "--controller")
 	const slow = "for i in $(seq 10000); do echo $i; sleep 0.5; done"
-	said := func(t *testing.T, job, comment, event string) {
+	said := func(t *testing.T, job, comment, event, history string) {
 		t.Helper()
 		waitFor(t, 3*time.Minute, func() (bool, string) {
 			now := c.showColumn(t, job, "Comment")
@@ -28,13 +28,19 @@ func TestLostWork(t *testing.T) {
 		if shown := c.runOn(t, "ctl", "alice", "singctl", "show", job).mustSucceed(t); !regexp.MustCompile(event).MatchString(shown) {
 			t.Errorf("singctl show has nothing of %q:\n%s", event, shown)
 		}
+		waitFor(t, 30*time.Second, func() (bool, string) {
+			told := c.runOn(t, "ctl", "alice", "singctl", "history", job)
+			return regexp.MustCompile(history).MatchString(told.out), "history of the job: " + told.out + told.err
+		})
 	}
 	for name, tt := range map[string]struct {
-		checkpoint     bool
-		comment, event string
+		checkpoint              bool
+		comment, event, history string
 	}{
-		"with a checkpoint": {true, `restored from checkpoint 1 on n2; at most \d+s of work are lost`, `restored.*from checkpoint 1; at most \d+s of work are lost`},
-		"without":           {false, `begins anew, for there is no checkpoint; at most \d+s of work are lost`, `started.*run 2, anew; at most \d+s of work are lost`},
+		"with a checkpoint": {true, `restored from checkpoint 1 on n2; at most \d+s of work are lost`, `restored.*from checkpoint 1; at most \d+s of work are lost`,
+			`work lost .* at most \d+s of work are lost: restored from checkpoint 1 on n2`},
+		"without": {false, `begins anew, for there is no checkpoint; at most \d+s of work are lost`, `started.*run 2, anew; at most \d+s of work are lost`,
+			`work lost .* at most \d+s of work are lost: begins anew, for there is no checkpoint`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := c.submitJob(t, "--singularity -w n1", slow)
@@ -50,7 +56,7 @@ func TestLostWork(t *testing.T) {
 			c.runAsRoot(t, "scontrol update NodeName=n1 State=DOWN Reason=test")
 			c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
 			c.restartJob(t, job, "n1")
-			said(t, job, tt.comment, tt.event)
+			said(t, job, tt.comment, tt.event, tt.history)
 			c.runOn(t, "ctl", "alice", "scancel", job).mustSucceed(t)
 			runMinicluster(t, "heal", "n1", "--name", c.name).mustSucceed(t)
 			c.runScript(t, "scontrol update NodeName=n1 State=RESUME || true")
