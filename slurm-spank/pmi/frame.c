@@ -5,9 +5,14 @@
 #include "pmi.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 void begin_frame(struct buffer *b, enum frame_kind kind, size_t n)
 {
@@ -67,4 +72,39 @@ int parse_place(struct hub_place *p, const char *text)
 	memcpy(p->secret, text, PMI_SECRET_SIZE + 1);
 
 	return (0);
+}
+
+int connect_to_place(const struct hub_place *p)
+{
+	const struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = p->address, .sin_port = p->port };
+	const int on = 1;
+	const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int saved;
+	int rv;
+
+	if (fd < 0)
+		return (-1);
+	do {
+		rv = connect(fd, (const struct sockaddr *)&to, sizeof(to));
+	} while (rv < 0 && errno == EINTR);
+	if (rv < 0) {
+		saved = errno;
+		close(fd);
+		errno = saved;
+		return (-1);
+	}
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+
+	return (fd);
+}
+
+/* Compares all bytes, so that the time does not depend on the first byte that differs. */
+bool same_secret(const char *a, const char *b)
+{
+	unsigned char differences = 0;
+
+	for (size_t i = 0; i < PMI_SECRET_SIZE; ++i)
+		differences |= (unsigned char)(a[i] ^ b[i]);
+
+	return (differences == 0);
 }

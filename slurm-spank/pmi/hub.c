@@ -159,17 +159,6 @@ static void accept_peer(struct hub *h)
 
 /* --- frames of the servers --- */
 
-/* Compare all bytes, so that the time does not depend on the first byte that differs. */
-static bool same_secret(const char *a, const char *b)
-{
-	unsigned char differences = 0;
-
-	for (size_t i = 0; i < PMI_SECRET_SIZE; ++i)
-		differences |= (unsigned char)(a[i] ^ b[i]);
-
-	return (differences == 0);
-}
-
 static int take_hello(struct hub *h, struct peer *p, const struct frame *f)
 {
 	uint32_t rank, size;

@@ -249,6 +249,12 @@ struct hub_place {
 /* Parse the variable. Returns -1 if its value has another form. */
 int parse_place(struct hub_place *p, const char *text);
 
+/* Connect to the place, waiting for the connection. Returns the socket, or -1 with errno. */
+int connect_to_place(const struct hub_place *p);
+
+/* Whether both have the same PMI_SECRET_SIZE bytes. */
+bool same_secret(const char *a, const char *b);
+
 /* --- server.c --- */
 
 /* The task of a server. */

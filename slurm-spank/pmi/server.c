@@ -13,9 +13,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-
 enum {
 	READ_SIZE = 64 << 10,
 	FROM_HUB = PMI_MAX_PAIRS + 4096,
@@ -146,25 +143,11 @@ static void say_hello(struct server *s)
 /* Connect to the hub, unless there is a connection already, or the step has a single task. */
 static int reach_hub(struct server *s)
 {
-	const struct sockaddr_in to = {
-		.sin_family = AF_INET, .sin_addr.s_addr = s->task->hub.address, .sin_port = s->task->hub.port,
-	};
-	const int on = 1;
-	int rv;
-
 	if (s->hub >= 0 || s->task->size == 1)
 		return (0);
-	s->hub = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	s->hub = connect_to_place(&s->task->hub);
 	if (s->hub < 0)
 		return (-1);
-	do {
-		rv = connect(s->hub, (const struct sockaddr *)&to, sizeof(to));
-	} while (rv < 0 && errno == EINTR);
-	if (rv < 0) {
-		leave_hub(s);
-		return (-1);
-	}
-	setsockopt(s->hub, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	s->lost = false;
 	say_hello(s);
 
