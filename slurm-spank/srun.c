@@ -69,10 +69,13 @@ static const char *why_refused(void)
 
 	if (config.wrong[0])
 		return (config.wrong);
-	/* The shell that salloc gives its user is not refused. */
+	/*
+	 * Within a protected job --pty does not come here: the job's srun has a terminal of its own (terminal.h). The
+	 * shell that salloc gives its user is not refused.
+	 */
 	if (found.pty && !found.interactive)
-		return ("--pty: a terminal cannot be captured and stays where it is; "
-			"run this step with --singularity=off");
+		return ("--pty: a terminal cannot be captured here: start a shell with singctl session, "
+			"or run this step with --singularity=off");
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 11, 0)
 	if (found.multi_prog)
 		return ("--multi-prog needs Slurm 23.11: plugins of this one cannot reach its programs; "

@@ -48,6 +48,11 @@
 // have a slow reader: there sing-srun gives srun a pipe of its own, and passes on the bytes that arrive there
 // (slurm-spank/srun/output.c). Output that such a reader has not taken is captured in sing-srun.
 //
+// # Terminals
+//
+// srun runs without --pty: the first task of the step has a terminal within its capsule, which is connected to
+// sing-srun's by the capsules' network, past srun (slurm-spank/terminal.h). srun reads no input then.
+//
 // # Input
 //
 // Where sing-srun's standard input is a pipe, a socket or a file, srun gets a pipe, and sing-srun writes the input

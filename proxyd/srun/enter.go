@@ -42,6 +42,7 @@ var entering = []struct {
 	{"folder", (*entrance).changeFolder},
 	{"output files", (*entrance).cleanOutput},
 	{"arguments", (*entrance).rewriteCall},
+	{"notice", (*entrance).writeNotice},
 	{"input", (*entrance).reportNoInput},
 	{"exec", (*entrance).execSrun},
 }
@@ -70,7 +71,7 @@ func becomeUser() error {
 	for _, step := range entering {
 		err := step.do(&e)
 		switch {
-		case errors.Is(err, ErrPMIx), errors.Is(err, ErrContainer), errors.Is(err, ErrHet): // the user's request is refused
+		case errors.Is(err, ErrPMIx), errors.Is(err, ErrContainer), errors.Is(err, ErrHet), errors.Is(err, ErrTerminal): // the user's request is refused
 			return err
 		case err != nil:
 			return fmt.Errorf("%s: %w", step.name, err)
@@ -205,6 +206,12 @@ func (e *entrance) rewriteCall() error {
 		}
 	}
 	return nil
+}
+
+// writeNotice writes to srun's standard error.
+func (e *entrance) writeNotice() error {
+	_, err := os.Stderr.WriteString(e.cmd.Notice)
+	return err
 }
 
 // noInput is the byte that the runner gets in place of an error text if srun does not read its standard input. No error

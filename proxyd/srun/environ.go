@@ -28,7 +28,8 @@ func (w *rewriter) rewriteEnviron(env []string) []string {
 	for _, kv := range env {
 		name, value, _ := strings.Cut(kv, "=")
 		if seen[name] || name == KeyVariable || name == unbufferedVariable || len(w.Tasks) > 0 && slices.Contains(laidOutVariables, name) ||
-			w.served != "" && name == mpiTypeVariable || name != w.served && (name == PMIVariable || name == PMIxVariable) {
+			w.served != "" && name == mpiTypeVariable || name != w.served && (name == PMIVariable || name == PMIxVariable) ||
+			name == TerminalVariable && !w.onTerminal {
 			continue
 		}
 		seen[name] = true

@@ -124,8 +124,12 @@ func (w *rewriter) withoutMPI(opts []givenOption, env []string) []givenOption {
 
 // exportedNames are the variables that a step's tasks need, also if the user exports only others.
 func (w *rewriter) exportedNames() string {
+	names := KeyVariable
 	if w.served != "" {
-		return KeyVariable + "," + w.served
+		names += "," + w.served
 	}
-	return KeyVariable
+	if w.onTerminal {
+		names += "," + TerminalVariable
+	}
+	return names
 }

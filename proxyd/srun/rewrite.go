@@ -44,7 +44,8 @@ const KeyVariable = "SINGULARITY_SLURM_STEP"
 type Command struct {
 	Args, Env []string
 	Files     [][]byte
-	NoInput   bool // srun does not read its standard input
+	NoInput   bool   // srun does not read its standard input
+	Notice    string // for the user, before srun runs
 }
 
 // firstFile is a descriptor that srun itself does not open, because it opens only a few.
@@ -81,10 +82,10 @@ func (c *Call) Rewrite(r RewriteParameters, read func(path string) ([]byte, erro
 	if len(c.Args) > 0 {
 		parts = splitComponents(t, c.Args[1:])
 	}
-	if err := w.chooseMPI(parts, c.Env); err != nil {
+	if err := errors.Join(w.chooseMPI(parts, c.Env), w.chooseTerminal(parts, c.Env)); err != nil {
 		return Command{}, err
 	}
-	w.out.NoInput = !slices.ContainsFunc(parts, func(part component) bool { return readsInput(part.opts, c.Env) })
+	w.out.NoInput = w.onTerminal || !slices.ContainsFunc(parts, func(part component) bool { return readsInput(part.opts, c.Env) })
 	w.out.Env = w.rewriteEnviron(c.Env)
 	if len(c.Args) > 0 {
 		w.out.Args = []string{c.Args[0]}
@@ -95,7 +96,7 @@ func (c *Call) Rewrite(r RewriteParameters, read func(path string) ([]byte, erro
 			if i > 0 && len(r.Tasks) > 0 {
 				return Command{}, ErrHet
 			}
-			part.opts = withoutTerminals(w.withoutMPI(part.opts, c.Env))
+			part.opts = w.withoutTerminals(w.withoutMPI(part.opts, c.Env))
 			w.rewriteComponent(part)
 		}
 	}
@@ -129,6 +130,8 @@ type rewriter struct {
 	out   Command
 
 	served string // the variable of the server that serves the tasks within the capsules; "" if there is no server
+
+	onTerminal, withoutPty bool // the step's first task has a terminal of ours; --pty is left out
 }
 
 func (w *rewriter) rewriteComponent(part component) {

@@ -135,6 +135,76 @@ func TestRewriteMPI(t *testing.T) {
 	}
 }
 
+func TestRewriteTerminal(t *testing.T) {
+	const offer = TerminalVariable + "=10.88.1.1:4000:0"
+	const none = TerminalVariable + "=none"
+	const on = forwardedOptions + "singularity_interval=10m "
+	kept, key := offer+" "+KeyVariable+"=s1", KeyVariable+"=s1"
+	for _, tc := range []struct {
+		name, line, env, tasks string
+		want, wantEnv          string
+		reads                  bool
+		notice                 string
+		err                    error
+	}{
+		{name: "asked for", line: "--pty -n1 a", env: offer, want: "--input=none -n1 a", wantEnv: kept},
+		{name: "shortened", line: "--pt -u a", env: offer, want: "--input=none a", wantEnv: kept},
+		{name: "with a descriptor", line: "--pty=3 a", env: offer, want: "--input=none a", wantEnv: kept},
+		{name: "exported", line: "--pty --export=NONE a", env: offer,
+			want: "--input=none --export=" + KeyVariable + "," + TerminalVariable + ",NONE a", wantEnv: kept},
+		{name: "with PMI", line: "--pty --mpi=pmi2 a", env: PMIVariable + "=p " + offer, want: "--input=none --mpi=none a",
+			wantEnv: PMIVariable + "=p " + kept},
+		{name: "with PMI, exported", line: "--pty --mpi=pmi2 a", env: PMIVariable + "=p " + offer + " SLURM_EXPORT_ENV=A", want: "--input=none --mpi=none a",
+			wantEnv: PMIVariable + "=p " + offer + " SLURM_EXPORT_ENV=" + KeyVariable + "," + PMIVariable + "," + TerminalVariable + ",A " + key},
+		{name: "of the program", line: "a --pty", env: offer, want: "a --pty", wantEnv: key, reads: true},
+		{name: "of the program, without a terminal", line: "a --pty", env: none, want: "a --pty", wantEnv: key, reads: true},
+		{name: "without a terminal", line: "--pty -l a", env: none, want: "-l a", wantEnv: key, reads: true, notice: noTerminalNotice},
+		{name: "without a terminal, and restored", line: "--pty a", env: none, tasks: "n1",
+			want: "--nodelist=/proc/self/fd/100 --distribution=arbitrary --ntasks=1 a", wantEnv: key, reads: true},
+		{name: "restored", line: "--pty -n2 a", env: offer, tasks: "n1",
+			want: "--nodelist=/proc/self/fd/100 --distribution=arbitrary --ntasks=1 --input=none a", wantEnv: kept},
+		{name: "an older sing-srun", line: "--pty a", want: "--pty a", wantEnv: key, reads: true},
+		{name: "other files", line: "--pty -o f a", env: offer, err: ErrTerminal},
+		{name: "not protected", line: "--pty --singularity=off a", env: offer, want: "--pty --singularity=off a", wantEnv: key, reads: true},
+		{name: "protected again", line: "--singularity=off --pty --singularity a", env: offer, want: "--input=none --singularity=off --singularity a", wantEnv: kept},
+		{name: "help", line: "--pty --help", env: offer, want: "--pty --help", wantEnv: key, reads: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := &Call{Args: append([]string{"srun"}, strings.Fields(tc.line)...), Env: strings.Fields(on + tc.env)}
+			cmd, err := c.Rewrite(RewriteParameters{Key: "s1", Layout: Layout{Tasks: strings.Fields(tc.tasks)}}, nil)
+			if !errors.Is(err, tc.err) {
+				t.Fatal(err)
+			}
+			if err != nil {
+				return
+			}
+			if got := strings.Join(cmd.Args[1:], " "); got != tc.want {
+				t.Errorf("arguments %q, want %q", got, tc.want)
+			}
+			if got := strings.Join(cmd.Env, " "); got != on+tc.wantEnv {
+				t.Errorf("environment %q, want %q", got, on+tc.wantEnv)
+			}
+			if cmd.NoInput == tc.reads || cmd.Notice != tc.notice {
+				t.Errorf("NoInput is %v, the notice is %q, want %q", cmd.NoInput, cmd.Notice, tc.notice)
+			}
+		})
+	}
+}
+
+// TestRewriteUnprotected: a step of which the user has taken the variables of the plugin's options has Slurm's terminal.
+func TestRewriteUnprotected(t *testing.T) {
+	for _, env := range []string{"", forwardedOptions + "singularity=off"} {
+		c := &Call{Args: []string{"srun", "--pty", "a"}, Env: append(strings.Fields(env), TerminalVariable+"=10.88.1.1:4000:0")}
+		cmd, err := c.Rewrite(RewriteParameters{Key: "s1"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(cmd.Args, " "); got != "srun --pty a" || cmd.NoInput || strings.Contains(strings.Join(cmd.Env, " "), TerminalVariable) {
+			t.Errorf("with %q: %q, NoInput %v, environment %q", env, got, cmd.NoInput, cmd.Env)
+		}
+	}
+}
+
 func TestRewriteHet(t *testing.T) {
 	c := &Call{Args: []string{"srun", "a", ":", "b"}}
 	if _, err := c.Rewrite(RewriteParameters{Layout: Layout{Tasks: []string{"n1"}}}, nil); !errors.Is(err, ErrHet) {

@@ -207,6 +207,10 @@ enum frame_kind {
 	FRAME_COLLECTED = 19,
 	FRAME_ASKED = 20,
 	FRAME_TOLD = 21,
+
+	/* of terminals (../terminal.h) */
+	FRAME_WINDOW = 32,
+	FRAME_KEYS = 33,
 };
 
 enum { FRAME_HEADER = 5, HELLO_SIZE = 8 + PMI_SECRET_SIZE };

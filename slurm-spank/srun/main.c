@@ -47,8 +47,10 @@ static void pause_for(int *pause)
 	wait_readable(-1, *pause);
 	*pause = *pause * 2 < LONGEST_PAUSE ? *pause * 2 : LONGEST_PAUSE;
 	while ((sig = take_signal())) {
-		if (ends_by_default(sig))
+		if (ends_by_default(sig)) {
+			restore_terminal();
 			end_like(sig);
+		}
 	}
 }
 
@@ -123,6 +125,12 @@ static void await_answer(int status, struct answer *a)
 	}
 }
 
+static void finish_streams(void)
+{
+	finish_terminal();
+	finish_output();
+}
+
 int main(int argc, char **argv)
 {
 	struct answer a = { .status = -1 };
@@ -133,13 +141,14 @@ int main(int argc, char **argv)
 	fill_stdio();
 	take_signals();
 	offer_pmi(argc, argv);
+	offer_terminal(argc, argv);
 	relay_output();
 	begin_feeding();
 	for (;;) {
 		const int status = ask_patiently(a.key, argc, argv, environ);
 
 		if (status < 0) {
-			finish_output();
+			finish_streams();
 			return (CODE_REFUSED);
 		}
 		a.started = a.reads_nothing = a.skipping = false;
@@ -149,11 +158,11 @@ int main(int argc, char **argv)
 		want_input(false);
 		close(status);
 		if (a.status >= 0) {
-			finish_output();
+			finish_streams();
 			end_like(a.status);
 		}
 		if (a.reason[0]) {
-			finish_output();
+			finish_streams();
 			fprintf(stderr, "singularity: srun: %s\n", a.reason);
 			return (CODE_REFUSED);
 		}

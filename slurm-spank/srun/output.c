@@ -311,21 +311,25 @@ static long milliseconds_now(void)
 
 void wait_readable(int fd, int milliseconds)
 {
-	struct pollfd p[2 + 2 * sizeof(relays) / sizeof(relays[0])] = { { .fd = fd, .events = POLLIN } };
+	struct pollfd p[2 + 2 * sizeof(relays) / sizeof(relays[0]) + TERMINAL_EVENTS] = { { .fd = fd, .events = POLLIN } };
 	const long until = milliseconds_now() + milliseconds;
 
 	for (;;) {
 		const long left = until - milliseconds_now();
 		nfds_t n = 1;
+		nfds_t of_terminal;
 
 		if (milliseconds >= 0 && left < 0)
 			return;
+		of_terminal = terminal_events(p + n);
+		n += of_terminal;
 		n += relay_events(p + n);
 		n += feeding_events(p + n);
 		if (await_events(p, n, milliseconds < 0 ? -1 : (int)left) <= 0)
 			return;
 		if (p[0].revents)
 			return; /* checked first: proxyd's message may say how much output is to be kept */
+		serve_terminal(p + 1, of_terminal);
 		serve_relays();
 		feed_srun();
 	}

@@ -48,6 +48,18 @@ void take_signals(void)
 	}
 }
 
+void wake_at_resize(void)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGWINCH);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	sigaction(SIGWINCH, &action, NULL);
+	sigdelset(&while_waiting, SIGWINCH);
+}
+
 int take_signal(void)
 {
 	for (size_t i = 0; i < N_HANDLED; ++i) {

@@ -117,6 +117,11 @@ void put_back_signal(int sig);
 /* Whether a signal ends a process without a handler for that signal. */
 bool ends_by_default(int sig);
 
+/*
+ * From now on await_events returns when the window of the terminal of this process has another size. srun is not told.
+ */
+void wake_at_resize(void);
+
 /* As poll; returns -1 when a signal comes. milliseconds is -1 for ever. */
 int await_events(struct pollfd *p, nfds_t n, int milliseconds);
 
@@ -142,6 +147,28 @@ void feed_srun(void);
 
 /* Fill p with the events of the input to wait for. p has room for one. */
 nfds_t feeding_events(struct pollfd *p);
+
+/* --- terminal.c --- */
+
+enum { TERMINAL_EVENTS = 10 };
+
+/*
+ * If srun may have the option --pty, listen for the process that makes the step's terminal, and put this process's place
+ * into the environment; or that there is no terminal here. Otherwise, the variable is removed.
+ */
+void offer_terminal(int argc, char **argv);
+
+/* Fill p with the events of the terminal to wait for. p has room for TERMINAL_EVENTS. */
+nfds_t terminal_events(struct pollfd *p);
+
+/* Pass on keys and output, as the events that have come allow. */
+void serve_terminal(const struct pollfd *p, nfds_t n);
+
+/* srun has ended: return when all output of the terminal has been shown. The user's terminal is as before then. */
+void finish_terminal(void);
+
+/* Give the user's terminal its mode from before. */
+void restore_terminal(void);
 
 /* --- output.c --- */
 

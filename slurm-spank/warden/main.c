@@ -11,7 +11,7 @@
 #define _GNU_SOURCE
 #include "warden.h"
 
-#include "../pmi/pmi.h"
+#include "../terminal.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -87,19 +87,28 @@ static int begin_program(struct warden *w, const struct options *o, const sigset
 {
 	struct program p;
 	struct task task;
+	struct terminal terminal;
 	const bool mpi = find_task(&task, o->name);
+	const bool on_terminal = asks_for_terminal();
+	const struct launch l = {
+		.argv = o->argv, .mask = mask, .mpi = mpi ? &task : NULL, .terminal = on_terminal ? &terminal : NULL,
+	};
 
 	if (!mpi && asks_for_pmix()) {
 		/* Without a server each task of an MPI program would take itself for the only task. */
 		fprintf(stderr, "singularity: srun --mpi=pmix: the environment of %s has no place in a step\n", o->name);
 		return (-1);
 	}
-	forget_place();
+	if (on_terminal && !find_terminal(&terminal)) {
+		fprintf(stderr, "singularity: srun --pty: the environment of %s has no place in a step\n", o->name);
+		return (-1);
+	}
+	forget_places();
 	reopen_stdio(o->proc_fd);
 	if (o->root_fd >= 0 && enter_container(o->root_fd, o->root_cwd))
 		return (-1);
 	relay_input(&w->input, false);
-	if (start_program(&p, o->argv, mask, mpi ? &task : NULL))
+	if (start_program(&p, &l))
 		return (-1);
 	/* Connected after the fork: no other process has ever held this end. */
 	w->sock = connect_init();

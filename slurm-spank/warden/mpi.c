@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include "warden.h"
 
-#include "../pmi/pmi.h"
+#include "../terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -87,10 +87,11 @@ bool asks_for_pmix(void)
 	return (getenv(PMIX_VARIABLE));
 }
 
-void forget_place(void)
+void forget_places(void)
 {
-	unsetenv(PMI_VARIABLE); /* the program must not get the secret of the hub */
+	unsetenv(PMI_VARIABLE);
 	unsetenv(PMIX_VARIABLE);
+	unsetenv(TERMINAL_VARIABLE);
 }
 
 static void set_number(const char *name, int n)

@@ -20,18 +20,12 @@
 
 /*
  *	warden ── go-between ── steward ── program
+ *	                        steward ── sing-terminal ── program	with a terminal (../terminal.h)
  *
  * The go-between is the first of these processes in the capsule's PID namespace; when it ends, the
  * capsule's init becomes the steward's parent. So no process of the program has slurmstepd among
  * its ancestors, and slurmstepd signals no process of the program.
  */
-
-/* launch has the facts of the program that each of these processes passes to the next. */
-struct launch {
-	char **argv;
-	const sigset_t *mask;	/* of the program */
-	const struct task *mpi; /* NULL without PMI */
-};
 
 /*
  * The path of the program: name as found in PATH, or name itself. The rule is slurmstepd's. Unlike
@@ -73,6 +67,8 @@ static _Noreturn void become_program(int gate, const struct launch *l)
 	} while (n < 0 && errno == EINTR);
 	if (n != 1)
 		_exit(CODE_OURS); /* the warden has ended: the program must not run */
+	if (l->terminal && take_terminal(l->terminal))
+		_exit(CODE_OURS);
 	if (l->mpi && start_server(l->mpi))
 		_exit(CODE_OURS);
 	l->argv[0] = find_program(buf, l->argv[0]);
@@ -125,9 +121,8 @@ static _Noreturn void go_between(int sock, const struct launch *l)
 	_exit(pid < 0 ? CODE_OURS : 0);
 }
 
-int start_program(struct program *p, char **argv, const sigset_t *mask, const struct task *mpi)
+int start_program(struct program *p, const struct launch *l)
 {
-	const struct launch l = { .argv = argv, .mask = mask, .mpi = mpi };
 	struct sing_message m;
 	int pair[2] = { -1, -1 };
 	pid_t pid;
@@ -145,7 +140,7 @@ int start_program(struct program *p, char **argv, const sigset_t *mask, const st
 	}
 	if (pid == 0) {
 		close(pair[0]);
-		go_between(pair[1], &l);
+		go_between(pair[1], l);
 	}
 	close(pair[1]); /* else there is no end of file when the steward fails */
 	pair[1] = -1;

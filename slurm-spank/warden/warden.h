@@ -15,7 +15,8 @@
 
 #include "message.h"
 
-struct task; /* ../pmi/pmi.h */
+struct task;	 /* ../pmi/pmi.h */
+struct terminal; /* ../terminal.h */
 
 enum {
 	CODE_OURS = 125,	/* the program was not started, for a reason that is not in the program */
@@ -105,17 +106,24 @@ int enter_container(int root_fd, const char *cwd);
 
 /* program is a started program, which waits to be let go. */
 struct program {
-	pid_t first; /* the PID of the program itself, in the capsule */
+	pid_t first; /* the steward's child, in the capsule: the program, or what drives its terminal */
 	int pidfd;   /* of its steward; -1 once it was sent to init */
 	int gate;    /* a byte lets the program go, closing makes it exit; -1 when used */
 };
 
+/* launch has the facts of the program that the warden passes on to the program's process. */
+struct launch {
+	char **argv;
+	const sigset_t *mask;		 /* of the program */
+	const struct task *mpi;		 /* NULL without PMI */
+	const struct terminal *terminal; /* NULL without srun --pty */
+};
+
 /*
- * Fork the program and its steward, and the program's server of PMI unless mpi is NULL. All signals
- * must be blocked; mask is the signal mask of the program. On error the reason has been printed,
- * and no process is left.
+ * Fork the program and its steward, and what serves the program: its server of PMI, and the process that drives its
+ * terminal. All signals must be blocked. On error the reason has been printed, and no process is left.
  */
-int start_program(struct program *p, char **argv, const sigset_t *mask, const struct task *mpi);
+int start_program(struct program *p, const struct launch *l);
 
 /* Let the program go. */
 int release_program(struct program *p);
@@ -128,14 +136,29 @@ bool find_task(struct task *t, const char *name);
 /* Whether the environment says that the task is to be served by PMIx. */
 bool asks_for_pmix(void);
 
-/* Take the place of the hub out of the environment. */
-void forget_place(void);
+/* Take the places of the hub and of the terminal, which have secrets, out of the environment. */
+void forget_places(void);
 
 /*
  * Start the server of this process, which is about to become the program, and put into the environment how the program
  * reaches it. All signals must be blocked. Returns -1 on error.
  */
 int start_server(const struct task *t);
+
+/* --- terminal.c --- */
+
+/* Whether the environment says that the step has --pty. */
+bool asks_for_terminal(void);
+
+/* Fill t from the environment. Returns false if the environment has no place in a step with a terminal. */
+bool find_terminal(struct terminal *t);
+
+/*
+ * Give this process, which is about to become the program, its terminal: this function returns in a child, with the
+ * terminal as its standard input, output and error, while this process drives the terminal, and ends as the child
+ * ends. All signals must be blocked. Returns -1 after printing why.
+ */
+int take_terminal(const struct terminal *t);
 
 /* --- steward.c --- */
 

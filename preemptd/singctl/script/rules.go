@@ -56,7 +56,6 @@ type commandRule struct {
 
 var commandRules = []commandRule{
 	{[]string{"salloc"}, nil, Unprotected, "an allocation of its own cannot be requeued: use the job's, by srun"},
-	{[]string{"srun"}, hasWord("--pty"), Uncaptured, "it is refused in a protected job: leave --pty out"},
 	{[]string{"srun"}, hasWord(":"), Changed, "a step of several components that runs at a checkpoint fails when the job resumes: use --multi-prog"},
 	{
 		[]string{"sudo", "su", "doas", "pkexec"},

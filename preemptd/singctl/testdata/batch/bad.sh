@@ -2,4 +2,4 @@
 #SBATCH --no-requeue
 
 sudo mount /data
-srun --pty ./train
+srun gdb ./train
