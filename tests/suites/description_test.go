@@ -36,6 +36,7 @@ type rules struct {
 	memory                 string
 	limit                  time.Duration
 	right, wrong, declines *regexp.Regexp
+	refusal                *regexp.Regexp
 	expect                 string
 	ignore                 *regexp.Regexp
 	note                   string
@@ -138,6 +139,8 @@ func (r *rules) setKey(key, value string) (err error) {
 		r.wrong, err = regexp.Compile(value)
 	case "declines":
 		r.declines, err = regexp.Compile(value)
+	case "refusal":
+		r.refusal, err = regexp.Compile(value)
 	case "expect":
 		r.expect = value
 	case "ignore":

@@ -28,6 +28,8 @@
 //	right       a regular expression: the output of a program that has found its results right
 //	wrong       a regular expression: the output of a program that has found its results wrong
 //	declines    a regular expression: the output of a program that lacks something and does not try
+//	refusal     a regular expression: the words with which a program reports that a call was refused. If a call of the
+//	            program was not covered, lines with these words are no words of a wrong result
 //	expect      a file of the suite, relative to the program's folder: the program's output. Without right, wrong and
 //	            expect, the exit code decides
 //	ignore      a regular expression: lines that expect does not compare

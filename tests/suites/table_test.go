@@ -34,8 +34,9 @@ const pageHead = "# Other people's CUDA programs\n\nWritten by `make test-suites
 	"name*: the program needs what the software GPU lacks, and the last column has its name: of the call, as standard error\n" +
 	"has it, or in the program's own words. *Too slow*: it was not at its end when it had had its time of the processors\n" +
 	"(the key `limit` of the suite's description). *Hang*: nothing of it ran any more, or it could not be ended. *Wrong* is\n" +
-	"everything else, as are all programs whose device server dies. *Not built* needs a library that the machine lacks. The\n" +
-	"samples are those of Debian's package; the others were in a folder that `SUITES=` named\n" +
+	"everything else, as are all programs whose device server dies; what a program says of a wrong result, an error of a\n" +
+	"kernel and the end by a signal are wrong although a call was refused. *Not built* needs a library that the machine\n" +
+	"lacks. The samples are those of Debian's package; the others were in a folder that `SUITES=` named\n" +
 	"([tests/suites](../tests/suites/doc.go) says what has to be there).\n"
 
 // String is the page's text.
