@@ -23,10 +23,6 @@ type Options struct {
 	Tick time.Duration
 	// LeaderTimeout is how long a device server stays in the attempt without hearing of the leader; 10 s.
 	LeaderTimeout time.Duration
-	// KeepCollectives has queued collectives that no rank has begun saved as collectives. Without it, they are carried
-	// out before the cut. With it, a cut of a busy machine is not always found in time, for an unknown reason
-	// (tests/workloads, TestCut/streams), so only tests set it.
-	KeepCollectives bool
 }
 
 // openTimeout is how long members have to open their gates after the attempt. A member that cannot be reached does so
@@ -54,7 +50,6 @@ type finder struct {
 	early  []memberReport // events that came before all members had opened the attempt
 	still  map[int]bool
 	found  bool // the barrier has found the cut
-	keeps  bool // Options.KeepCollectives
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 }
@@ -72,7 +67,7 @@ func Find(ctx context.Context, members []Member, o Options) (*Cut, error) {
 			*d.value = d.standard
 		}
 	}
-	f := &finder{news: make(chan memberReport), still: map[int]bool{}, keeps: o.KeepCollectives}
+	f := &finder{news: make(chan memberReport), still: map[int]bool{}}
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	f.cancel = cancel
 	for i, m := range members {
@@ -101,7 +96,6 @@ func (f *finder) findCut(ctx context.Context, o *Options) error {
 	for missing > 0 || !f.found || len(f.still) < len(f.links) {
 		if missing == 0 && f.state == nil {
 			f.state = newLeaderState(opened)
-			f.state.keeps = f.keeps
 			for _, h := range f.early {
 				f.state.enterEvent(h.member, &h.events[0])
 			}
@@ -190,7 +184,7 @@ func (k *leaderState) ordersOf(e barrier.Effects, members int) map[int]Order {
 		all[m] = o
 	}
 	if e.Shut || e.Read || e.Drain || e.ShutCalls || len(e.Create) > 0 {
-		o := Order{Shut: e.Shut, Read: e.Read, Drain: e.Drain, ShutCalls: e.ShutCalls, Keep: e.ShutCalls && k.keeps}
+		o := Order{Shut: e.Shut, Read: e.Read, Drain: e.Drain, ShutCalls: e.ShutCalls, Keep: e.ShutCalls}
 		for _, id := range e.Create {
 			o.Create = append(o.Create, barrier.Comm(id))
 		}

@@ -29,7 +29,6 @@ type leaderState struct {
 	counts map[barrier.Key]uint64 // as last reported
 	notes  map[barrier.Rank]string
 
-	keeps   bool // queued collectives are kept back: Options.KeepCollectives
 	settled settlement
 }
 

@@ -182,7 +182,6 @@ func TestBook(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newLeaderState(c.opened)
-			k.keeps = true
 			if got := takeEffects(k); got != c.first {
 				t.Fatalf("effects of the Opened events = %q, want %q", got, c.first)
 			}
@@ -199,7 +198,6 @@ func TestBook(t *testing.T) {
 // TestBookOrders: effects for ranks become orders to members, with the members' names for the processes.
 func TestBookOrders(t *testing.T) {
 	k := newLeaderState([]Event{{Kind: Opened, Processes: []Process{{ID: 8, PID: 80}, {ID: 3, PID: 30}}}, openedEvent(3)})
-	k.keeps = true
 	want := []RankProcess{{0, 3, 30}, {0, 8, 80}, {1, 3, 103}}
 	if !slices.Equal(k.who, want) {
 		t.Fatalf("ranks = %v", k.who)
@@ -228,7 +226,6 @@ func TestBookOrders(t *testing.T) {
 // are past.
 func TestBookCounts(t *testing.T) {
 	k := newLeaderState(openPair())
-	k.keeps = true
 	for _, h := range []heardOf{
 		{0, eventOf(Shut, 5, countOf(comm7, 0, 3)), ""},
 		{1, eventOf(Shut, 9, countOf(comm7, 1, 2)), ""},
@@ -255,7 +252,6 @@ func TestBookCounts(t *testing.T) {
 // TestFailure: a failure names ranks as their members do, with the obstacle that each reported last.
 func TestFailure(t *testing.T) {
 	k := newLeaderState(openPair())
-	k.keeps = true
 	k.enterEvent(1, &Event{Kind: Obstacle, Process: 9, Reason: "a kernel runs"})
 	takeEffects(k)
 	k.stepBarrier(barrier.Deadline{})

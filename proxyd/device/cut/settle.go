@@ -71,7 +71,7 @@ func (k *leaderState) leastKept(key barrier.Key) uint64 {
 // settleOrders returns the orders that follow from the operations that ranks keep back.
 func (k *leaderState) settleOrders(members int) map[int]Order {
 	s := &k.settled
-	if !s.begun || s.over || !k.keeps {
+	if !s.begun || s.over {
 		return nil
 	}
 	for r := range k.who {

@@ -101,7 +101,6 @@ func TestSettle(t *testing.T) {
 			m.most = append(m.most, map[barrier.Key]uint64{})
 		}
 		m.k = newLeaderState(opens)
-		m.k.keeps = true
 		m.k.settled.begun = true
 		var everybody []int
 		for r := range n {

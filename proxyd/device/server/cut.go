@@ -42,7 +42,7 @@ type cutAttempt struct {
 	gates   map[uint64]*gatedProcess
 	created map[barrier.Comm]chan struct{} // closed when arriving processes may go on
 	holds   bool                           // the cut of the attempt holds
-	sealed  chan struct{}                  // closed when the calls' gates are shut to stay
+	sealed  chan struct{}                  // closed when the calls' gates are shut: see settleProcess
 }
 
 // Exchange is the server's side of cut.Member, the leader's poll: Exchange carries out the orders, and waits for events

@@ -5,8 +5,13 @@ package server
 
 import (
 	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
@@ -152,8 +157,8 @@ func TestHeldCollectives(t *testing.T) {
 				want = append(want, q.readResults())
 			}
 			job, all := run(true)
-			mustOpen(t, mustFind(t, cut.Options{KeepCollectives: true}, job...)) // which has no effect
-			c := mustFind(t, cut.Options{KeepCollectives: true}, job...)
+			mustOpen(t, mustFind(t, cut.Options{}, job...)) // which has no effect
+			c := mustFind(t, cut.Options{}, job...)
 			folders, rings := saveAndEnd(t, job, c.Attempt)
 			_ = c.Open(t.Context()) // no server is there any more
 			left := heldGroups(t, folders)
@@ -174,6 +179,174 @@ func TestHeldCollectives(t *testing.T) {
 			gatesOpen(t, job...)
 		})
 	}
+}
+
+// hostThread is the thread of a program that calls functions of the host.
+type hostThread struct {
+	*client
+	called []uint64      // tickets
+	over   chan struct{} // closed at the thread's end
+}
+
+// makeThreadedRanks is makeRanks for programs with a thread for functions of the host.
+func makeThreadedRanks(t testing.TB, servers ...*Server) (all []rank, threads []*hostThread) {
+	t.Helper()
+	for i, s := range servers {
+		p, cs := attachProcess(t, s, 2)
+		cs[0].beginContext(ctxA, int32(i%len(s.devices)))
+		all = append(all, rank{cs[0], p})
+		threads = append(threads, &hostThread{client: cs[1], over: make(chan struct{})})
+	}
+	makeComm(t, all, commA)
+	return all, threads
+}
+
+// callFunctions calls functions until so many were called. The thread ends before the test does.
+func (h *hostThread) callFunctions(t testing.TB, many int) {
+	go func() {
+		defer close(h.over)
+		for len(h.called) < many {
+			r, b := h.call("host_func_next")
+			if r != 0 {
+				return
+			}
+			if ticket := binary.LittleEndian.Uint64(b); ticket != 0 {
+				h.called = append(h.called, ticket)
+				h.post("host_func_done", ticket)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		atomic.OrUint64(h.doubleAt(orderAt), closedBit)
+		<-h.over
+	})
+}
+
+// TestHeldAtRandom: at a random moment ranks have queued more than they could do in any time, in front of a flag that is set
+// later, with work of random lengths and functions of the host before and behind the flag. Saved at a cut and
+// restored, they have the results of a run without cuts, and each function is called once.
+func TestHeldAtRandom(t *testing.T) {
+	seeds := 8
+	if testing.Short() {
+		seeds = 3
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(uint64(seed), 14))
+			ranks, servers, steps := 2+r.IntN(3), 1+r.IntN(3), 4+r.IntN(10)
+			flag := r.IntN(steps)
+			var on []int
+			kernels, functions := make([][]int, ranks), make([][]int, ranks)
+			many := make([]int, ranks)
+			for i := range ranks {
+				on = append(on, i%servers)
+				for range steps {
+					kernels[i] = append(kernels[i], r.IntN(1+r.IntN(40)))
+					functions[i] = append(functions[i], max(0, r.IntN(5)-2))
+					many[i] += functions[i][len(functions[i])-1]
+				}
+			}
+			moment := time.Duration(r.Int64N(int64(40 * time.Millisecond)))
+			run := func(flags bool) ([]*Server, []*queuer, []*hostThread) {
+				job := makeNumbered(t, "test", min(servers, ranks))
+				var at []*Server
+				for _, k := range on {
+					at = append(at, job[k])
+				}
+				members, threads := makeThreadedRanks(t, at...)
+				all := makeQueuers(members)
+				for i, q := range all {
+					threads[i].callFunctions(t, many[i])
+					ticket := uint64(0)
+					for n := range steps {
+						for k := range kernels[i][n] {
+							q.mixOn(streamA, q.data, uint32(k))
+						}
+						if flags && n == flag {
+							q.post("cuStreamWaitValue32_v2", uint64(streamA), q.flag, uint32(1), uint32(1))
+						}
+						for range functions[i][n] {
+							ticket++
+							q.post("host_func", uint64(streamA), ticket)
+						}
+						q.queueStep(n)
+					}
+				}
+				return job, all, threads
+			}
+			_, quiet, calm := run(false)
+			var want [][]int32
+			for i, q := range quiet {
+				want = append(want, q.readResults())
+				<-calm[i].over
+			}
+			job, all, threads := run(true)
+			time.Sleep(moment) // the cut comes at any time
+			c := mustFind(t, cut.Options{}, job...)
+			folders, rings := saveAndEnd(t, job, c.Attempt)
+			_ = c.Open(t.Context()) // no server is there any more
+			left := heldGroups(t, folders)
+			t.Logf("%d ranks, %d servers, the flag at step %d of %d, %v functions: %d groups were held", ranks, len(job), flag, steps, many, left)
+			if least := 2 * ranks * (steps - flag); left < least {
+				t.Errorf("%d groups were held, of at least %d", left, least)
+			}
+			job = makeNumbered(t, "other", len(job))
+			reconnectAll(t, job, takePlaces(t, job, folders, rings))
+			for _, q := range all {
+				q.post("cuStreamWriteValue32_v2", uint64(streamFlag), q.flag, uint32(1), uint32(0))
+			}
+			for i, q := range all {
+				if !slices.Equal(q.readResults(), want[i]) {
+					t.Errorf("rank %d: the results are others", i)
+				}
+				<-threads[i].over
+				if !slices.Equal(threads[i].called, calm[i].called) {
+					t.Errorf("rank %d: the functions %v were called, want %v", i, threads[i].called, calm[i].called)
+				}
+			}
+			gatesOpen(t, job...)
+		})
+	}
+}
+
+// TestCutInHostFunction: a cut is found while a program runs a function of the host that a stream has come to: the
+// function's return is a call, which passes although the gate of calls was shut before.
+func TestCutInHostFunction(t *testing.T) {
+	nodes := makeServers(t, 2)
+	all, threads := makeThreadedRanks(t, nodes...)
+	const sums = 20
+	var at []uint64
+	for i, r := range all {
+		at = append(at, r.alloc(64))
+		r.writeInts(at[i], int32(i+1))
+		r.must("cuCtxSynchronize")
+	}
+	all[0].post("host_func", uint64(0), uint64(7))
+	for i, r := range all {
+		for range sums {
+			r.sumUp(commA, at[i])
+		}
+	}
+	ticket, _, _ := threads[0].nextFunction()
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		a := nodes[0].currentAttempt()
+		for ; a == nil; a = nodes[0].currentAttempt() {
+			runtime.Gosched()
+		}
+		<-a.sealed
+		threads[0].post("host_func_done", ticket) // which waits at the gate
+	}()
+	c := mustFind(t, cut.Options{}, nodes...)
+	<-returned
+	mustOpen(t, c)
+	for i, r := range all {
+		if got, want := r.readInts(at[i], 1)[0], int32(3)<<(sums-1); got != want {
+			t.Errorf("rank %d: the sum is %d, want %d", i, got, want)
+		}
+	}
+	gatesOpen(t, nodes...)
 }
 
 // heldGroups is how many groups of collectives were saved.

@@ -5,9 +5,11 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 )
@@ -17,22 +19,30 @@ import (
 // collectives are kept back. Each process tells the leader the number of collectives that it keeps back (cut.Pending),
 // the leader tells each process how many of them it may keep back, the least number over all ranks (cut.Order.Limit),
 // and when every process is quiet with that, the cut holds (cut.Order.Stay).
+//
+// Work that has begun may need the program: a stream waits until the program says that a function of the host has
+// returned, which is a call. So the calls of a process that does not become quiet pass the gate again for a while.
 
 // settlingProcess is a process that keeps its collectives back until the leader has found how far all go.
 type settlingProcess struct {
 	a            *cutAttempt
 	g            *gatedProcess
 	p            *process
-	paused       bool // its spaces are paused, and their unfinished work can be saved
-	tries        int  // failed attempts to hold the spaces, one after the other
+	paused       bool          // its spaces are paused, and their unfinished work can be saved
+	tries        int           // failed attempts to hold the spaces, one after the other
+	worked       time.Duration // how long work goes on after the last of these
 	since        time.Time
-	lastReported *cut.Event // the last event of which the leader was told
+	shut         time.Time     // since when the process's calls have not passed
+	patience     time.Duration // how long the calls do not pass while the process is not quiet
+	lastReported *cut.Event    // the last event of which the leader was told
+	changed      func()        // called when the parts that the process keeps back have changed
 }
 
 const (
 	shortPause = 20 * time.Millisecond  // the first wait for work that has begun
 	longPause  = 200 * time.Millisecond // the longest wait
 	mostTries  = 3                      // failed attempts, until work seems to wait for a collective that is kept back
+	passPart   = 8                      // calls pass for this part of the time for which they did not
 )
 
 // settleProcess brings a process with its gates shut to rest, and again whenever other ranks need more collectives of
@@ -44,15 +54,21 @@ func (a *cutAttempt) settleProcess(p *process) {
 	if g == nil {
 		return
 	}
-	st := &settlingProcess{a: a, g: g, p: p, since: time.Now()}
 	news := make(chan struct{}, 1)
-	p.KeepParts(func() { wakeReader(news) })
+	st := &settlingProcess{
+		a: a, g: g, p: p, since: time.Now(), shut: time.Now(), patience: firstTry, changed: func() { wakeReader(news) },
+	}
+	p.KeepParts(st.changed)
 	for look := firstLook; a.ctx.Err() == nil && !p.IsGone(); look = min(2*look, shortPause) {
 		st.stepTowardsQuiet()
 		var again <-chan time.Time
 		if !st.paused {
-			again = time.After(look)
 			st.reportUnquiet()
+			if time.Since(st.shut) > st.patience {
+				st.letCallsPass()
+				continue
+			}
+			again = time.After(max(look, st.worked))
 		}
 		select {
 		case <-news:
@@ -60,6 +76,44 @@ func (a *cutAttempt) settleProcess(p *process) {
 		case <-a.ctx.Done():
 		}
 	}
+}
+
+// letCallsPass opens the gate of the process's calls for a while, each time for longer, and returns when the gate is
+// shut and no call is under way. If calls do not end, they may wait for collectives: then none is kept back meanwhile.
+func (st *settlingProcess) letCallsPass() {
+	p := st.p
+	for rested := false; !rested && st.a.ctx.Err() == nil && !p.IsGone(); {
+		p.Interrupt.End()
+		p.UnlimitWork(false)
+		_ = p.Ring.Open(wire.Calls) // fails for a process that is gone, which does not matter
+		st.reportWhile(st.patience/passPart, func(ctx context.Context) bool {
+			<-ctx.Done()
+			return false
+		})
+		p.Interrupt.Begin()
+		p.UnlimitWork(true)
+		_ = p.Ring.Shut(wire.Calls)
+		if rested = st.reportWhile(st.patience, func(ctx context.Context) bool { return p.restCalls(ctx) == nil }); !rested {
+			p.ReleaseParts()
+		}
+		st.patience = min(2*st.patience, longTry)
+	}
+	p.KeepParts(st.changed)
+	st.shut = time.Now()
+	st.a.reportUnsavable()
+}
+
+// reportWhile calls step, again and again for most at the longest, until step returns true: the result. Each call of
+// step has a short time. In between the leader is told what the process keeps back, for calls may wait for other ranks.
+func (st *settlingProcess) reportWhile(most time.Duration, step func(ctx context.Context) bool) (done bool) {
+	for end := time.Now().Add(most); !done && st.a.ctx.Err() == nil && time.Now().Before(end); {
+		ctx, cancel := context.WithTimeout(st.a.ctx, min(shortPause, time.Until(end)))
+		done = step(ctx)
+		cancel()
+		st.a.reportWithheldCounts(st.g, st.p.PartsLeft().Counts, false, &st.lastReported)
+		st.reportUnquiet()
+	}
+	return done
 }
 
 // stepTowardsQuiet takes the steps that are possible now to make the process quiet.
@@ -79,7 +133,7 @@ func (st *settlingProcess) stepTowardsQuiet() {
 
 // thawWork undoes holdWork.
 func (st *settlingProcess) thawWork() {
-	st.paused, st.tries = false, 0
+	st.paused, st.tries, st.worked = false, 0, 0
 	st.p.ThawParts()
 	st.p.ResumeWork()
 }
@@ -91,7 +145,8 @@ func (st *settlingProcess) holdWork() {
 	if !p.FreezeParts() {
 		return
 	}
-	limit := time.Now().Add(min(shortPause<<st.tries, longPause))
+	began := time.Now()
+	limit := began.Add(min(shortPause<<st.tries, longPause))
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, firstLook) {
 		p.PutBack()
 		if p.PauseWork() {
@@ -106,9 +161,10 @@ func (st *settlingProcess) holdWork() {
 		p.Output.Flush(st.a.ctx)
 		return
 	}
-	tries := st.tries + 1
+	tries, held := st.tries+1, time.Since(began)
 	st.thawWork()
-	if st.tries = tries; tries > mostTries {
+	st.tries, st.worked = tries, held
+	if tries > mostTries {
 		p.GiveParts()
 	}
 }
