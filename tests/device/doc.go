@@ -11,6 +11,7 @@
 //	// devices: 2          number of devices; 1
 //	// expect: TEXT        a line of the standard output; all these lines are the whole output, unless there are none
 //	// says: TEXT          a text within the standard error
+//	// misses: TEXT        a call that is not covered, in the device server's list; with such lines they are all of it
 //	// exit: 3             the exit code
 //	// args: A B           the arguments
 //	// env: A=B            an additional variable of the environment

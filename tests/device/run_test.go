@@ -23,7 +23,17 @@ func TestMain(m *testing.M) { soft.Main(m) }
 // TestPrograms runs each program of testdata.
 func TestPrograms(t *testing.T) {
 	for name, p := range listPrograms(t) {
-		t.Run(name, func(t *testing.T) { p.runAndCheck(t) })
+		t.Run(name, func(t *testing.T) {
+			if p.Misses == nil {
+				p.runAndCheck(t)
+				return
+			}
+			file := filepath.Join(t.TempDir(), "status")
+			p.runAndCheck(t, "--status", file)
+			if got := readStatus(t, file).Missed; !slices.Equal(got, p.Misses) {
+				t.Errorf("the list of calls that are not covered is %q, want %q", got, p.Misses)
+			}
+		})
 	}
 }
 
@@ -51,15 +61,20 @@ func TestSharedDevices(t *testing.T) {
 // ranOnce tells whether a kernel has taken the result of another process's kernel.
 func ranOnce(t *testing.T, status string) bool {
 	t.Helper()
-	text, err := os.ReadFile(status)
+	return slices.ContainsFunc(readStatus(t, status).Sharing, func(s server.SharingStatus) bool { return s.Once > 0 })
+}
+
+// readStatus reads the status that a device server has written at its end.
+func readStatus(t *testing.T, file string) (st server.Status) {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var st server.Status
 	if err := json.Unmarshal(text, &st); err != nil {
 		t.Fatal(err)
 	}
-	return slices.ContainsFunc(st.Sharing, func(s server.SharingStatus) bool { return s.Once > 0 })
+	return st
 }
 
 // testProgram is a program of testdata.

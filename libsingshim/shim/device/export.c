@@ -9,6 +9,7 @@
  * an error at their first call.
  *
  * A table is an array of elements of 8 bytes: first the table's size, except in CONTEXT_LOCAL_STORAGE, then functions.
+ * A call of a function that is not known here is refused, and named by its table and place, as is a table by its id.
  *
  *	CUDART_INTERFACE	[1] [6] [8] load a fatbin, [2] a device's primary context
  *	TOOLS_RUNTIME_HOOKS	[2] [6] memory in which a profiler would note which functions to call
@@ -27,8 +28,10 @@
 #include "device.h"
 #include "find.h"
 #include "gen_abi.h"
+#include "transport.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -172,9 +175,84 @@ static CUresult primary_context(CUcontext *ctx, CUdevice dev)
 	return sing_primary_context(dev, ctx);
 }
 
-static CUresult not_supported(void)
+/* The tables: their numbers, which are places in table_names, and their elements. */
+enum {
+	interface_number,
+	tools_hooks_number,
+	tools_tls_number,
+	local_storage_number,
+	context_checks_number,
+	integrity_number,
+	context_stream_number,
+	module_tools_number,
+	groups_of_device_number,
+	TABLES,
+};
+static const char table_names[TABLES][24] = {
+	"CUDART_INTERFACE", "TOOLS_RUNTIME_HOOKS", "TOOLS_TLS", "CONTEXT_LOCAL_STORAGE", "CONTEXT_CHECKS", "INTEGRITY_CHECK", "CONTEXT_STREAM",
+	"TOOLS_MODULE", "DEVICE_GROUPS",
+};
+enum { SLOTS = 100 }; /* no table has more */
+static void *interface[10], *tools_hooks[7], *tools_tls[4], *local_storage[4], *context_checks[4], *integrity[3], *context_stream[93];
+static void *module_tools[64], *groups_of_device[17];
+
+/* Name a function that is not known here, when it is called for the first time. */
+static CUresult miss_slot(unsigned table, unsigned slot)
 {
+	static _Atomic bool said[TABLES][SLOTS];
+	char name[64];
+
+	if (!atomic_exchange_explicit(&said[table][slot], true, memory_order_relaxed)) {
+		(void)snprintf(name, sizeof(name), "cuGetExportTable: %s[%u]", table_names[table], slot);
+		sing_missed(name, "what this function of the driver does is not published");
+	}
 	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* A function for each place in a table, TABLE_N. */
+#define TEN(DO, table, d)                                                                                                \
+	DO(table, d##0)                                                                                                  \
+	DO(table, d##1)                                                                                                  \
+	DO(table, d##2)                                                                                                  \
+	DO(table, d##3)                                                                                                  \
+	DO(table, d##4)                                                                                                  \
+	DO(table, d##5)                                                                                                  \
+	DO(table, d##6)                                                                                                  \
+	DO(table, d##7)                                                                                                  \
+	DO(table, d##8)                                                                                                  \
+	DO(table, d##9)
+#define SEVENTY(DO, table)                                                                                               \
+	TEN(DO, table, )                                                                                                 \
+	TEN(DO, table, 1)                                                                                                \
+	TEN(DO, table, 2)                                                                                                \
+	TEN(DO, table, 3)                                                                                                \
+	TEN(DO, table, 4)                                                                                                \
+	TEN(DO, table, 5)                                                                                                \
+	TEN(DO, table, 6)
+#define EACH_SLOT(DO)                                                                                                    \
+	TEN(DO, interface, )                                                                                             \
+	TEN(DO, tools_hooks, )                                                                                           \
+	TEN(DO, tools_tls, )                                                                                             \
+	TEN(DO, context_checks, )                                                                                        \
+	TEN(DO, integrity, )                                                                                             \
+	SEVENTY(DO, context_stream)                                                                                      \
+	TEN(DO, context_stream, 7)                                                                                       \
+	TEN(DO, context_stream, 8)                                                                                       \
+	TEN(DO, context_stream, 9)                                                                                       \
+	SEVENTY(DO, module_tools)                                                                                        \
+	TEN(DO, groups_of_device, )                                                                                      \
+	TEN(DO, groups_of_device, 1)
+#define DEFINE_SLOT(table, n)                                                                                            \
+	static CUresult table##_##n(void)                                                                                \
+	{                                                                                                                \
+		return miss_slot(table##_number, n);                                                                     \
+	}
+EACH_SLOT(DEFINE_SLOT)
+
+static void fill_slot(void **table, size_t size, unsigned slot, CUresult (*missed)(void))
+{
+	if (slot > 0 && slot < size / sizeof(*table))
+		table[slot] = (void *)missed;
 }
 
 static uint32_t hooks[1024], more_hooks[14];
@@ -365,9 +443,6 @@ static void free_groups(unsigned char *groups, unsigned char *order)
 	free(order);
 }
 
-static void *interface[10], *tools_hooks[7], *tools_tls[4], *local_storage[4], *context_checks[4], *integrity[3], *context_stream[93];
-static void *module_tools[64], *groups_of_device[17];
-
 /* The facts that the code is computed from. */
 struct shared {
 	uint32_t driver, asked, process, thread;
@@ -426,46 +501,59 @@ static CUresult check_integrity(uint32_t version, uint64_t seconds, uint64_t cod
 /* The tables are filled at the first call: pointers in a static table would be relocated in every process. */
 static void fill_tables(void)
 {
+#define FILL_SLOT(table, n) fill_slot(table, sizeof(table), n, table##_##n);
+	EACH_SLOT(FILL_SLOT)
 	interface[0] = (void *)sizeof(interface);
 	interface[1] = (void *)load_module;
 	interface[2] = (void *)primary_context;
-	for (int i = 3; i < 10; ++i)
-		interface[i] = (void *)not_supported;
 	interface[6] = (void *)load_more;
 	interface[8] = (void *)load_bare;
 	tools_hooks[0] = (void *)sizeof(tools_hooks);
-	for (int i = 1; i < 7; ++i)
-		tools_hooks[i] = (void *)not_supported;
 	tools_hooks[2] = (void *)get_hooks;
 	tools_hooks[6] = (void *)get_more_hooks;
 	tools_tls[0] = (void *)sizeof(tools_tls);
-	tools_tls[1] = tools_tls[3] = (void *)not_supported;
 	tools_tls[2] = (void *)current_context;
 	context_stream[0] = (void *)sizeof(context_stream);
-	for (size_t i = 1; i < sizeof(context_stream) / sizeof(context_stream[0]); ++i)
-		context_stream[i] = (void *)not_supported;
 	context_stream[4] = (void *)context_number;
 	context_stream[39] = (void *)stream_number;
 	context_stream[51] = (void *)stream_behind;
 	module_tools[0] = (void *)sizeof(module_tools);
-	for (size_t i = 1; i < sizeof(module_tools) / sizeof(module_tools[0]); ++i)
-		module_tools[i] = (void *)not_supported;
 	module_tools[7] = (void *)each_function;
 	groups_of_device[0] = (void *)sizeof(groups_of_device);
-	for (size_t i = 1; i < sizeof(groups_of_device) / sizeof(groups_of_device[0]); ++i)
-		groups_of_device[i] = (void *)not_supported;
 	groups_of_device[4] = (void *)device_groups;
 	groups_of_device[13] = (void *)free_groups;
 	local_storage[0] = (void *)storage_put;
 	local_storage[1] = (void *)storage_delete;
 	local_storage[2] = (void *)storage_get;
 	context_checks[0] = (void *)sizeof(context_checks);
-	context_checks[1] = (void *)not_supported;
 	context_checks[2] = (void *)check_context;
 	context_checks[3] = (void *)check_nothing;
 	integrity[0] = (void *)sizeof(integrity);
 	integrity[1] = (void *)check_integrity;
-	integrity[2] = (void *)not_supported;
+}
+
+/* Name a table that is not known here, when a program asks for it for the first time. */
+static void miss_table(const CUuuid *id)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static unsigned char said[32][16];
+	static unsigned count;
+	char name[64];
+	int n = snprintf(name, sizeof(name), "cuGetExportTable: ");
+	unsigned i = 0;
+
+	for (unsigned k = 0; k < 16; ++k)
+		n += snprintf(name + n, sizeof(name) - (size_t)n, "%02x", (unsigned char)id->bytes[k]);
+	pthread_mutex_lock(&lock);
+	while (i < count && memcmp(said[i], id->bytes, 16) != 0)
+		++i;
+	if (i == count && count < sizeof(said) / sizeof(said[0]))
+		memcpy(said[count++], id->bytes, 16);
+	else
+		name[0] = 0;
+	pthread_mutex_unlock(&lock);
+	if (name[0] != 0)
+		sing_missed(name, "what this table of the driver's functions has is not published");
 }
 
 CUresult sing_cuGetExportTable(void **table, const CUuuid *id)
@@ -475,15 +563,15 @@ CUresult sing_cuGetExportTable(void **table, const CUuuid *id)
 		unsigned char id[16];
 		unsigned which;
 	} known[] = {
-		{ { 0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9 }, 0 },
-		{ { 0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a, 0x66 }, 1 },
-		{ { 0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec, 0xdc }, 2 },
-		{ { 0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95, 0x93 }, 3 },
-		{ { 0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa, 0x7e }, 4 },
-		{ { 0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1, 0xf2 }, 5 },
-		{ { 0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2 }, 6 },
-		{ { 0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e }, 7 },
-		{ { 0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b, 0xca }, 8 },
+		{ { 0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9 }, interface_number },
+		{ { 0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a, 0x66 }, tools_hooks_number },
+		{ { 0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec, 0xdc }, tools_tls_number },
+		{ { 0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95, 0x93 }, local_storage_number },
+		{ { 0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa, 0x7e }, context_checks_number },
+		{ { 0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1, 0xf2 }, integrity_number },
+		{ { 0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2 }, context_stream_number },
+		{ { 0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e }, module_tools_number },
+		{ { 0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b, 0xca }, groups_of_device_number },
 	};
 
 	if (table == NULL || id == NULL)
@@ -492,13 +580,14 @@ CUresult sing_cuGetExportTable(void **table, const CUuuid *id)
 	*table = NULL;
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i)
 		if (memcmp(known[i].id, id->bytes, 16) == 0) {
-			void **const tables[] = {
+			void **const tables[TABLES] = {
 				interface, tools_hooks, tools_tls, local_storage, context_checks, integrity, context_stream, module_tools, groups_of_device,
 			};
 
 			*table = tables[known[i].which];
 			return CUDA_SUCCESS;
 		}
-	return CUDA_ERROR_INVALID_VALUE; /* profilers ask for other tables, and work without them */
+	miss_table(id);
+	return CUDA_ERROR_INVALID_VALUE;
 }
 SING_PUBLIC(cuGetExportTable);

@@ -20,6 +20,7 @@ type Program struct {
 	Devices int
 	Expect  []string
 	Says    []string
+	Misses  []string
 	Exit    int
 	Args    []string
 	Env     []string
@@ -57,6 +58,8 @@ func Parse(source []byte) (*Program, error) {
 			p.Expect = append(p.Expect, text)
 		case "says":
 			p.Says = append(p.Says, text)
+		case "misses":
+			p.Misses = append(p.Misses, text)
 		case "exit":
 			p.Exit, err = strconv.Atoi(text)
 		case "args":

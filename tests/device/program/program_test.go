@@ -16,6 +16,7 @@ func TestParseProgram(t *testing.T) {
 // expect: a: b
 // expect:
 // says: no such thing
+// misses: cuX: why
 // exit: 3
 // env: A=B C
 // args: --x 1
@@ -28,7 +29,7 @@ func TestParseProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Program{
-		Devices: 2, Expect: []string{"a: b", ""}, Says: []string{"no such thing"}, Exit: 3,
+		Devices: 2, Expect: []string{"a: b", ""}, Says: []string{"no such thing"}, Misses: []string{"cuX: why"}, Exit: 3,
 		Args: []string{"--x", "1"}, Env: []string{"A=B C"}, Limit: time.Minute,
 	}
 	if !reflect.DeepEqual(p, want) {

@@ -1,6 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 // expect: done
+// says: cuGetExportTable: CONTEXT_STREAM[7] is not supported: what this function
+// says: cuGetExportTable: 6e6f626f647900000000000000000000 is not supported: what this table
+// misses: cuGetExportTable: CONTEXT_STREAM[7]: what this function of the driver does is not published
+// misses: cuGetExportTable: DEVICE_GROUPS[16]: what this function of the driver does is not published
+// misses: cuGetExportTable: 6f746865720000000000000000000000: what this table of the driver's functions has is not published
 
 /* The first calls of the runtime library: its tables, and values kept with contexts. */
 #include "check.h"
@@ -17,6 +22,8 @@ static const CUuuid checks = { "\x26\x3e\x88\x60\x7c\xd2\x61\x43\x92\xf6\xbb\xd5
 static const CUuuid integrity = { "\xd4\x08\x20\x55\xbd\xe6\x70\x4b\x8d\x34\xba\x12\x3c\x66\xe1\xf2" };
 
 static const CUuuid streams = { "\x21\x31\x8c\x60\x97\x14\x32\x48\x8c\xa6\x41\xff\x73\x24\xc8\xf2" };
+
+static const CUuuid groups = { "\x17\x34\xdc\x26\x80\x0d\x47\x45\x87\x26\xc0\xf1\xe7\xdd\x8b\xca" };
 
 static const CUuuid modules = { "\x6e\x16\x3f\xbe\xb9\x58\x44\x4d\x83\x5c\xe1\x82\xaf\xf1\x99\x1e" };
 
@@ -98,6 +105,9 @@ static void check_libraries(CUcontext ctx)
 	OK(of_stream(ctx, p, &b));
 	HOLDS(a != b && p != NULL);
 	OK(cuStreamDestroy(s));
+	for (int i = 0; i < 2; ++i) /* is named once */
+		WANT(CUDA_ERROR_NOT_SUPPORTED, other());
+	other = (void *)get_table(&groups, 17)[16];
 	WANT(CUDA_ERROR_NOT_SUPPORTED, other());
 }
 
@@ -133,7 +143,7 @@ int main(void)
 	CUcontext ctx, before;
 	uint64_t a[2], b[2];
 	unsigned int wrong = 1;
-	CUuuid nobody = { "nobody" };
+	CUuuid nobody = { "nobody" }, other = { "other" };
 	const void *none;
 	void *p;
 
@@ -148,6 +158,8 @@ int main(void)
 	HOLDS(ctx == before);
 	OK(cuCtxSetCurrent(ctx));
 	check_libraries(ctx);
+	for (int i = 0; i < 2; ++i)
+		WANT(CUDA_ERROR_INVALID_VALUE, cuGetExportTable(&none, &other));
 	check_functions(ctx);
 	for (int i = 2; i < 7; i += 4) {
 		void (*get)(void **, size_t *) = (void *)get_table(&hooks, 7)[i];
