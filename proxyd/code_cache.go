@@ -5,9 +5,11 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/codecache"
 )
@@ -42,6 +44,16 @@ func (o *deviceOptions) openCodeCache() (softgpu.CodeStore, error) {
 	default:
 		o.openLog().Info("machine code of kernels is not kept for later runs", "error", err)
 		return nil, nil
+	}
+}
+
+// warnOfInterpretation says once, at the start of the daemon, that the node's software GPUs will be slow.
+func warnOfInterpretation(d config.Devices, check func() error, log *slog.Logger) {
+	if d.Kind != "soft" || d.Kernels != softgpu.CompiledKernels {
+		return
+	}
+	if err := check(); err != nil {
+		log.Warn("software GPUs interpret all kernels on this node, many times slower than as machine code", "error", err)
 	}
 }
 

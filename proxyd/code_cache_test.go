@@ -4,13 +4,41 @@
 package main
 
 import (
+	"bytes"
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
+
+// TestWarnOfInterpretation: the daemon's log says why software GPUs interpret kernels, where the site has not chosen it.
+func TestWarnOfInterpretation(t *testing.T) {
+	none := errors.New("no AVX-512")
+	for _, tc := range []struct {
+		name    string
+		devices config.Devices
+		check   error
+		says    string
+	}{
+		{"none", config.Devices{Kind: "soft", Kernels: "compiled"}, none, "no AVX-512"},
+		{"machine code", config.Devices{Kind: "soft", Kernels: "compiled"}, nil, ""},
+		{"chosen", config.Devices{Kind: "soft", Kernels: "interpreted"}, none, ""},
+		{"real GPUs", config.Devices{Kind: "cuda", Kernels: "compiled"}, none, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var text bytes.Buffer
+			warnOfInterpretation(tc.devices, func() error { return tc.check }, slog.New(slog.NewTextHandler(&text, nil)))
+			if got := text.String(); (got == "") != (tc.says == "") || !strings.Contains(got, tc.says) {
+				t.Errorf("the log is %q, want %q in it", got, tc.says)
+			}
+		})
+	}
+}
 
 // TestCodeCache: where machine code is kept, and where not. The device server of a job never keeps any.
 func TestCodeCache(t *testing.T) {

@@ -36,6 +36,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
@@ -88,6 +89,7 @@ func runDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (err e
 		}
 	}
 	n.notify(daemon.SdNotifyReady + "\nSTATUS=")
+	warnOfInterpretation(cfg.Devices, softgpu.CheckMachineCode, log)
 	log.Info("ready", "version", version, "node", cfg.NodeName, "cluster", n.cluster.Cluster)
 	<-ctx.Done()
 	log.Info("stopping; capsules go on")
@@ -368,7 +370,7 @@ func (n *node) servePeers(context.Context) (func(), error) {
 			return host.Probe(ctx, n.cfg, host.LearntFacts{
 				Libexec: libexec, Program: self, Capture: n.conductor.LongestCapture(), Measure: measure, SharedID: n.shared.Mark().ID,
 				CheckShared: func() error { return n.watch.CheckNow(ctx, n.checkShared) },
-				CheckDivert: overlay.CheckDivert, AskRelay: n.askRelay,
+				CheckDivert: overlay.CheckDivert, AskRelay: n.askRelay, Interpreted: softgpu.CheckMachineCode(),
 			})
 		},
 	}, coder)

@@ -68,7 +68,7 @@ var keys = table.Table[Config]{Daemon: "proxyd", Variables: "SINGULARITY_SLURM_"
 		Set: bytesIn(func(c *Config) *uint64 { return &c.Devices.Memory }, 2<<20, 1<<40, "a size from 2M to 1T")},
 	{Name: "devices.capability", Default: "10.0", Meaning: "Compute capability that software GPUs show: 8.0, 8.9, 9.0 or 10.0, the same on all nodes. Below 10.0 cuBLAS and\nits like load machine code, which software GPUs cannot run.",
 		Set: wantCapability(func(c *Config) *string { return &c.Devices.Capability })},
-	{Name: "devices.kernels", Default: "compiled", Meaning: "How software GPUs execute kernels: compiled, as machine code, where the node's processor has AVX-512 (elsewhere they\nare interpreted), or interpreted. The results are the same bits.",
+	{Name: "devices.kernels", Default: "compiled", Meaning: "How software GPUs execute kernels: compiled, as machine code, where the node's processor has AVX-512 (F, DQ, BW, VL,\nCD and VPOPCNTDQ; elsewhere they are interpreted, many times slower), or interpreted. The results are the same bits.",
 		Set: wantChoice(func(c *Config) *string { return &c.Devices.Kernels }, "compiled", "interpreted")},
 	{Name: "devices.blas", Default: "vendor", Meaning: "The library that computes the matrix products of cuBLAS on software GPUs: vendor, which is cuBLAS itself, or native, the software GPU,\nwhich is many times faster and rounds in an order of its own. SINGULARITY_SLURM_BLAS in a job's environment comes first.",
 		Set: wantChoice(func(c *Config) *string { return &c.Devices.Blas }, "vendor", "native")},

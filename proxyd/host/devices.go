@@ -36,7 +36,11 @@ func checkDevices(ctx context.Context, n *node) Finding {
 		reached = "at " + d.Address
 	}
 	if d.Kind == "soft" {
-		return f.withOK(fmt.Sprintf("software GPUs of %s, reached %s", bytesText(d.Memory), reached))
+		found := fmt.Sprintf("software GPUs of %s, reached %s", bytesText(d.Memory), reached)
+		if why := n.known.Interpreted; why != nil && d.Kernels == "compiled" {
+			found += "; kernels are interpreted, many times slower: " + why.Error()
+		}
+		return f.withOK(found)
 	}
 	if n.known.Program == "" {
 		return f.withOK("not looked at")

@@ -4,6 +4,7 @@
 package host
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +24,7 @@ func TestDevices(t *testing.T) {
 	}{
 		{"none", config.Devices{Kind: "none"}, "", OK, "none: jobs have their GPUs without device servers", ""},
 		{"soft", config.Devices{Kind: "soft", Memory: 4 << 30}, "", OK, "software GPUs of 4.0 GiB, reached by its address in Slurm", ""},
+		{"interpreted", config.Devices{Kind: "soft", Memory: 4 << 30, Kernels: "compiled"}, "", OK, "in Slurm; kernels are interpreted, many times slower: no AVX-512", ""},
 		{"own address", config.Devices{Kind: "soft", Memory: 4 << 30, Address: "127.0.0.1"}, "", OK, "reached at 127.0.0.1", ""},
 		{"another's address", config.Devices{Kind: "cuda", Address: "192.0.2.7"}, two, Fail, "192.0.2.7 is no address of this node", "devices.address"},
 		{"two", config.Devices{Kind: "cuda"}, two, OK, "2 H100 of 80.0 GiB, driver 550.54, NCCL 2.28.3, reached by its address in Slurm", ""},
@@ -42,7 +44,7 @@ func TestDevices(t *testing.T) {
 			if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			f := checkDevices(t.Context(), &node{cfg: &config.Config{Devices: tc.devices}, known: LearntFacts{Program: program}})
+			f := checkDevices(t.Context(), &node{cfg: &config.Config{Devices: tc.devices}, known: LearntFacts{Program: program, Interpreted: errors.New("no AVX-512")}})
 			if f.Level != tc.level || !strings.Contains(f.Found, tc.found) || !strings.Contains(f.Do, tc.do) || (f.Do == "") != (f.Level == OK) {
 				t.Errorf("devices finding = %+v", f)
 			}

@@ -25,6 +25,8 @@ type LearntFacts struct {
 	Libexec string
 	// Program is proxyd, which lists the node's GPUs; "": not asked.
 	Program string
+	// Interpreted says why software GPUs only interpret kernels on this node; nil if they compile them.
+	Interpreted error
 	// SharedID is the ID in the shared folder's mark; "": not known.
 	SharedID string
 	// CheckShared tells whether the shared folder is the one that the daemon has begun with; nil: not asked.

@@ -24,11 +24,14 @@ type ptxEngine struct {
 
 func newEngine(cfg *Config) engine { return ptxEngine{cfg.Interpret, cfg.Compiled} }
 
+// CheckMachineCode says why software GPUs only interpret kernels on this machine; nil if they compile them.
+func CheckMachineCode() error { return ptx.Native() }
+
 func (e ptxEngine) describeKernels() string {
 	if e.interpret {
 		return InterpretedKernels + ": as asked for"
 	}
-	if err := ptx.Native(); err != nil {
+	if err := CheckMachineCode(); err != nil {
 		return InterpretedKernels + ": " + err.Error()
 	}
 	return CompiledKernels

@@ -74,29 +74,59 @@ func TestRandomControlFlow(t *testing.T) {
 	}
 }
 
-// TestLargeControlFlow: the time in which a function is compiled is bounded, and next to linear for code as compilers
-// write it.
+// lowerBranches analyses a kernel of n branches, with a limit of steps, and returns the steps that were taken.
+func lowerBranches(t *testing.T, n, limit int, target func(i, n int) int, end string) (steps int, err error) {
+	t.Helper()
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "L%d: @%%p1 bra L%d;\n", i, target(i, n))
+	}
+	fmt.Fprintf(&b, "L%d:\n%s", n, end)
+	m := bootMachine(t, perThread(b.String()))
+	f := m.p.funcs["k"]
+	if err := f.ParseBody(); err != nil {
+		t.Fatal(err)
+	}
+	if err := new(Kernel).placeParams(f); err != nil {
+		t.Fatal(err)
+	}
+	l := newLowerer(newBuilder(m.p), f)
+	l.limit = limit
+	err = l.lowerBody()
+	return l.spent, err
+}
+
+// TestLargeControlFlow: the steps in which a function's control flow is analysed are linear in the function's size for
+// code as compilers write it, and bounded for any other.
 func TestLargeControlFlow(t *testing.T) {
-	const n = 20000
-	for name, line := range map[string]func(b *strings.Builder, i int){
-		"traps":   func(b *strings.Builder, i int) { fmt.Fprintf(b, "L%d: @%%p1 bra L%d;\n", i, min(i+2, n)) },
-		"forward": func(b *strings.Builder, i int) { fmt.Fprintf(b, "L%d: @%%p1 bra L%d;\n", i, min(i+7, n)) },
-		"nested":  func(b *strings.Builder, i int) { fmt.Fprintf(b, "L%d: @%%p1 bra L%d;\n", i, max(i, n-i)) },
-		"loops":   func(b *strings.Builder, i int) { fmt.Fprintf(b, "L%d: @%%p1 bra L%d;\n", i, i/2) },
+	const n, times = 5000, 4
+	for _, tc := range []struct {
+		name, end string
+		target    func(i, n int) int
+		most      int // how many times more steps a function takes that is that many times larger
+	}{
+		{"traps", "trap;\n", func(i, n int) int { return min(i+2, n) }, times + 1},
+		{"forward", "", func(i, n int) int { return min(i+7, n) }, times + 1},
+		{"nested", "", func(i, n int) int { return max(i, n-i) }, times + 1},
+		{"loops", "", func(i, _ int) int { return i / 2 }, times*times + 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			var b strings.Builder
-			for i := range n {
-				line(&b, i)
-			}
-			fmt.Fprintf(&b, "L%d:\n", n)
-			if name == "traps" {
-				b.WriteString("trap;\n")
-			}
-			m := bootMachine(t, perThread(b.String()))
-			var refused *RefusedError
-			if _, err := m.p.Kernel("k"); err != nil && !errors.As(err, &refused) {
+		t.Run(tc.name, func(t *testing.T) {
+			small, err := lowerBranches(t, n, maxEffort, tc.target, tc.end)
+			if err != nil {
 				t.Fatal(err)
+			}
+			large, err := lowerBranches(t, times*n, maxEffort, tc.target, tc.end)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if large > tc.most*small {
+				t.Errorf("%d branches take %d steps, and %d take %d: more than %d times as many", n, small, times*n, large, tc.most)
+			}
+			limit := large / 2
+			steps, err := lowerBranches(t, times*n, limit, tc.target, tc.end)
+			var refused *RefusedError
+			if !errors.As(err, &refused) || steps > limit+small {
+				t.Errorf("with a limit of %d, %d steps were taken: %v", limit, steps, err)
 			}
 		})
 	}

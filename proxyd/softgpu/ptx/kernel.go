@@ -123,16 +123,19 @@ func (p *Program) Kernel(name string) (*Kernel, error) {
 	if !p.placed {
 		return nil, &LinkError{name, "the program has not been placed"}
 	}
-	b := &builder{
-		prog: p, owner: map[*syntax.Register]*lowerer{}, inMemory: map[*syntax.Function]map[*syntax.Variable]bool{}, codes: map[*syntax.Function]*code{},
-		taken: map[*syntax.Function]bool{}, index32: map[uint32]ref{}, index64: map[uint64]ref{}, shared: map[*syntax.Variable]uint32{},
-	}
-	k, err := b.buildKernel(f)
+	k, err := newBuilder(p).buildKernel(f)
 	if err != nil {
 		return nil, err
 	}
 	p.kernels[name] = k
 	return k, nil
+}
+
+func newBuilder(p *Program) *builder {
+	return &builder{
+		prog: p, owner: map[*syntax.Register]*lowerer{}, inMemory: map[*syntax.Function]map[*syntax.Variable]bool{}, codes: map[*syntax.Function]*code{},
+		taken: map[*syntax.Function]bool{}, index32: map[uint32]ref{}, index64: map[uint64]ref{}, shared: map[*syntax.Variable]uint32{},
+	}
 }
 
 func (b *builder) buildKernel(f *syntax.Function) (*Kernel, error) {

@@ -28,6 +28,7 @@ type lowerer struct {
 	params  map[*syntax.Variable]ref // parameters that are kept in registers
 	frame   map[*syntax.Variable]uint32
 	spent   int // effort
+	limit   int // of effort
 }
 
 // maxEffort bounds the steps of analyses that take more than linear time: some ten seconds.
@@ -35,21 +36,34 @@ const maxEffort = 1 << 33
 
 // countEffort counts steps of an analysis, and refuses a function that takes too many.
 func (l *lowerer) countEffort(steps int) {
-	if l.spent += steps; l.spent > maxEffort {
+	if l.spent += steps; l.spent > l.limit {
 		l.in = &syntax.Instruction{Line: l.f.Line, Op: l.f.Name}
 		l.refuseInstruction("its control flow takes too long to analyse")
 	}
 }
 
 // lowerFunction lowers f. Its calls are resolved when the builder has lowered all.
-func lowerFunction(b *builder, f *syntax.Function) (out *code, err error) {
+func lowerFunction(b *builder, f *syntax.Function) (*code, error) {
 	if err := f.ParseBody(); err != nil {
 		return nil, err
 	}
-	l := &lowerer{
-		b: b, f: f, classes: []types.Class{types.ClassPred}, labels: map[int]int32{}, marks: map[string]int32{},
+	l := newLowerer(b, f)
+	if err := l.lowerBody(); err != nil {
+		return nil, err
+	}
+	return l.out, nil
+}
+
+func newLowerer(b *builder, f *syntax.Function) *lowerer {
+	return &lowerer{
+		b: b, f: f, limit: maxEffort, classes: []types.Class{types.ClassPred}, labels: map[int]int32{}, marks: map[string]int32{},
 		out: &code{fn: f}, params: map[*syntax.Variable]ref{}, frame: map[*syntax.Variable]uint32{},
 	}
+}
+
+// lowerBody lowers the parsed body. It may be called once.
+func (l *lowerer) lowerBody() (err error) {
+	f := l.f
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
@@ -75,7 +89,7 @@ func lowerFunction(b *builder, f *syntax.Function) (out *code, err error) {
 	}
 	l.resolveLabels()
 	finishFunction(l)
-	return l.out, nil
+	return nil
 }
 
 func (l *lowerer) failSyntax(format string, args ...any) {

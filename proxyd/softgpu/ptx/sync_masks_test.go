@@ -141,11 +141,13 @@ func randomLanes(r *rand.Rand, tiles int) *warpLanes {
 		}
 		masks[of[i]] |= 1 << i
 	}
+	for i := range masks {
+		if r.IntN(2) == 0 {
+			masks[i] &= l.live // lanes that the block lacks may be named or not, by all lanes of a tile alike
+		}
+	}
 	for i := range of {
 		l.mask[i] = masks[of[i]]
-		if r.IntN(2) == 0 {
-			l.mask[i] = masks[of[i]] // lanes that the block lacks may be named or not
-		}
 		l.a[i], l.b[i] = uint32(r.IntN(4))+1<<31*uint32(r.IntN(2)), uint32(i)
 	}
 	// The lane that is read must be a member: the distance stays within a tile.
