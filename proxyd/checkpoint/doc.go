@@ -82,7 +82,8 @@
 //	job.placing            held while a lease begins or ends; taken after job.lending
 //	restoreTurns.programs  of a capsule; held while CRIU restores a program
 //	Job.comment            held while the job's comment in Slurm is read and written (package reports)
-//	└─ job.mu              the other fields of a job; never held during a call that waits
+//	Run.saving             held while the job's record is written into the shared folder (package runs)
+//	└─ job.mu              the other fields of a job; under it, only the writes of notes to this node's disk wait
 //	   ├─ Run.mu           the run, and where it stands (package runs)
 //	   ├─ Termination.mu   the state of a SIGTERM of Slurm (package runs)
 //	   ├─ Outcome.mu       the outcome of an attempt (package decisions)

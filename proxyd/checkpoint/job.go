@@ -38,8 +38,8 @@ type job struct {
 	id  uint32
 	log *slog.Logger
 
-	// capsulesMu is held while capsules are made or removed, and is taken before mu. mu protects the fields below, and is never
-	// held during a call that waits.
+	// capsulesMu is held while capsules are made or removed, and is taken before mu. mu protects the fields below. The
+	// only call that waits under mu is saveNote, which writes a file of this node.
 	capsulesMu sync.Mutex
 
 	lending sync.Mutex // held while the number of leases on this node changes, before placing
@@ -158,7 +158,8 @@ func (n *capsuleNote) attemptNumber() uint32 {
 	return n.Attempt.Number
 }
 
-// saveNote saves a capsule's note. Caller holds j.mu.
+// saveNote saves a capsule's note on this node's disk. Caller holds j.mu, so that notes are saved in the order of their
+// changes.
 func (lc *localCapsule) saveNote() {
 	j := lc.j
 	if err := records.WriteJSON(j.c.folders().notePath(j.id, lc.index), lc.note); err != nil {
@@ -242,7 +243,7 @@ func (lc *localCapsule) removeCapsule(ctx context.Context) error {
 	return os.RemoveAll(j.c.folders().srunDir(j.id, lc.index))
 }
 
-// removeRun ends a run on this node and removes everything that belongs to it.
+// removeRun ends a run on this node and removes everything that belongs to it. Caller holds capsulesMu.
 func (j *job) removeRun(ctx context.Context) error {
 	var errs []error
 	j.c.leases.cancelFor(ctx, j)
@@ -253,12 +254,12 @@ func (j *job) removeRun(ctx context.Context) error {
 		return err
 	}
 	j.mu.Lock()
-	defer j.mu.Unlock()
 	if j.stopPeriodic != nil {
 		j.stopPeriodic()
 		j.stopPeriodic = nil
 		j.lookedAt = false
 	}
+	j.mu.Unlock()
 	j.run.ClosePoint()
 	j.termination.ForgetWithheld()
 	return j.c.Overlay.SetPeers(ctx, slurm.JobName(j.id), nil)

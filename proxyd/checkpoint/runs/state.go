@@ -74,11 +74,13 @@ func (s Snapshot) Meta() *records.Meta {
 	return s.Point.Meta
 }
 
-// Run is the run of a job that this node knows. All methods may be called concurrently. Its lock is taken
-// after all other locks.
+// Run is the run of a job that this node knows. All methods may be called concurrently. Snapshot, EnterState and ClosePoint
+// wait for no file: mu is taken after all other locks. saving is taken before mu, and is held while a record is written into
+// the shared folder, which may take as long as a file server is away.
 type Run struct {
-	mu  sync.Mutex
-	now Snapshot
+	saving sync.Mutex
+	mu     sync.Mutex
+	now    Snapshot
 }
 
 // NewRunAt returns a run that stands at a snapshot, for tests.
@@ -91,8 +93,11 @@ func (r *Run) Snapshot() Snapshot {
 	return r.now
 }
 
-// BeginNext replaces the run by a run that is restored from point, or begins anew.
+// BeginNext replaces the run by a run that is restored from point, or begins anew. BeginNext waits until a change of the
+// earlier run's record is saved.
 func (r *Run) BeginNext(rec *records.Record, number int, nodes []string, point *ResumePoint) {
+	r.saving.Lock()
+	defer r.saving.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.now.Point != point {
@@ -126,8 +131,19 @@ func (s *Snapshot) setState(next State) {
 }
 
 // ChangeRecord replaces the record by a copy that edit has changed, and saves the copy. Without a record, or if edit
-// returns false, nothing is replaced or saved.
+// returns false, nothing is replaced or saved. Records are saved in the order in which they were changed.
 func (r *Run) ChangeRecord(save func(*records.Record) error, edit func(*records.Record) bool) error {
+	r.saving.Lock()
+	defer r.saving.Unlock()
+	rec := r.editRecord(edit)
+	if rec == nil {
+		return nil
+	}
+	return save(rec)
+}
+
+// editRecord replaces the record by a copy that edit has changed, and returns the copy; nil if nothing was replaced.
+func (r *Run) editRecord(edit func(*records.Record) bool) *records.Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.now.Record == nil {
@@ -138,7 +154,7 @@ func (r *Run) ChangeRecord(save func(*records.Record) error, edit func(*records.
 		return nil
 	}
 	r.now.Record = &rec
-	return save(&rec)
+	return &rec
 }
 
 // ClosePoint closes the checkpoint from which the run resumes: the run is being removed.

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"math/rand"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
@@ -118,6 +120,52 @@ func TestRunWalk(t *testing.T) {
 				t.Fatalf("seed %d, after %v: the run is %+v, want %+v", seed, path, got, want)
 			}
 		}
+	}
+}
+
+// TestSnapshotDuringSave: while a record is written into a shared folder whose server is away, the run can be looked at and
+// enters other states, and the next change of the record waits for the first.
+func TestSnapshotDuringSave(t *testing.T) {
+	r := &Run{}
+	r.BeginNext(&records.Record{Job: 7}, 0, []string{"n1"}, nil)
+	saving, serverIsBack := make(chan struct{}), make(chan struct{})
+	var saved []uint32
+	var changes sync.WaitGroup
+	changes.Go(func() {
+		err := r.ChangeRecord(func(rec *records.Record) error {
+			close(saving)
+			<-serverIsBack
+			saved = append(saved, rec.LastNumber)
+			return nil
+		}, func(rec *records.Record) bool { rec.LastNumber++; return true })
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	<-saving
+	changes.Go(func() {
+		save := func(rec *records.Record) error { saved = append(saved, rec.LastNumber); return nil }
+		if err := r.ChangeRecord(save, func(rec *records.Record) bool { rec.LastNumber++; return true }); err != nil {
+			t.Error(err)
+		}
+	})
+	looked := make(chan error, 1)
+	go func() {
+		r.Snapshot()
+		looked <- r.EnterState(Terminated)
+	}()
+	select {
+	case err := <-looked:
+		if err != nil {
+			t.Errorf("the run was not terminated: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("Snapshot and EnterState wait for a record to be saved")
+	}
+	close(serverIsBack)
+	changes.Wait()
+	if !slices.Equal(saved, []uint32{1, 2}) || r.Snapshot().Record.LastNumber != 2 {
+		t.Errorf("saved %v, want [1 2]; the record has %d", saved, r.Snapshot().Record.LastNumber)
 	}
 }
 
