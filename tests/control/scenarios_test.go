@@ -33,6 +33,8 @@ func TestControl(t *testing.T) {
 		{"defrag makes room", defragMakesRoom},
 		{"power cap", powerCap},
 		{"a node fails during a migration", nodeFails},
+		{"the journal is removed during an action", journalRemoved},
+		{"an action is undone", undoneAtOnce},
 		{"a proxyd is stopped, another loses its folder", proxydStops},
 		{"policies crash, hang and flood", policiesFail},
 		{"the site's own policy", sitePolicy},
