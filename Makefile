@@ -38,8 +38,10 @@ GO_FILES    := $(shell find . -name '*.go' -o -path '*/templates/*' -o -path '*/
 
 CORPUS      := -up=--singularity -option=--singularity
 DEVICES     := -programs devices -up="--singularity --gpus 2" -first=--singularity -option=--singularity
-# One of each kind: shells, threads, databases, MPI, a training, compilers, JITs, arrays.
-SOME_PROGRAMS := bash-jobs|python-threads|python-asyncio|postgres-pgbench|mpich-heat|torch-ddp|gcc-make|java-threads|srun-sequence
+# One of each kind: shells, coroutines, databases, MPI, a training, steps.
+SOME_PROGRAMS := bash-jobs|python-asyncio|postgres-pgbench|mpich-heat|torch-ddp|srun-sequence
+# What test-full has beside them: threads, compilers, JITs.
+MORE_PROGRAMS := python-threads|gcc-make|java-threads
 
 .PHONY: all help check ci test-pkg test-full build node controller cuda gpu-kit gpu-kit-locked install-cuda install-cuda-locked test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
 .PHONY: test-control test-corpus test-devices test-faults test-harm test-packages test-releases test-suites criu packages paper-tables test-nested slicing bench-parts install install-locked install-node install-node-locked install-controller install-controller-locked install-minicluster uninstall uninstall-minicluster FORCE
@@ -119,7 +121,7 @@ TEST_PROGRAMS = \
 	'devices, some: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(DEVICES) -rounds 3 -seed 7 -lanes 2 -name devices-test -run "$(SOME_DEVICES)$$"' \
 	'devices, PyTorch: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(DEVICES) -rounds 1 -seed 7 -lanes 2 -name devices-test -run "$(TORCH_DEVICES)$$"' \
 	'attacks and losses: $(GO_CLUSTER) cluster -timeout 45m ./tests/cluster -run "^($(ATTACKS))$$"' \
-	'faults, some: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -seed 49 -some 4'
+	'faults, some: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -seed 49 -some 2 -always ^restore/sruns/kill_slurmctld$$'
 FULL_HERE = \
 	'root file systems: $(SELF) trees' \
 	'plugin, for each Slurm: $(SELF) plugins'
@@ -131,7 +133,8 @@ FULL_PROGRAMS = \
 	'first installation: $(GO_CLUSTER) install -timeout 20m ./tests/install -trees $(CACHE)' \
 	'devices, the rest: $(GO_CLUSTER) corpus -timeout 60m ./tests/corpus $(DEVICES) -rounds 2 -seed 7 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$|$(TORCH_DEVICES)$$"' \
 	'controller, some kills: $(GO_CLUSTER) harm -timeout 30m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8' \
-	'faults, the rest: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -seed 49 -some 8 -after 4 -run "^TestFaults$$"' \
+	'programs, more: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(MORE_PROGRAMS))$$"' \
+	'faults, the rest: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -seed 49 -some 8 -after 2 -run "^TestFaults$$"' \
 	'demo: $(SELF) demo'
 
 test: deps build $(LINT) ## lint, unit tests, C tests, and some of what runs on clusters; ends in the count (20 min)

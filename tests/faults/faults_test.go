@@ -16,6 +16,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -27,6 +29,7 @@ var (
 	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "decides moments within phases, and what -some picks; printed")
 	some      = flag.Int("some", 0, "only so many trials, picked by the seed; 0: all")
 	after     = flag.Int("after", 0, "of the trials that -some picks, leave out the first so many: another run has them")
+	always    = flag.String("always", "", "the trials with such names beside those that -some picks: a regular expression")
 	lanes     = flag.Int("lanes", 2, "clusters at a time")
 	tableFile = flag.String("table", "", "write what was tried into docs/faults.md, or another file relative to the root of the repository")
 	keep      = flag.String("keep", "", "a folder for the logs of trials that went wrong")
@@ -127,7 +130,38 @@ func listTrials() []trial {
 	rng := rand.New(rand.NewPCG(*seed, 1))
 	if *some > 0 {
 		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		all = all[min(*after, len(all)):min(*some, len(all))]
+		picked := min(*some, len(all))
+		rest := slices.DeleteFunc(all[picked:], func(one trial) bool { return !isAlways(one) })
+		all = append(all[min(*after, picked):picked:picked], rest...)
 	}
 	return all
+}
+
+// isAlways tells whether a trial has a name that -always asks for.
+func isAlways(one trial) bool {
+	return *always != "" && regexp.MustCompile(*always).MatchString(one.name())
+}
+
+// TestPicked: -always adds a trial to those that -some picks by the seed, which stay the same, and -after leaves out the
+// first of these.
+func TestPicked(t *testing.T) {
+	defer func(oldSeed uint64, oldSome, oldAfter int, oldAlways string) {
+		*seed, *some, *after, *always = oldSeed, oldSome, oldAfter, oldAlways
+	}(*seed, *some, *after, *always)
+	*seed, *some, *after, *always = 49, 8, 0, ""
+	picked := listTrials()
+	*always = "^restore/sruns/kill_slurmctld$"
+	more := listTrials()
+	if len(picked) != 8 || len(more) != 9 || more[8].name() != "restore/sruns/kill_slurmctld" {
+		t.Fatalf("picked %d trials, and with -always %d", len(picked), len(more))
+	}
+	for i, one := range picked {
+		if more[i].name() != one.name() {
+			t.Errorf("trial %d is %s, and with -always %s", i, one.name(), more[i].name())
+		}
+	}
+	*after, *always = 2, ""
+	if rest := listTrials(); len(rest) != 6 || rest[0].name() != picked[2].name() {
+		t.Errorf("with -after 2 there are %d trials, want the last 6", len(rest))
+	}
 }

@@ -61,9 +61,9 @@ func (r results) renderTable() string {
 		"and Slurm holds the job as \"launch failed requeued held\". A node whose slurmd died while it ended a run may refuse the\n" +
 		"next run, too (\"already running\"), if that starts within seconds, as here, and not after the two minutes that Slurm\n" +
 		"waits. No person releases such a job here: proxyd does, and a job that stays held so is lost.\n\n" +
-		"`.ci/run` runs 8 of the cases (`-seed 49 -some 8`), `make test` the first 4 of them, `make test-releases`\n" +
-		"12 on each older Slurm, and `make test-faults` all. A moment has the name of the call or phase in proxyd's log:\n" +
-		"`reconnect_devices`, in which device servers find each other again, was `meet` in earlier releases.\n\n")
+		"`.ci/run` runs 9 of the cases (8 by `-seed 49 -some 8`, and one in which Slurm holds the job), `make test` 3 of them,\n" +
+		"`make test-releases` 12 on each older Slurm, and `make test-faults` all. A moment has the name of the call or phase in\n" +
+		"proxyd's log: `reconnect_devices`, in which device servers find each other again, was `meet` in earlier releases.\n\n")
 	fmt.Fprintf(&b, "**%d cases, %d lost.** Cases in which the phase was over before the fault came: %d, marked with the moment that was\n"+
 		"hit. The last column has the `-seed` of each row.\n", tried, lost, elsewhere)
 	for _, s := range stages {
