@@ -89,6 +89,9 @@ func (s *space) Map() error {
 		return fmt.Errorf("map: another space is on the device: %w", backend.AlreadyMapped)
 	}
 	endRestoring(s)
+	if d.mapped != s {
+		d.holdings.swap.CountTurn()
+	}
 	d.admitSpace(s) // before the space counts as mapped: see joinEqual
 	d.mapped = s
 	s.gate.Set()

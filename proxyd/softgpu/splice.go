@@ -30,30 +30,10 @@ type splicer struct {
 	results *splice.Results
 	hasher  *hasher
 	counts  backend.SpliceCounts
-	why     map[string]uint64 // launches that ran for their space, by the reason
-	since   uint64            // launches since a result was taken
-	hooks   *spliceHooks      // of tests; nil: none
+	why     recentReasons // of launches that ran for their space
+	since   uint64        // launches since a result was taken
+	hooks   *spliceHooks  // of tests; nil: none
 }
-
-// Why launches run for their space, as people read it.
-const (
-	whyAddresses = "the processes use several GPUs, so their addresses differ"
-	whyBytes     = "what they read differs"
-	whyOther     = "other work of the process ran at the same time"
-	whyFreed     = "their memory was freed before they had ended"
-	whyMemory    = "they use memory of the host, of other GPUs or of virtual addresses"
-	whyEffects   = "they print, or allocate memory"
-	whyBlocks    = "their blocks wait for each other"
-	whyLaunches  = "they launch kernels"
-	whyPart      = "a part of them ran before a checkpoint"
-	whyLearn     = "what they read was not known yet"
-	whyDear      = "to compare what they read would have taken longer"
-	whyDiffered  = "what they read differed when it was compared before"
-	whyRefused   = "they were seen to print, to allocate, or to use memory of more than the process"
-)
-
-// whyNotCompared is why a launch is not compared, by the reason that package splice gives.
-var whyNotCompared = map[splice.Reason]string{splice.Dear: whyDear, splice.Differed: whyDiffered, splice.Refused: whyRefused}
 
 // worthCost is how many bytes are read to compare, at most, for each instruction of a warp that may be saved: see
 // BenchmarkCompare.
@@ -72,7 +52,7 @@ func newSplicer(memory uint64) (*splicer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &splicer{results: splice.NewResults(memory/keptShare, worthCost), hasher: h, why: map[string]uint64{}}, nil
+	return &splicer{results: splice.NewResults(memory/keptShare, worthCost), hasher: h, why: makeReasons()}, nil
 }
 
 // Spliced implements backend.Splicer.
@@ -86,12 +66,7 @@ func (d *device) Spliced() backend.SpliceCounts {
 	out := x.counts
 	out.Kept = x.results.Held()
 	out.Now = out.Once > 0 && x.since < recentLaunches
-	most := uint64(0)
-	for why, n := range x.why {
-		if n > most || n == most && why < out.Why {
-			most, out.Why = n, why
-		}
-	}
+	out.Why = x.why.mostFrequent()
 	return out
 }
 
@@ -101,7 +76,7 @@ func (x *splicer) countOwn(why string) {
 	defer x.mu.Unlock()
 	x.counts.Own++
 	x.since++
-	x.why[why]++
+	x.why.countReason(why)
 }
 
 // spliceLaunch is a launch that may take a result, or leave one.
@@ -299,7 +274,7 @@ func (a *spliceLaunch) reuseResult() (bool, error) {
 	defer a.mu.Unlock()
 	if !k.taken {
 		k.taken = true
-		a.why[whyBytes]-- // the launch ran for all spaces
+		a.why.uncountReason(whyBytes) // the launch ran for all spaces
 	}
 	a.counts.Once++
 	a.counts.Saved += k.issued

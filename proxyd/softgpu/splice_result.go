@@ -185,7 +185,7 @@ func (d *device) showKept(s *space, p keptPart) bool {
 		return false
 	}
 	if p.block.Arrive(true, false) {
-		d.holdings.swap.In += backend.Granule
+		d.holdings.swap.CountMoved(0, backend.Granule, 0)
 	}
 	return true
 }

@@ -23,14 +23,14 @@ import (
 // The device's lock guards all this, and is held while bytes are copied.
 type holdings struct {
 	spaces []*space // that are in the device's memory, the longest mapped first
-	swap   backend.Swap
+	swap   backend.SwapCounter
 }
 
 // Swapped implements backend.Swapper.
 func (d *device) Swapped() backend.Swap {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.holdings.swap
+	return d.holdings.swap.Counts()
 }
 
 // admitSpace brings a whole space into the device's memory. The caller holds mu.
@@ -57,7 +57,7 @@ func (d *device) admitSpace(s *space) {
 		o.swapOut()
 		sum = residentBytes(h.spaces)
 	}
-	h.swap.Most = max(h.swap.Most, sum)
+	h.swap.CountHeld(sum)
 }
 
 func withoutSpace(list []*space, s *space) []*space {
@@ -82,13 +82,13 @@ func (s *space) swapOut() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	began, swap := time.Now(), &s.at.Load().holdings.swap
+	began, out := time.Now(), uint64(0)
 	s.ledger.Arenas(func(h *holder) {
 		if a := h.Bytes; a.away == nil && a.share == nil && !s.device.backend.isPinned(a.bytes) {
-			swap.Out += a.swapOut()
+			out += a.swapOut()
 		}
 	})
-	swap.Took += time.Since(began)
+	s.at.Load().holdings.swap.CountMoved(out, 0, time.Since(began))
 }
 
 // swapIn undoes swapOut. The caller holds the device's mu.
@@ -98,13 +98,13 @@ func (s *space) swapIn() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	began, swap := time.Now(), &s.at.Load().holdings.swap
+	began, in := time.Now(), uint64(0)
 	s.ledger.Arenas(func(h *holder) {
 		if a := h.Bytes; a.away != nil {
-			swap.In += a.swapIn()
+			in += a.swapIn()
 		}
 	})
-	swap.Took += time.Since(began)
+	s.at.Load().holdings.swap.CountMoved(0, in, time.Since(began))
 	s.reclaimer.reopenSpace()
 }
 

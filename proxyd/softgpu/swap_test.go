@@ -128,6 +128,39 @@ func TestSwap(t *testing.T) {
 	}
 }
 
+// TestSwapRecent: a device counts as swapping until its spaces have taken turns for a while without a move.
+func TestSwapRecent(t *testing.T) {
+	d, all := makeTenants(t, 2)
+	takeTurns := func() {
+		for i, x := range all {
+			x.takeTurn(t, func() { x.fillMemory(t, uint32(1+i)) })
+		}
+	}
+	takeTurns()
+	if !d.Swapped().Now {
+		t.Fatalf("after a move: %+v", d.Swapped())
+	}
+	x := all[1]
+	if err := x.cu.Free(x.at); err != nil {
+		t.Fatal(err)
+	}
+	turns := 0
+	for ; d.Swapped().Now && turns < 2*backend.RecentTurns; turns++ {
+		all[0].takeTurn(t, func() {}) // the bytes come back in the first turn
+	}
+	if turns != backend.RecentTurns+1 {
+		t.Errorf("memory counts as swapped for %d turns, want %d after the last move", turns, backend.RecentTurns)
+	}
+	var err error
+	if x.at, err = x.cu.Alloc(tenantSize); err != nil {
+		t.Fatal(err)
+	}
+	takeTurns()
+	if s := d.Swapped(); !s.Now {
+		t.Errorf("memory does not fit again: %+v", s)
+	}
+}
+
 // TestSwapGrown: memory that is allocated in a turn drives other spaces out at once.
 func TestSwapGrown(t *testing.T) {
 	d, all := makeTenants(t, 2)

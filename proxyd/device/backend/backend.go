@@ -41,7 +41,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 )
 
 // Backend holds the devices of a device server.
@@ -68,16 +67,6 @@ type Info struct {
 	Memory     uint64 // bytes
 	Attributes Attributes
 }
-
-// Swap counts the bytes that a device has moved, in all, to have room for the space that is mapped.
-type Swap struct {
-	Out, In uint64 // bytes, to the host's memory and back
-	Took    time.Duration
-	Most    uint64 // bytes of spaces on the device at once
-}
-
-// Swapper is a Device that counts the bytes that it moves.
-type Swapper interface{ Swapped() Swap }
 
 // SpaceBlock is a block of a space.
 type SpaceBlock struct {
@@ -113,7 +102,7 @@ type SpliceCounts struct {
 	Taken    uint64 // bytes of results that were copied, without those that became common memory
 	Kept     uint64 // bytes of results that are kept now, beside the memory of the spaces
 	Now      bool   // results have been taken lately
-	Why      string // why most of Own ran for their space, in words
+	Why      string // why most of the last launches that ran for their space did, in words
 }
 
 // Splicer is a Device that can run a kernel once for several spaces that launch it alike.

@@ -135,6 +135,55 @@ func TestAlikeAreTogether(t *testing.T) {
 	}
 }
 
+// TestRungRecent: a device has the rung of its last turns. Two processes that do not fit swap, though a part of their
+// memory is alike; they climb when memory is freed, and fall when memory is allocated again.
+func TestRungRecent(t *testing.T) {
+	const size = 24 << 20 // alike in both processes, or each process's own: three such parts do not fit
+	s := newServer(t, 1)
+	type rank struct {
+		*client
+		alike, own, few uint64
+	}
+	var ranks []*rank
+	for range 2 {
+		_, cs := attachProcess(t, s, 1)
+		r := &rank{client: cs[0]}
+		r.beginContext(ctxA, 0)
+		r.alike, r.own, r.few = r.alloc(size), r.alloc(size), r.alloc(16)
+		r.must("cuMemsetD8_v2", r.alike, uint8(7), uint64(size))
+		ranks = append(ranks, r)
+	}
+	// takeTurns has both processes write until the device has a rung, and bytes that are there once, or none.
+	takeTurns := func(when, want string, once bool) {
+		t.Helper()
+		var got SharingStatus
+		for range 4 * backend.RecentTurns {
+			for i, r := range ranks {
+				if r.own != 0 {
+					r.must("cuMemsetD8_v2", r.own, uint8(i+1), uint64(16))
+				}
+				r.must("cuMemsetD8_v2", r.few, uint8(i+1), uint64(16)) // work, for which the process gets a turn
+				r.must("cuCtxSynchronize")
+			}
+			if got = s.Status().Sharing[0]; got.Rung == want && (got.Saved > 0) == once {
+				return
+			}
+		}
+		t.Errorf("%s: the rung is not %q, with bytes there once: %v: %+v", when, want, once, got)
+	}
+	free := func(r *rank, at *uint64) {
+		r.must("cuMemFree_v2", *at)
+		*at = 0
+	}
+	takeTurns("too large", RungSwap, true)
+	free(ranks[0], &ranks[0].own)
+	takeTurns("a part is freed", RungAlias, true)
+	free(ranks[0], &ranks[0].alike)
+	takeTurns("nothing is alike", RungResident, false)
+	ranks[0].own = ranks[0].alloc(2 * size)
+	takeTurns("too large again", RungSwap, false)
+}
+
 // TestArranged: a running job comes to fewer devices. Processes with memory that was alike at the last save share a device, as
 // after a restore; before the first save, neighbours share. Then the job comes back to a device for each, with its bytes.
 func TestArranged(t *testing.T) {

@@ -28,7 +28,7 @@ type SharingStatus struct {
 	Saved    uint64 `json:"saved"`    // bytes that would be there beside these if each space had its own
 	Private  uint64 `json:"private"`  // bytes that spaces have for themselves
 	Unshared uint64 `json:"unshared"` // bytes that were common until a space wrote there, in all
-	Rung     string `json:"rung"`     // how the spaces share the device now: one of the Rung constants; "" where they do not
+	Rung     string `json:"rung"`     // how the spaces have shared the device lately: one of the Rung constants; "" where they do not
 	// Of kernels that were launched while several spaces were on the device, if spaces may take each other's results.
 	Once     uint64 `json:"once,omitempty"`     // launches that took the result of another space's launch
 	Own      uint64 `json:"own,omitempty"`      // launches that ran for their space
@@ -36,7 +36,7 @@ type SharingStatus struct {
 	Compared uint64 `json:"compared,omitempty"` // bytes that were read to find the blocks that are alike
 	Taken    uint64 `json:"taken,omitempty"`    // bytes of results that were copied
 	Kept     uint64 `json:"kept,omitempty"`     // bytes of results that are kept now, beside the spaces' memory
-	Why      string `json:"why,omitempty"`      // why most of Own ran for their space, in words
+	Why      string `json:"why,omitempty"`      // why most of the last of Own ran for their space, in words
 }
 
 // Of SharingStatus.Rung, from the dearest to the cheapest.
@@ -47,17 +47,18 @@ const (
 	RungSplice   = "splice"   // and kernels that spaces launch alike run for one of them
 )
 
-// describeRung tells how a device is shared. spliced: results of kernels have been taken lately.
-func (s *SharingStatus) describeRung(spliced bool) string {
+// describeRung tells how a device is shared: of what happened lately, by what costs the most. swapped: bytes were moved
+// lately; spliced: results of kernels were taken lately.
+func (s *SharingStatus) describeRung(swapped, spliced bool) string {
 	switch {
 	case s.Spaces < 2:
 		return ""
+	case swapped:
+		return RungSwap
 	case spliced:
 		return RungSplice
 	case s.Saved > 0:
 		return RungAlias
-	case s.SwappedOut > 0:
-		return RungSwap
 	}
 	return RungResident
 }
@@ -79,21 +80,22 @@ func (s *Server) describeSharing() []SharingStatus {
 		if c, is := d.(backend.InstructionCounter); is {
 			of.Instructions = c.Instructions()
 		}
+		swapped, spliced := false, false
 		if w, is := d.(backend.Swapper); is {
 			n := w.Swapped()
+			swapped = n.Now
 			of.SwappedOut, of.SwappedIn, of.SwapTime, of.Peak = n.Out, n.In, n.Took, n.Most
 		}
 		if m, is := d.(backend.BlockSharer); is {
 			n := m.Common()
 			of.Common, of.Saved, of.Private, of.Unshared = n.Shared, n.Saved, n.Private, n.Unshared
 		}
-		spliced := false
 		if x, is := d.(backend.Splicer); is {
 			n := x.Spliced()
 			of.Once, of.Own, of.Spared, of.Compared, of.Taken, of.Kept, of.Why = n.Once, n.Own, n.Saved, n.Compared, n.Taken, n.Kept, n.Why
 			spliced = n.Now
 		}
-		of.Rung = of.describeRung(spliced)
+		of.Rung = of.describeRung(swapped, spliced)
 		out = append(out, of)
 	}
 	for len(out) > s.deviceCount() && out[len(out)-1] == (SharingStatus{}) {

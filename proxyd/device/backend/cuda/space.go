@@ -129,6 +129,7 @@ func (s *space) Map() error {
 	if !b.mapped[s] {
 		b.turns++
 		s.turn.Store(b.turns)
+		s.currentDevice().countTurn()
 		s.shown.Store(true)
 		if err := s.showMemory(); err != nil {
 			s.shown.Store(false)

@@ -28,14 +28,14 @@ type holdings struct {
 	mu       sync.Mutex // no other lock is taken under mu
 	memories map[*memory]bool
 	now      uint64 // bytes that are there
-	swap     backend.Swap
+	swap     backend.SwapCounter
 }
 
 // Swapped implements backend.Swapper.
 func (d *device) Swapped() backend.Swap {
 	d.holdings.mu.Lock()
 	defer d.holdings.mu.Unlock()
-	return d.holdings.swap
+	return d.holdings.swap.Counts()
 }
 
 // enterMovable lists a memory as movable. removeMovable takes the memory off the list, and does not move it.
@@ -60,7 +60,7 @@ func (d *device) countBytes(more, less uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.now += more - less
-	h.swap.Most = max(h.swap.Most, h.now)
+	h.swap.CountHeld(h.now)
 }
 
 // createMemory makes physical memory. If the device has no room, memory of spaces that are not mapped leaves.
@@ -171,8 +171,14 @@ func (m *memory) countReturned(began time.Time) {
 func (d *device) countMoved(out, in uint64, began time.Time) {
 	d.holdings.mu.Lock()
 	defer d.holdings.mu.Unlock()
-	s := &d.holdings.swap
-	s.Out, s.In, s.Took = s.Out+out, s.In+in, s.Took+time.Since(began)
+	d.holdings.swap.CountMoved(out, in, time.Since(began))
+}
+
+// countTurn notes that a space of the device is mapped.
+func (d *device) countTurn() {
+	d.holdings.mu.Lock()
+	defer d.holdings.mu.Unlock()
+	d.holdings.swap.CountTurn()
 }
 
 // allocHostCopy makes room in the host's memory. The caller holds mu.
