@@ -31,9 +31,11 @@ func swappingText(j *sdk.Job, gpus int) string {
 	}
 	text := fmt.Sprintf("%s: the ranks that share a GPU would be swapped there, and be many times slower: by its newest checkpoint they need %.0f %% of the GPU's memory",
 		sdk.CountOf(gpus, "GPU"), 100*s.FullestOn(gpus))
-	capsules := max(1, j.Capsules)
-	fits := sdk.LeastSize(gpus, j.GPUs, capsules, func(each int) bool { return each > 0 && !s.Swaps(each*capsules) })
-	if fits < j.GPUs {
+	if n := s.CapsulesOnGPU(gpus); n > 1 {
+		text = fmt.Sprintf("%s: ranks of %d nodes would share a GPU, and if they have nothing alike be swapped there, and be many times slower: "+
+			"by its newest checkpoint a node's need %.0f %% of the GPU's memory, and all %.0f %% at most", sdk.CountOf(gpus, "GPU"), n, 100*s.FullestOn(gpus)/float64(n), 100*s.FullestOn(gpus))
+	}
+	if fits := sdk.LeastSize(gpus, j.GPUs, max(1, j.Capsules), func(gpus int) bool { return !s.Swaps(gpus) }); fits < j.GPUs {
 		text += fmt.Sprintf("; %d are enough", fits)
 	}
 	return text + "; singctl resize --swap does it all the same"

@@ -178,11 +178,12 @@ func (j *Job) Budget(r Rules) time.Duration {
 	return time.Duration(allowed - lost)
 }
 
-// LeastSize is the smallest size of a job, from least up to wanted GPUs on so many nodes, at which the ranks that
-// share a GPU fit there; wanted if there is no such size. fits is asked for the GPUs of a node.
-func LeastSize(least, wanted, nodes int, fits func(each int) bool) int {
+// LeastSize is the smallest size of a job, from least up to wanted GPUs, at which the ranks that share a GPU fit there;
+// wanted if there is no such size. fits is asked for sizes of which each of so many nodes can have the same part, and
+// for sizes that are on fewer nodes.
+func LeastSize(least, wanted, nodes int, fits func(gpus int) bool) int {
 	for gpus := least; gpus < wanted; gpus++ {
-		if gpus < nodes && fits(0) || gpus%nodes == 0 && fits(gpus/nodes) {
+		if (gpus < nodes || gpus%nodes == 0) && fits(gpus) {
 			return gpus
 		}
 	}

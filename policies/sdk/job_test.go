@@ -5,14 +5,14 @@ package sdk
 
 import "testing"
 
-// TestLeastSize: the smallest size at which the ranks on a GPU fit there, in whole GPUs of each node.
+// TestLeastSize: the smallest size at which the ranks on a GPU fit there, in whole GPUs of each
+// node, or on fewer nodes.
 func TestLeastSize(t *testing.T) {
-	from := func(each int) func(int) bool { return func(n int) bool { return n == 0 || n >= each } }
-	for _, c := range []struct{ least, wanted, nodes, each, want int }{
-		{1, 8, 1, 1, 1}, {1, 8, 1, 3, 3}, {1, 8, 1, 9, 8}, {2, 8, 2, 2, 4}, {3, 8, 2, 1, 4}, {1, 8, 4, 1, 1}, {4, 4, 2, 9, 4},
+	for _, c := range []struct{ least, wanted, nodes, from, want int }{
+		{1, 8, 1, 1, 1}, {1, 8, 1, 3, 3}, {1, 8, 1, 9, 8}, {2, 8, 2, 4, 4}, {3, 8, 2, 2, 4}, {1, 8, 4, 1, 1}, {1, 8, 4, 3, 3}, {1, 8, 4, 5, 8}, {4, 4, 2, 18, 4},
 	} {
-		if got := LeastSize(c.least, c.wanted, c.nodes, from(c.each)); got != c.want {
-			t.Errorf("%d to %d on %d nodes, from %d on each: %d, want %d", c.least, c.wanted, c.nodes, c.each, got, c.want)
+		if got := LeastSize(c.least, c.wanted, c.nodes, func(gpus int) bool { return gpus >= c.from }); got != c.want {
+			t.Errorf("%d to %d on %d nodes, from %d: %d, want %d", c.least, c.wanted, c.nodes, c.from, got, c.want)
 		}
 	}
 }

@@ -46,19 +46,23 @@ func (s Sharing) Work(gpus int) float64 { return float64(gpus) / s.Time(gpus) }
 func (s Sharing) Swaps(gpus int) bool { return s.FullestOn(gpus) > 1 }
 
 // FullestOn is which part of a GPU's memory the ranks on the fullest of so many GPUs need; 0 as long as no checkpoint
-// tells.
+// tells. For capsules that share a GPU it is the most that they can need, the sum: no checkpoint tells what ranks of
+// different capsules hold alike.
 func (s Sharing) FullestOn(gpus int) float64 {
 	if each := s.gpusOfCapsule(gpus); each <= len(s.Fullest) {
-		return s.Fullest[each-1]
+		return s.Fullest[each-1] * float64(s.CapsulesOnGPU(gpus))
 	}
 	return 0
 }
 
+// CapsulesOnGPU is how many capsules the fullest of so many GPUs carries.
+func (s Sharing) CapsulesOnGPU(gpus int) int { return divideUp(max(1, s.Capsules), max(1, gpus)) }
+
 // Alike is which part of their memory the ranks that share the fullest GPU hold alike on so many GPUs, from 0 to 1; 0
-// if no checkpoint tells, or if ranks of a capsule share no GPU.
+// if no checkpoint tells, if ranks of a capsule share no GPU, or if several capsules share one.
 func (s Sharing) Alike(gpus int) float64 {
 	each := s.gpusOfCapsule(gpus)
-	if each >= len(s.Fullest) {
+	if each >= len(s.Fullest) || s.CapsulesOnGPU(gpus) > 1 {
 		return 0
 	}
 	one := s.Fullest[len(s.Fullest)-1]
@@ -69,20 +73,19 @@ func (s Sharing) Alike(gpus int) float64 {
 }
 
 // ownMemory is which part of a GPU's memory each rank of the fullest GPU has for itself: the part that each further
-// rank adds.
+// rank adds. Where several capsules share a GPU, it is all that a rank has.
 func (s Sharing) ownMemory(gpus int) float64 {
 	each, seen := s.gpusOfCapsule(gpus), len(s.Fullest)
 	if each > seen {
 		return 0
 	}
-	if each == seen {
+	if each == seen || s.CapsulesOnGPU(gpus) > 1 {
 		return s.Fullest[seen-1]
 	}
 	return (s.Fullest[each-1] - s.Fullest[seen-1]) / float64(divideUp(seen, each)-1)
 }
 
-// gpusOfCapsule is how many GPUs the capsule with the fewest has. It is not known how much state capsules that share
-// a GPU hold alike, so each of these is judged as if the GPU was its own.
+// gpusOfCapsule is how many GPUs the capsule with the fewest has, which it may share with other capsules.
 func (s Sharing) gpusOfCapsule(gpus int) int { return max(1, gpus/max(1, s.Capsules)) }
 
 func divideUp(n, by int) int { return (n + by - 1) / by }

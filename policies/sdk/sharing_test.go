@@ -52,11 +52,30 @@ func TestSharing(t *testing.T) {
 		{"no rank shares", []float64{1, 0.6, 0.6, 0.4}, 1, 4, false, 0},
 		{"two capsules", []float64{1.1, 0.8}, 2, 2, true, 0.625},
 		{"two capsules, a GPU each more", []float64{1.1, 0.8}, 2, 4, false, 0},
-		{"two capsules on a GPU: each by itself", []float64{1.1, 0.8}, 2, 1, true, 0.625},
+		{"two capsules on a GPU: what they hold alike is not known", []float64{0.6, 0.4}, 2, 1, true, 0},
+		{"two capsules on a GPU, which fit in any case", []float64{0.5, 0.3}, 2, 1, false, 0},
+		{"four nodes of a GPU, onto one", []float64{0.8}, 4, 1, true, 0},
+		{"four nodes of a GPU, onto two", []float64{0.5}, 4, 2, false, 0},
+		{"four nodes of a GPU, onto three: two of them share one", []float64{0.6}, 4, 3, true, 0},
+		{"four nodes of a GPU", []float64{0.8}, 4, 4, false, 0},
 	} {
 		s := Sharing{Ranks: len(c.fullest) * c.capsules, Capsules: c.capsules, Fullest: c.fullest}
 		if swaps, alike := s.Swaps(c.gpus), s.Alike(c.gpus); swaps != c.swaps || math.Abs(alike-c.alike) > 1e-9 {
 			t.Errorf("%s, %d GPUs: swapped %v, alike %.3f; want %v, %.3f", c.name, c.gpus, swaps, alike, c.swaps, c.alike)
+		}
+	}
+}
+
+// TestCapsulesOnGPU: capsules that share a GPU need the sum of what each needs, at most, and cost as much time as ranks
+// that have nothing alike.
+func TestCapsulesOnGPU(t *testing.T) {
+	nodes, one := Sharing{Ranks: 4, Capsules: 4, Fullest: []float64{0.8}}, Sharing{Ranks: 4, Capsules: 1, Fullest: []float64{3.2, 1.6, 1.6, 0.8}}
+	for gpus, want := range map[int]float64{1: 3.2, 2: 1.6, 3: 1.6, 4: 0.8} {
+		if got := nodes.FullestOn(gpus); math.Abs(got-want) > 1e-9 {
+			t.Errorf("%d GPUs: the fullest needs %.2f, want %.2f", gpus, got, want)
+		}
+		if got, want := nodes.Time(gpus), one.Time(gpus); math.Abs(got-want) > 1e-9 {
+			t.Errorf("%d GPUs: a mini-batch takes %.2f times, want the %.2f of ranks of a node", gpus, got, want)
 		}
 	}
 }

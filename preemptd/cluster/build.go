@@ -322,7 +322,7 @@ func (b *builder) fullestGPUs(label string) []float64 {
 // leastWithoutSwapping is the smallest size of a job, from its least up to wanted, at which the memory of the ranks
 // that share a GPU fits there. A job without a checkpoint is not judged.
 func leastWithoutSwapping(j *sdk.Job, wanted int) int {
-	return sdk.LeastSize(j.MinGPUs, wanted, j.Capsules, func(each int) bool { return !j.Swaps(each * j.Capsules) })
+	return sdk.LeastSize(j.MinGPUs, wanted, j.Capsules, func(gpus int) bool { return !j.Swaps(gpus) })
 }
 
 // mostDevices is how many devices the programs of a capsule can have (proxyd/checkpoint/gpus).

@@ -221,11 +221,12 @@ func TestNoSwapping(t *testing.T) {
 		fullest []float64
 	}{
 		{"no checkpoint", nil, 1, nil},
-		{"all that the ranks hold is alike", []*rpc.Checkpoint{{GpuMemory: 16 * gib, GpuNeeds: []uint64{9 * gib, 8 * gib}}}, 1, []float64{0.5625, 0.5}},
+		{"all that the ranks of a node hold is alike", []*rpc.Checkpoint{{GpuMemory: 16 * gib, GpuNeeds: []uint64{9 * gib, 8 * gib}}}, 2, []float64{0.5625, 0.5}},
+		{"both nodes' fit on one GPU", []*rpc.Checkpoint{{GpuMemory: 16 * gib, GpuNeeds: []uint64{8 * gib, 7 * gib}}}, 1, []float64{0.5, 0.4375}},
 		{"all on one GPU do not fit", []*rpc.Checkpoint{{GpuMemory: 16 * gib, GpuNeeds: []uint64{30 * gib, 15 * gib}}}, 4, []float64{1.875, 0.9375}},
 		{"the newest counts", []*rpc.Checkpoint{
 			{GpuMemory: 16 * gib, GpuNeeds: []uint64{30 * gib, 15 * gib}}, {GpuMemory: 16 * gib, GpuNeeds: []uint64{9 * gib, 8 * gib}},
-		}, 1, []float64{0.5625, 0.5}},
+		}, 2, []float64{0.5625, 0.5}},
 		{"a damaged one does not", []*rpc.Checkpoint{
 			{GpuMemory: 16 * gib, GpuNeeds: []uint64{30 * gib, 15 * gib}}, {GpuMemory: 16 * gib, GpuNeeds: []uint64{9 * gib, 8 * gib}, Problem: "lost"},
 		}, 4, []float64{1.875, 0.9375}},

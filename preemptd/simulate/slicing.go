@@ -41,5 +41,5 @@ func (j *job) timeFor(work int64, gpus int) int64 {
 
 // leastGPUs is the smallest size to which the job is shrunk: not to a size at which its ranks would be swapped.
 func (j *job) leastGPUs() int {
-	return sdk.LeastSize(j.MinGPUs, j.GPUs, j.Nodes, func(each int) bool { return each > 0 && !j.sharing.Swaps(each*j.Nodes) })
+	return sdk.LeastSize(j.MinGPUs, j.GPUs, j.Nodes, func(gpus int) bool { return gpus >= j.Nodes && !j.sharing.Swaps(gpus) })
 }
