@@ -35,6 +35,7 @@ type simulation struct {
 	every    time.Duration
 	dump     time.Duration
 	restore  time.Duration
+	inPlace  time.Duration
 	against  []string
 	picture  string
 	losses   bool
@@ -82,6 +83,7 @@ preemption and with jobs that are killed and begin again. docs/simulate.md says 
 	f.DurationVar(&s.every, "every", 30*time.Second, "how often policies are asked")
 	f.DurationVar(&s.dump, "dump", 10*time.Second, "for how long a job stands still before it leaves its nodes")
 	f.DurationVar(&s.restore, "restore", 20*time.Second, "for how long it does when it comes back")
+	f.DurationVar(&s.inPlace, "in-place", 0, "for how long it does while other jobs lend it GPUs of its nodes, or take them back; 0: they cannot")
 	f.StringSliceVar(&s.against, "against", []string{fifo, kill}, "compare with fifo (nobody is preempted) and kill (who is preempted begins again); or with nothing: \"\"")
 	f.StringVar(&s.picture, "picture", "", "draw the results into `FILE.svg`")
 	f.BoolVar(&s.losses, "losses", false, "say why the GPUs that jobs of each tier asked for did no work")
@@ -108,8 +110,8 @@ func (s *simulation) checkOptions() error {
 		return fmt.Errorf("--gpus %d: want 1 to 64", s.gpus)
 	case s.every < time.Second:
 		return fmt.Errorf("--every %v: want at least 1s", s.every)
-	case s.dump < 0 || s.restore < 0:
-		return errors.New("--dump and --restore: want no negative time")
+	case s.dump < 0 || s.restore < 0 || s.inPlace < 0:
+		return errors.New("--dump, --restore and --in-place: want no negative time")
 	case s.picture != "" && filepath.Ext(s.picture) != ".svg":
 		return fmt.Errorf("--picture %s: want a name that ends in .svg", s.picture)
 	}
@@ -141,7 +143,7 @@ func (s *simulation) runSimulation(ctx context.Context, cfg *config.Config, out 
 	defer closeAll()
 	set := settingsOf(cfg)
 	base := simulate.Config{
-		Nodes: s.nodes, GPUs: s.gpus, Every: s.every, Dump: s.dump, Restore: s.restore,
+		Nodes: s.nodes, GPUs: s.gpus, Every: s.every, Dump: s.dump, Restore: s.restore, InPlace: s.inPlace,
 		Rules: set.Rules, Tiers: set.Tiers, Policies: policies, Losses: s.losses,
 	}
 	var results []simulate.NamedResult

@@ -56,8 +56,6 @@ func canResize(s *sdk.Snapshot, j *sdk.Job) bool {
 		s.Time.Sub(j.Started) >= s.Rules.MinRun && (j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown)
 }
 
-func estimatePause(j *sdk.Job) time.Duration { return j.Checkpoint.Dump + j.Checkpoint.Restore }
-
 // compareFlags orders false before true.
 func compareFlags(a, b bool) int {
 	switch {
@@ -73,7 +71,7 @@ func compareFlags(a, b bool) int {
 // and by doing less, which is counted for payback. A job with more ranks on some GPUs than on the rest does less than
 // its GPUs could.
 func estimateLoss(j *sdk.Job, set Settings) float64 {
-	lost := estimatePause(j).Seconds()*float64(j.GPUs) + time.Duration(set.Payback).Seconds()*j.WorkLost(j.Request)
+	lost := j.ResizePause(j.Request).Seconds()*float64(j.GPUs) + time.Duration(set.Payback).Seconds()*j.WorkLost(j.Request)
 	return lost / float64(j.GPUs-j.Request)
 }
 
@@ -84,7 +82,7 @@ func estimateLoss(j *sdk.Job, set Settings) float64 {
 func shrinkGrownJobs(s *sdk.Snapshot, room *sdk.Room, set Settings, waits *sdk.Job) []sdk.Intent {
 	var lent []*sdk.Job
 	for i := range s.Jobs {
-		if j := &s.Jobs[i]; canResize(s, j) && j.GPUs > j.Request && j.MinGPUs <= j.Request && j.Budget(s.Rules) >= estimatePause(j) {
+		if j := &s.Jobs[i]; canResize(s, j) && j.GPUs > j.Request && j.MinGPUs <= j.Request && j.Budget(s.Rules) >= j.ResizePause(j.Request) {
 			lent = append(lent, j)
 		}
 	}
@@ -146,7 +144,7 @@ func lendGPUs(s *sdk.Snapshot, room *sdk.Room, set Settings) []sdk.Intent {
 func largestSize(s *sdk.Snapshot, room *sdk.Room, set Settings, j *sdk.Job) (sdk.Intent, bool) {
 	nodes := len(j.Shares)
 	for gpus := j.MaxGPUs - j.MaxGPUs%nodes; gpus > j.GPUs; gpus -= nodes {
-		if estimatePause(j).Seconds()*float64(j.GPUs) > time.Duration(set.Payback).Seconds()*float64(gpus-j.GPUs) {
+		if j.ResizePause(gpus).Seconds()*float64(j.GPUs) > time.Duration(set.Payback).Seconds()*float64(gpus-j.GPUs) {
 			break // fewer GPUs would take even longer to pay
 		}
 		if intent, _, ok := resizeJob(s, room, j, gpus, fmt.Sprintf("idle GPUs: from %d to %d until somebody needs them", j.GPUs, gpus)); ok {

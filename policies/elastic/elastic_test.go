@@ -44,6 +44,20 @@ func TestDecisions(t *testing.T) {
 		{"not while somebody waits", newCluster(runOn(newJob(1, 2), 0, 2), newJob(2, 8)), nil},
 		{"not what Slurm will give to somebody", newCluster(runOn(newJob(1, 2), 0, 2), newJob(2, 6)), nil},
 		{"not if it does not pay", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.Checkpoint.Dump = time.Hour }), 0, 2)), nil},
+		{"though a checkpoint takes an hour, if other jobs can lend them", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.Checkpoint.Dump, j.PauseInPlace = time.Hour, time.Second }), 0, 2)),
+			[]string{"resize job 1 to 8 GPUs on a (8 GPUs)"}},
+		{"first from a job that they were lent to", newCluster(
+			runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.Checkpoint.Dump = time.Minute }), 0, 4),
+			runOn(changed(newJob(2, 2), func(j *sdk.Job) { j.Checkpoint.Dump, j.PauseInPlace, j.Leased = time.Hour, time.Second, 2 }), 4, 4), newJob(3, 2)),
+			[]string{"resize job 2 to 2 GPUs on a (2 GPUs)"}},
+		{"last from a job whose own they are by now", newCluster(
+			runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.Checkpoint.Dump = time.Minute }), 0, 4),
+			runOn(changed(newJob(2, 2), func(j *sdk.Job) { j.Checkpoint.Dump, j.PauseInPlace = time.Hour, time.Second }), 4, 4), newJob(3, 2)),
+			[]string{"resize job 1 to 2 GPUs on a (2 GPUs)"}},
+		{"lent GPUs are taken back from a job that has no time for a checkpoint", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) {
+			j.Tier, j.Promised, j.Fraction, j.Counted = sdk.Standard, 0.7, 0.8, time.Hour
+			j.Checkpoint.Dump, j.PauseInPlace, j.Leased = 100*time.Hour, time.Second, 6
+		}), 0, 8), newJob(2, 4)), []string{"resize job 1 to 2 GPUs on a (2 GPUs)"}},
 		{"not to who was just resized", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.Acted = sdktest.Now }), 0, 2)), nil},
 		{"GPUs that were lent are taken back", newCluster(runOn(newJob(1, 2), 0, 8), newJob(2, 4)), []string{"resize job 1 to 2 GPUs on a (2 GPUs)"}},
 		{"from the lowest tier, and no more than needed", newCluster(runOn(changed(newJob(1, 2), func(j *sdk.Job) { j.Tier = sdk.Standard }), 0, 4), runOn(newJob(2, 2), 4, 4), newJob(3, 2)),

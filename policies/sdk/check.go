@@ -115,7 +115,7 @@ func (j *Job) checkJob() error {
 			return fmt.Errorf("a GPU that is full to %g", part)
 		}
 	}
-	for _, d := range [...]time.Duration{j.Limit, j.Counted, j.Checkpoint.Dump, j.Checkpoint.Restore} {
+	for _, d := range [...]time.Duration{j.Limit, j.Counted, j.Checkpoint.Dump, j.Checkpoint.Restore, j.PauseInPlace} {
 		if d < 0 {
 			return fmt.Errorf("a span of %v", d)
 		}

@@ -72,6 +72,9 @@ type Job struct {
 	Acted     time.Time     // when the job was last preempted, moved or resized; zero: never
 
 	Checkpoint Checkpoint
+	// PauseInPlace is for how long the job stands still while leases give it more GPUs of its nodes, or take GPUs back
+	// that they lent it. 0: no job can lend it GPUs, and each resize takes a checkpoint and a restore.
+	PauseInPlace time.Duration
 }
 
 // JobState is the state of a job.
@@ -176,6 +179,18 @@ func (j *Job) Budget(r Rules) time.Duration {
 	allowed := (1 - j.Promised) * float64(r.Window)
 	lost := (1 - j.Fraction) * float64(min(j.Counted, r.Window))
 	return time.Duration(allowed - lost)
+}
+
+// Pause is for how long the job stands still when it leaves its nodes and comes back: for a dump and a restore.
+func (j *Job) Pause() time.Duration { return j.Checkpoint.Dump + j.Checkpoint.Restore }
+
+// ResizePause is for how long the job stands still to have so many GPUs in all on the nodes that it has now. It keeps
+// its nodes if leases can give or take the difference: its own GPUs are only taken by a requeue.
+func (j *Job) ResizePause(gpus int) time.Duration {
+	if j.PauseInPlace > 0 && j.Holds() && gpus >= j.GPUs-j.Leased && gpus <= j.MaxGPUs {
+		return j.PauseInPlace
+	}
+	return j.Pause()
 }
 
 // LeastSize is the smallest size of a job, from least up to wanted GPUs, at which the ranks that share a GPU fit there;

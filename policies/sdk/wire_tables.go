@@ -107,6 +107,7 @@ func jobNumbers(c *columns, pb *policypb.Jobs, rows []Job) {
 	numberColumn(c, "jobs.checkpoint_bytes", rows, &pb.CheckpointBytes, func(j *Job) *int64 { return &j.Checkpoint.Bytes })
 	durationColumn(c, "jobs.dump", rows, &pb.Dump, func(j *Job) *time.Duration { return &j.Checkpoint.Dump })
 	durationColumn(c, "jobs.restore", rows, &pb.Restore, func(j *Job) *time.Duration { return &j.Checkpoint.Restore })
+	durationColumn(c, "jobs.pause_in_place", rows, &pb.PauseInPlace, func(j *Job) *time.Duration { return &j.PauseInPlace })
 	sameColumn(c, "jobs.measured", rows, &pb.Measured, func(j *Job) *bool { return &j.Checkpoint.Measured })
 }
 

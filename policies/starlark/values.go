@@ -105,6 +105,7 @@ var jobAttributes = map[string]func(*sdk.Snapshot, *sdk.Job) starlark.Value{
 	"max_gpus":    func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt(j.MaxGPUs) },
 	"dump":        func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return secondsOf(j.Checkpoint.Dump) },
 	"restore":     func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return secondsOf(j.Checkpoint.Restore) },
+	"in_place":    func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return secondsOf(j.PauseInPlace) },
 	"runs_for":    func(s *sdk.Snapshot, j *sdk.Job) starlark.Value { return secondsSince(s, j.Started) },
 	"time_left": func(s *sdk.Snapshot, j *sdk.Job) starlark.Value {
 		if j.Limit == 0 || j.Started.IsZero() {

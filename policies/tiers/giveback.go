@@ -67,10 +67,9 @@ func (d *decision) reserveQueueHead() {
 // growJob gives a job as many of its GPUs back as its nodes have, if the job wins by that.
 func (d *decision) growJob(j *sdk.Job) {
 	goal, nodes := min(j.Request, j.MaxGPUs), len(j.Shares)
-	pause := j.Checkpoint.Dump + j.Checkpoint.Restore
 	for each := goal / max(nodes, 1); each*nodes > j.GPUs; each-- {
 		gpus := each * nodes
-		if pause.Seconds()*float64(j.GPUs) > time.Duration(d.settings.Payback).Seconds()*float64(gpus-j.GPUs) {
+		if j.ResizePause(gpus).Seconds()*float64(j.GPUs) > time.Duration(d.settings.Payback).Seconds()*float64(gpus-j.GPUs) {
 			return // fewer GPUs would take even longer to pay
 		}
 		where := make([]sdk.Spot, nodes)

@@ -63,7 +63,7 @@ func (d *decision) clearingsFor(j *sdk.Job) []nodeClearing {
 		if moved, ok := d.leastMoved(j, node, need, movable[node]); ok {
 			c := nodeClearing{node: node, moved: moved}
 			for _, m := range moved {
-				c.cost += time.Duration(m.GPUs) * (m.Checkpoint.Dump + m.Checkpoint.Restore)
+				c.cost += time.Duration(m.GPUs) * m.Pause()
 			}
 			all = append(all, c)
 		}
@@ -164,7 +164,7 @@ func (d *decision) moveJob(m, waiting *sdk.Job) bool {
 	d.addIntent(sdk.Intent{
 		Verb: sdk.Migrate, Job: m.ID, For: waiting.ID, Where: d.snapshot.Spots(shares),
 		Reason: fmt.Sprintf("%v job %s waits for %s on a node, and this %v job can go on elsewhere: %s",
-			waiting.Tier, waiting.Label, sdk.CountOf(waiting.GPUs/waiting.Capsules, "GPU"), m.Tier, pauseText(m.Checkpoint.Dump+m.Checkpoint.Restore, m.GPUs)),
+			waiting.Tier, waiting.Label, sdk.CountOf(waiting.GPUs/waiting.Capsules, "GPU"), m.Tier, pauseText(m.Pause(), m.GPUs)),
 	})
 	return true
 }

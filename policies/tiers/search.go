@@ -16,7 +16,8 @@ import (
 // sacrifice is the part that a victim gives for a job: all of its GPUs, or some of each of its nodes.
 type sacrifice struct {
 	victim *victim
-	keep   int // GPUs on each of its nodes; 0: the victim is preempted
+	keep   int           // GPUs on each of its nodes; 0: the victim is preempted
+	pause  time.Duration // for which it stands still
 	// lost is the work that a shrunk victim loses beyond the GPUs that are given up on a node, because its ranks share the
 	// rest and because as many are given up on its other nodes: in microseconds of a GPU, for as long as payback is.
 	lost int64
@@ -62,7 +63,7 @@ func (c cost) addCost(more cost) cost {
 }
 
 func (s sacrifice) totalCost() cost {
-	c := cost{gpuTime: s.victim.preemptionCost() + s.lost, unlike: s.unlike}
+	c := cost{gpuTime: s.victim.costOfPause(s.pause) + s.lost, unlike: s.unlike}
 	if s.keep == 0 {
 		c.preempted = 1
 	}
@@ -148,7 +149,7 @@ func (d *decision) canBeatLimit(j *sdk.Job, node int32, limit cost) bool {
 		return true
 	}
 	on := d.victims.byNode[node]
-	return len(on) > 0 && on[0].tier < j.Tier && sacrifice{victim: on[0], keep: 1}.totalCost().isBelow(limit)
+	return len(on) > 0 && on[0].tier < j.Tier && sacrifice{victim: on[0], keep: 1, pause: on[0].least}.totalCost().isBelow(limit)
 }
 
 // starts is how many offers are tried as the first of a choice for several nodes.
@@ -282,7 +283,7 @@ type freedResources struct {
 
 // gainsFrom are the gains that a victim can give on a node: some of its GPUs, if it can be shrunk, or all.
 func (d *decision) gainsFrom(v *victim, j *sdk.Job, node int32, need int) []freedResources {
-	all := freedResources{sacrifice: sacrifice{victim: v}}
+	all := freedResources{sacrifice: d.shrinkTo(v, 0)}
 	for _, member := range v.jobs {
 		for _, s := range member.Shares {
 			if s.Node == node {
@@ -306,11 +307,11 @@ func (d *decision) gainsFrom(v *victim, j *sdk.Job, node int32, need int) []free
 // shrinkTo is the sacrifice of a victim that keeps so many GPUs on each of its nodes; 0: the victim is preempted.
 func (d *decision) shrinkTo(v *victim, keep int) sacrifice {
 	if keep == 0 {
-		return sacrifice{victim: v}
+		return sacrifice{victim: v, pause: v.pause}
 	}
 	j, gpus := v.jobs[0], keep*len(v.jobs[0].Shares)
 	lost := max(0, j.WorkLost(gpus)-float64(v.gpusPerNode()-keep)) * time.Duration(d.settings.Payback).Seconds()
-	return sacrifice{victim: v, keep: keep, lost: int64(lost * 1e6), unlike: 1 - j.Sharing().Alike(gpus)}
+	return sacrifice{victim: v, keep: keep, pause: j.ResizePause(gpus), lost: int64(lost * 1e6), unlike: 1 - j.Sharing().Alike(gpus)}
 }
 
 // maxOptions bounds how many gains are tried on a node: the cheapest.

@@ -47,6 +47,12 @@ func TestShrinksWhatLosesLeast(t *testing.T) {
 		{"GPUs of other nodes count, which would be given up for nothing", 4, []sdk.Job{
 			changeJob(makeElastic(sdktest.RunOn(waitingJob(2, sdk.Basic, 16, 1), 0, 8, 0, 1), 2), func(j *sdk.Job) { j.CPUs = 8 }), elastic(3, 2, 10, withRanks(8))},
 			[]string{"resize job 3 to 4 GPUs on c (4 GPUs)", "place job 1 on c (4 GPUs)"}},
+		{"lent GPUs are given in place, though a checkpoint takes long", 2, []sdk.Job{
+			changeJob(elastic(2, 0, 7200, withRanks(8)), func(j *sdk.Job) { j.Request, j.Leased, j.PauseInPlace = 6, 2, time.Second }), elastic(3, 1, 10, withRanks(8))},
+			[]string{"resize job 2 to 6 GPUs on a (6 GPUs)", "place job 1 on a (2 GPUs)"}},
+		{"but none of its own", 3, []sdk.Job{
+			changeJob(elastic(2, 0, 7200, withRanks(8)), func(j *sdk.Job) { j.Request, j.Leased, j.PauseInPlace = 6, 2, time.Second }), elastic(3, 1, 10, withRanks(8))},
+			[]string{"resize job 3 to 5 GPUs on b (5 GPUs)", "place job 1 on b (3 GPUs)"}},
 		{"lent GPUs are given, but none that it needs", 2, []sdk.Job{changeJob(elastic(2, 0, 10, unlike), func(j *sdk.Job) { j.Request, j.MinGPUs = 3, 3 })},
 			[]string{"resize job 2 to 6 GPUs on a (6 GPUs)", "place job 1 on a (2 GPUs)"}},
 	} {

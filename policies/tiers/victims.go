@@ -17,7 +17,8 @@ type victim struct {
 	leader    sdk.JobID
 	jobs      []*sdk.Job
 	tier      sdk.Tier      // the highest of them
-	pause     time.Duration // for which they stand still: dump and restore
+	pause     time.Duration // for which they stand still when they are preempted: dump and restore
+	least     time.Duration // for which they stand still at least, whatever they give: GPUs that were lent are given in place
 	gpus      int           // that they hold
 	mayReturn bool          // may start again on the same nodes
 
@@ -25,9 +26,10 @@ type victim struct {
 	gone         bool // an intent names the job already
 }
 
-// preemptionCost is the cost of stopping the job, in microseconds of a GPU. No work is lost: a checkpoint is made first.
-func (v *victim) preemptionCost() int64 {
-	return int64(max(v.gpus, 1)) * max(v.pause, time.Millisecond).Microseconds()
+// costOfPause is the cost of having the job stand still, in microseconds of a GPU. No work is lost: a checkpoint is made
+// before the job leaves its nodes.
+func (v *victim) costOfPause(pause time.Duration) int64 {
+	return int64(max(v.gpus, 1)) * max(pause, time.Millisecond).Microseconds()
 }
 
 // pauseText says for people for how long a job's GPUs stand still when the job is stopped and goes on later. Before
@@ -96,7 +98,7 @@ func newVictims(s *sdk.Snapshot, room *sdk.Room) *victims {
 	}
 	all = slices.DeleteFunc(all, func(v *victim) bool { return len(v.jobs) > 1 && !v.sumUpJobs(s, room) })
 	slices.SortStableFunc(all, func(a, b *victim) int {
-		return cmp.Or(cmp.Compare(a.tier, b.tier), cmp.Compare(a.preemptionCost(), b.preemptionCost()), cmp.Compare(a.leader, b.leader))
+		return cmp.Or(cmp.Compare(a.tier, b.tier), cmp.Compare(a.costOfPause(a.least), b.costOfPause(b.least)), cmp.Compare(a.leader, b.leader))
 	})
 	vs := &victims{byNode: make([][]*victim, len(s.Nodes)), byLeader: make(map[sdk.JobID]*victim, len(all))}
 	for _, v := range all {
@@ -122,12 +124,16 @@ func (v *victim) sumUpJobs(s *sdk.Snapshot, room *sdk.Room) bool {
 		}
 		v.tier = max(v.tier, j.Tier)
 		v.keepsPromise = v.keepsPromise && keepsPromise(j, s)
-		v.pause = max(v.pause, j.Checkpoint.Dump+j.Checkpoint.Restore)
+		v.pause = max(v.pause, j.Pause())
 		for _, share := range j.Shares {
 			v.gpus += share.GPUs.Count()
 			v.mayReturn = v.mayReturn && room.Forbids(j, share.Node) == "" &&
 				usableGPUs(j, &s.Nodes[share.Node], share.GPUs) == share.GPUs.Count()
 		}
+	}
+	v.least = v.pause
+	if j := v.jobs[0]; len(v.jobs) == 1 && j.Leased > 0 {
+		v.least = min(v.pause, j.ResizePause(j.GPUs-j.Leased))
 	}
 	return v.tier < sdk.Premium
 }
@@ -141,5 +147,5 @@ func mayStop(j *sdk.Job, s *sdk.Snapshot) bool {
 
 // keepsPromise reports whether a job is at its promise even after a dump and a restore.
 func keepsPromise(j *sdk.Job, s *sdk.Snapshot) bool {
-	return j.Budget(s.Rules) >= j.Checkpoint.Dump+j.Checkpoint.Restore
+	return j.Budget(s.Rules) >= j.Pause()
 }

@@ -198,6 +198,9 @@ func (b *builder) makeJob(j *slurmrest.Job) sdk.Job {
 	made.MinGPUs, made.MaxGPUs = b.gpuRange(j, wanted, made.Capsules)
 	made.Fullest = b.fullestGPUs(made.Label)
 	made.MinGPUs = leastWithoutSwapping(&made, wanted)
+	if p := b.seen.Protected[j.ID]; p.Software && p.Restarts == j.Restarts && made.State == sdk.Running {
+		made.PauseInPlace = pauseInPlace
+	}
 	e := b.known.Edited[j.ID]
 	if inPlace := int(e.SizedBy.InPlace * nodes); e.SizedByPerson && gpus != wanted && (inPlace == 0 || inPlace == gpus) { // at its full size policies may shrink the job again
 		made.Request, made.MinGPUs, made.MaxGPUs = gpus, gpus, gpus
@@ -211,6 +214,9 @@ func (b *builder) makeJob(j *slurmrest.Job) sdk.Job {
 	}
 	return made
 }
+
+// pauseInPlace is for how long a job stands still, at most, while its devices are put on other software GPUs of the node.
+const pauseInPlace = time.Second
 
 // gpusRequested is how many GPUs a job asks for, and of which kind.
 func gpusRequested(j *slurmrest.Job, nodes int64, perNode, perJob string) (int, string) {

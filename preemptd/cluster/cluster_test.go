@@ -16,6 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
 
@@ -29,7 +30,8 @@ type proxyds struct {
 	waiting   map[int64]bool // jobs with checkpoints that have no capsules yet
 	asked     map[int64]int
 	away      bool
-	gpus      string // --singularity-gpus of all
+	gpus      string   // --singularity-gpus of all
+	devices   []string // names of the GPUs of each
 	lends     map[int64]*rpc.Lending
 	made      []*rpc.Checkpoint
 }
@@ -46,7 +48,11 @@ func (p *proxyds) Show(_ context.Context, j *slurmrest.Job) (*rpc.Job, error) {
 	case !p.protected[j.ID]:
 		return nil, rpc.Errorf(rpc.ErrNotProtected, "runs without --singularity")
 	}
-	return &rpc.Job{Id: fmt.Sprint(j.ID), Options: map[string]string{"gpus": p.gpus}, Capsules: []*rpc.Capsule{{Index: 0}}}, nil
+	capsule := &rpc.Capsule{Devices: &rpc.Devices{}}
+	for _, name := range p.devices {
+		capsule.Devices.Devices = append(capsule.Devices.Devices, &rpc.Device{Name: name})
+	}
+	return &rpc.Job{Id: fmt.Sprint(j.ID), Options: map[string]string{"gpus": p.gpus}, Capsules: []*rpc.Capsule{capsule}}, nil
 }
 
 func (p *proxyds) All(context.Context, []slurmrest.Node) ([]*rpc.Checkpoint, error) {
@@ -206,6 +212,34 @@ func TestSizeRange(t *testing.T) {
 		}
 		if j := Build(seen, known).Jobs[0]; [2]int{j.MinGPUs, j.MaxGPUs} != want || j.Request != 4 {
 			t.Errorf("%q: %d to %d of %d GPUs; want %v of 4", gpus, j.MinGPUs, j.MaxGPUs, j.Request, want)
+		}
+	}
+}
+
+// TestPauseInPlace: a running job with software GPUs can be lent more, which takes a second. On real GPUs, and before
+// its node has told of this run, each resize is a dump and a restore.
+func TestPauseInPlace(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		devices []string
+		later   int64 // requeues since its node told
+		want    time.Duration
+	}{
+		{"software GPUs", []string{softgpu.Name, softgpu.Name}, 0, time.Second},
+		{"in the next run", []string{softgpu.Name}, 1, 0},
+		{"real GPUs", []string{"NVIDIA H100"}, 0, 0},
+		{"both", []string{softgpu.Name, "NVIDIA H100"}, 0, 0},
+		{"no GPUs", nil, 0, 0},
+	} {
+		_, p, w := newSite(t, "26.05.3")
+		p.gpus, p.devices = "1-8", c.devices
+		seen, err := w.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen.Jobs[0].Restarts += c.later
+		if j := Build(seen, known).Jobs[0]; j.PauseInPlace != c.want || j.State != sdk.Running {
+			t.Errorf("%s: job %d, %v, stands still for %v, want %v", c.name, j.ID, j.State, j.PauseInPlace, c.want)
 		}
 	}
 }

@@ -51,6 +51,7 @@ type Protection struct {
 	Is       bool
 	Obstacle string // why not
 	GPUs     string // that the user lets the job be shrunk and grown to: "MIN" or "MIN-MAX"; empty: not said
+	Software bool   // its GPUs are software GPUs, of which other jobs of its user can lend it more
 	Lends    int64  // of a lease that has begun: the job to which it lends its GPUs; 0: it is no lease
 	early    bool   // the job had just begun: it may be protected yet, or begin to lend its GPUs
 }
@@ -256,11 +257,25 @@ func (w *Watch) fetchProtection(ctx context.Context, j *slurmrest.Job, at time.T
 		}
 		return Protection{Restarts: j.Restarts, Obstacle: "its nodes have no capsules of this run"}, nil // until a node leads the run
 	case err == nil:
-		return Protection{Restarts: j.Restarts, Is: true, Obstacle: obstacleOf(shown), GPUs: shown.GetOptions()["gpus"]}, nil
+		return Protection{Restarts: j.Restarts, Is: true, Obstacle: obstacleOf(shown), GPUs: shown.GetOptions()["gpus"], Software: hasSoftwareGPUs(shown)}, nil
 	case errors.Is(err, rpc.ErrNotProtected), errors.Is(err, rpc.ErrNoJob):
 		return Protection{Restarts: j.Restarts, Obstacle: err.Error(), early: at.Sub(j.StartTime) < capsuleDelay}, nil
 	}
 	return Protection{}, err
+}
+
+// softwareGPU is the name of all software GPUs (Name in proxyd/softgpu).
+const softwareGPU = "Singularity software GPU"
+
+// hasSoftwareGPUs reports whether each capsule of a job has GPUs, and software GPUs only.
+func hasSoftwareGPUs(j *rpc.Job) bool {
+	for _, c := range j.GetCapsules() {
+		devices := c.GetDevices().GetDevices()
+		if len(devices) == 0 || slices.ContainsFunc(devices, func(d *rpc.Device) bool { return d.GetName() != softwareGPU }) {
+			return false
+		}
+	}
+	return len(j.GetCapsules()) > 0
 }
 
 func obstacleOf(j *rpc.Job) string {

@@ -186,6 +186,32 @@ func TestIntentsBuildOnEachOther(t *testing.T) {
 	}
 }
 
+// A job without time for a dump and a restore can be given another size in place, which leases do, and only there.
+func TestResizedInPlace(t *testing.T) {
+	s := smallCluster()
+	j := findJob(s, 20)
+	j.MinGPUs, j.Checkpoint.Dump, j.PauseInPlace, j.Leased = 1, time.Minute, time.Second, 1
+	for _, c := range []struct {
+		name     string
+		where    []sdk.Spot
+		accepted bool
+	}{
+		{"on its node", spotsOn("b", 1), true},
+		{"on another node", spotsOn("a", 1), false},
+		{"anywhere", nil, false},
+	} {
+		findJob(s, 10).Shares[0].GPUs = 0b0111 // there is room on a
+		p := plan.Try(s, []sdk.Intent{{Verb: sdk.Resize, Job: 20, GPUs: 1, Where: c.where, Reason: "idle GPUs are wanted"}})
+		if (len(p.Steps) == 1) != c.accepted {
+			t.Errorf("%s: steps %v, rejected %v", c.name, p.Steps, p.Rejected)
+		}
+	}
+	j.Leased = 0
+	if p := plan.Try(s, []sdk.Intent{{Verb: sdk.Resize, Job: 20, GPUs: 1, Where: spotsOn("b", 1), Reason: "its own"}}); len(p.Rejected) != 1 || p.Rejected[0].Invariant != plan.Guarantee {
+		t.Errorf("a job gives its own GPUs without a dump: %v, rejected %v", p.Steps, p.Rejected)
+	}
+}
+
 // The promise to a lower tier is broken only for a higher tier that is below its own promise.
 func TestAPromiseGivesWayToAHigherBrokenOne(t *testing.T) {
 	s := smallCluster()

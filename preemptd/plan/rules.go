@@ -77,12 +77,16 @@ func (t *trial) mustBeSettled(j *sdk.Job) *violation {
 	return nil
 }
 
-// mustKeepPromise says whether the job keeps the promise of its tier if it now stands still for a dump and a restore.
+// mustKeepPromise says whether the job keeps the promise of its tier if it now stands still: for a dump and a restore,
+// or in place while leases change its size.
 // The promise may be broken only for the sake of a job of a higher tier with a broken promise of its own.
 func (t *trial) mustKeepPromise(j *sdk.Job, i sdk.Intent) *violation {
 	var cost time.Duration
 	if j.Holds() {
-		cost = j.Checkpoint.Dump + j.Checkpoint.Restore
+		cost = j.Pause()
+		if i.Verb == sdk.Resize && t.staysOn(j, i.Where) {
+			cost = j.ResizePause(i.GPUs)
+		}
 	}
 	budget := j.Budget(t.before.Rules)
 	if budget >= cost {
@@ -93,6 +97,19 @@ func (t *trial) mustKeepPromise(j *sdk.Job, i sdk.Intent) *violation {
 	}
 	return breakInvariant(Guarantee, "it is promised %.0f %% and has %.1f %%: it can stand still for %v more, and this takes %v",
 		100*j.Promised, 100*j.Fraction, max(0, budget).Round(time.Second), cost.Round(time.Second))
+}
+
+// staysOn tells whether the places of an intent are on the nodes that the job has.
+func (t *trial) staysOn(j *sdk.Job, where []sdk.Spot) bool {
+	if len(where) != len(j.Shares) {
+		return false
+	}
+	for _, spot := range where {
+		if !slices.ContainsFunc(j.Shares, func(s sdk.Share) bool { return t.before.Nodes[s.Node].Name == spot.Node }) {
+			return false
+		}
+	}
+	return true
 }
 
 // mustFitEmptyNodes says whether nodes could have a waiting job that grows, if no other job ran: Slurm holds a job

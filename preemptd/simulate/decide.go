@@ -104,6 +104,8 @@ func (r *run) moveJob(j *job, then *sdk.Job, verb sdk.Verb) {
 		r.result.Rejected++
 	case len(j.shares) == 0:
 		j.gpus = then.GPUs // the job waits, for another size from now on
+	case verb == sdk.Resize && r.canResizeInPlace(j, then):
+		r.resizeInPlace(j, then)
 	default:
 		j.gpus = then.GPUs
 		c := newClaim(j, then.Shares)
@@ -233,6 +235,7 @@ func (r *run) fillSnapshotJob(j *job, d *sdk.Job) {
 	}
 	if len(j.shares) > 0 {
 		d.Started = r.timeAt(j.started)
+		d.Leased, d.PauseInPlace = j.holding-j.own, r.config.InPlace
 	}
 	if j.acted >= 0 {
 		d.Acted = r.timeAt(j.acted)

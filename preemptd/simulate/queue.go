@@ -16,6 +16,7 @@ type kind uint8
 const (
 	dumped   kind = iota // its checkpoint is made: the job leaves its nodes
 	restored             // the job computes again
+	resized              // likewise, on its nodes with another number of GPUs
 	finished
 	tick // policies are asked
 	look // time for backfill

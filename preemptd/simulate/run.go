@@ -26,6 +26,9 @@ type Config struct {
 	Tiers map[string]sdk.Tier // of QOS; a QOS that is not in the map has the tier of its name
 	// Dump and Restore are for how long a job stands still.
 	Dump, Restore time.Duration
+	// InPlace is for how long a job stands still while leases give it GPUs of its nodes, or take back what they lent it.
+	// 0: no job is lent GPUs, and each resize is a dump and a restore.
+	InPlace time.Duration
 	// Kill is a cluster without capsules: a preempted job loses the work it has done, and no job can be moved or
 	// resized.
 	Kill bool
@@ -65,6 +68,7 @@ type job struct {
 	started  int64 // this run
 	until    int64 // Slurm believes that this run lasts
 	holding  int   // GPUs
+	own      int   // of holding: those that Slurm gave the job itself, and not leases
 	first    int64 // the first run; -1: no run yet
 	acted    int64 // when the job was last disturbed; -1: never
 	done     int64
@@ -253,6 +257,8 @@ func (r *run) handleEvent(e event) {
 	switch e.kind {
 	case restored:
 		r.computeFromNow(j)
+	case resized:
+		r.endResizeInPlace(j)
 	case dumped:
 		r.leaveNodes(j)
 	case finished:
@@ -271,6 +277,7 @@ func (r *run) startJob(j *job, shares []sdk.Share) {
 	j.turn++
 	j.shares, j.state, j.started, j.action, j.claim = shares, sdk.Running, r.now, "", nil
 	j.until, j.holding = r.now+j.plannedTime(), gpusIn(shares)
+	j.own = j.holding
 	r.running[j.ID] = j
 	r.holdings = append(r.holdings, allocationChange{r.now, j.born, j.holding})
 	if j.first < 0 {

@@ -132,27 +132,33 @@ func TestElasticLends(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		most     string
+		inPlace  time.Duration
 		makespan time.Duration
 		moves    int
+		still    time.Duration // for GPUs
 	}{
 		// 2 GPUs for 300 s: the job is not moved in its first minute, and policies are asked again after 300 s without an
 		// event. Dump to 310, restore to 330. 8 GPUs until the question at 630, that is 300 s. Dump to 640, restore to 660;
 		// 2 GPUs until the question at 960 finds the other job, which began at 640 for 300 s, gone: 300 s. Dump and restore
 		// to 990, and the rest of the work on 8 GPUs. A rank alone on its GPU is 1.07 % faster than one of four that share
 		// one: they switch six times in 840 ms.
-		{"grows", "8", 990*time.Second + ((16000-600-600)*time.Second*10000/10107/8 - 300*time.Second).Truncate(time.Millisecond) + time.Millisecond, 3},
-		{"stays", "", 8000 * time.Second, 0},
+		{"grows", "8", 0, 990*time.Second + ((16000-600-600)*time.Second*10000/10107/8 - 300*time.Second).Truncate(time.Millisecond) + time.Millisecond, 3, (2 + 8 + 2) * 30 * time.Second},
+		// The same, but for a second each time: 8 GPUs from 301 to 630, 2 until 960, and the other job runs from 631 to 931.
+		{"grows in place", "8", time.Second, 961*time.Second + ((16000-600-658)*time.Second*10000/10107/8 - 329*time.Second).Truncate(time.Millisecond) + time.Millisecond, 3, (2 + 8 + 2) * time.Second},
+		{"stays", "", time.Second, 8000 * time.Second, 0, 0},
 	} {
 		jobs, err := ReadCSV(strings.NewReader("id,submit,duration,gpus,max_gpus,qos\n1,0,8000,2," + c.most + ",basic\n2,605,300,6,6,standard\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		res, err := Run(t.Context(), newConfig(1, 8, startPolicy(t, "elastic", program, `{}`)), jobs)
+		config := newConfig(1, 8, startPolicy(t, "elastic", program, `{}`))
+		config.InPlace = c.inPlace
+		res, err := Run(t.Context(), config, jobs)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if res.Makespan != c.makespan || res.Stops() != c.moves {
-			t.Errorf("%s: done after %v with %d moves, want %v with %d", c.name, res.Makespan, res.Stops(), c.makespan, c.moves)
+		if res.Makespan != c.makespan || res.Stops() != c.moves || res.Lost() != c.still {
+			t.Errorf("%s: done after %v with %d moves, GPUs stood still for %v; want %v with %d, %v", c.name, res.Makespan, res.Stops(), res.Lost(), c.makespan, c.moves, c.still)
 		}
 	}
 }
@@ -194,13 +200,16 @@ func TestRandomTraces(t *testing.T) {
 	}
 	for seed := range seeds {
 		jobs := randomTrace(rand.New(rand.NewPCG(seed, 0)), 60)
-		var results [3]*Result
+		var results [4]*Result
 		for mode := range results {
 			c := newConfig(4, 8, tiersPolicy(t, program))
 			if mode == 0 {
 				c.Policies = nil
 			}
 			c.Kill = mode == 1
+			if mode == 3 {
+				c.InPlace = time.Second
+			}
 			var texts [2]string
 			for again := range texts {
 				res, err := Run(t.Context(), c, jobs)

@@ -935,7 +935,8 @@ type Jobs struct {
 	Reservation     []uint32               `protobuf:"varint,52,rep,packed,name=reservation,proto3" json:"reservation,omitempty"`
 	Leased          []int64                `protobuf:"varint,53,rep,packed,name=leased,proto3" json:"leased,omitempty"` // of gpus
 	FullestCount    []uint32               `protobuf:"varint,54,rep,packed,name=fullest_count,json=fullestCount,proto3" json:"fullest_count,omitempty"`
-	Fullest         []float64              `protobuf:"fixed64,55,rep,packed,name=fullest,proto3" json:"fullest,omitempty"` // parts of a GPU's memory, for 1, 2, … GPUs of a capsule
+	Fullest         []float64              `protobuf:"fixed64,55,rep,packed,name=fullest,proto3" json:"fullest,omitempty"`                                // parts of a GPU's memory, for 1, 2, … GPUs of a capsule
+	PauseInPlace    []int64                `protobuf:"varint,56,rep,packed,name=pause_in_place,json=pauseInPlace,proto3" json:"pause_in_place,omitempty"` // span
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1351,6 +1352,13 @@ func (x *Jobs) GetFullestCount() []uint32 {
 func (x *Jobs) GetFullest() []float64 {
 	if x != nil {
 		return x.Fullest
+	}
+	return nil
+}
+
+func (x *Jobs) GetPauseInPlace() []int64 {
+	if x != nil {
+		return x.PauseInPlace
 	}
 	return nil
 }
@@ -1792,7 +1800,7 @@ const file_policy_proto_rawDesc = "" +
 	"gpu_health\x18\x0e \x03(\rR\tgpuHealth\x12\x17\n" +
 	"\agpu_use\x18\x0f \x03(\x02R\x06gpuUse\x12\x1b\n" +
 	"\tgpu_watts\x18\x10 \x03(\x02R\bgpuWatts\x12\x1b\n" +
-	"\tgpu_limit\x18\x11 \x03(\x02R\bgpuLimit\"\xe7\v\n" +
+	"\tgpu_limit\x18\x11 \x03(\x02R\bgpuLimit\"\x8d\f\n" +
 	"\x04Jobs\x12\x0e\n" +
 	"\x02id\x18\x01 \x03(\x12R\x02id\x12\x14\n" +
 	"\x05label\x18\x02 \x03(\rR\x05label\x12\x12\n" +
@@ -1853,7 +1861,8 @@ const file_policy_proto_rawDesc = "" +
 	"\vreservation\x184 \x03(\rR\vreservation\x12\x16\n" +
 	"\x06leased\x185 \x03(\x03R\x06leased\x12#\n" +
 	"\rfullest_count\x186 \x03(\rR\ffullestCount\x12\x18\n" +
-	"\afullest\x187 \x03(\x01R\afullest\"f\n" +
+	"\afullest\x187 \x03(\x01R\afullest\x12$\n" +
+	"\x0epause_in_place\x188 \x03(\x03R\fpauseInPlace\"f\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02up\x18\x02 \x01(\bR\x02up\x12\x1a\n" +

@@ -117,6 +117,9 @@ func (f *filler) newJob(id sdk.JobID) sdk.Job {
 		},
 	}
 	j.Eligible = j.Submitted
+	if id%2 == 0 {
+		j.PauseInPlace = time.Second
+	}
 	if !j.Preemptable {
 		j.Obstacle = "it was submitted without --singularity"
 	} else if gpus > capsules && r.IntN(3) == 0 {
