@@ -275,8 +275,12 @@ func (d *device) joinBlock(s, o *space, id backend.BlockID) bool {
 	if theirs.away != nil && own {
 		from = theirs.away[place:][:backend.Granule]
 	}
-	if own && !wasTouched(from) || !bytes.Equal(mine.blockAt(at), from) {
+	if own && !wasTouched(from) {
 		return false // a read of memory that was never touched would allocate its pages
+	}
+	d.holdings.read += 2 * backend.Granule
+	if !bytes.Equal(mine.blockAt(at), from) {
+		return false
 	}
 	return d.joinArenas(mine, at, theirs, place) == nil
 }
@@ -320,7 +324,7 @@ func (d *device) canShow(s *space, a *arena) bool {
 func (d *device) Common() backend.CommonMemory {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var out backend.CommonMemory
+	out := backend.CommonMemory{Compared: d.holdings.read}
 	seen := map[*pages.Block]bool{}
 	for _, s := range d.otherSpaces(nil) {
 		s.mu.Lock()

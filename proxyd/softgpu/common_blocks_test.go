@@ -194,11 +194,14 @@ func TestSwapByContent(t *testing.T) {
 	for _, k := range []int{2, 3, 4} {
 		d, all := makeTenants(t, k)
 		for round := range 4 {
-			before := d.Swapped()
+			before, compared := d.Swapped(), d.Common().Compared
 			for _, x := range all {
 				x.takeTurn(t, func() { x.fillMemory(t, uint32(1+round)) })
 			}
 			after := d.Swapped()
+			if n := d.Common().Compared - compared; round > 0 && n < 2*tenantSize {
+				t.Errorf("%d spaces, round %d: %d bytes were compared, want those of two spaces at least", k, round, n)
+			}
 			if out, in := after.Out-before.Out, after.In-before.In; round > 0 && (out != tenantSize || in != 0) {
 				t.Errorf("%d spaces, round %d: %d bytes out and %d in, want %d out", k, round, out, in, tenantSize)
 			}

@@ -24,6 +24,7 @@ import (
 type holdings struct {
 	spaces []*space // that are in the device's memory, the longest mapped first
 	swap   backend.SwapCounter
+	read   uint64 // bytes, to find blocks of spaces that are alike
 }
 
 // Swapped implements backend.Swapper.

@@ -81,6 +81,7 @@ type CommonMemory struct {
 	Saved    uint64 // bytes that would be there beside these if each space had its own
 	Private  uint64 // bytes that spaces have for themselves
 	Unshared uint64 // bytes that became common on the device and were until a space wrote there, in all
+	Compared uint64 // bytes that were read to find blocks of spaces that are alike, in all
 }
 
 // BlockSharer is a Device that can hold memory once for several of its spaces.

@@ -33,7 +33,7 @@ type SharingStatus struct {
 	Once     uint64 `json:"once,omitempty"`     // launches that took the result of another space's launch
 	Own      uint64 `json:"own,omitempty"`      // launches that ran for their space
 	Spared   uint64 `json:"spared,omitempty"`   // instructions that were not executed, because results were taken
-	Compared uint64 `json:"compared,omitempty"` // bytes that were read to find the blocks that are alike
+	Compared uint64 `json:"compared,omitempty"` // bytes that were read to find blocks, and what kernels read, that are alike
 	Taken    uint64 `json:"taken,omitempty"`    // bytes of results that were copied
 	Kept     uint64 `json:"kept,omitempty"`     // bytes of results that are kept now, beside the spaces' memory
 	Why      string `json:"why,omitempty"`      // why most of the last of Own ran for their space, in words
@@ -88,11 +88,12 @@ func (s *Server) describeSharing() []SharingStatus {
 		}
 		if m, is := d.(backend.BlockSharer); is {
 			n := m.Common()
-			of.Common, of.Saved, of.Private, of.Unshared = n.Shared, n.Saved, n.Private, n.Unshared
+			of.Common, of.Saved, of.Private, of.Unshared, of.Compared = n.Shared, n.Saved, n.Private, n.Unshared, n.Compared
 		}
 		if x, is := d.(backend.Splicer); is {
 			n := x.Spliced()
-			of.Once, of.Own, of.Spared, of.Compared, of.Taken, of.Kept, of.Why = n.Once, n.Own, n.Saved, n.Compared, n.Taken, n.Kept, n.Why
+			of.Once, of.Own, of.Spared, of.Taken, of.Kept, of.Why = n.Once, n.Own, n.Saved, n.Taken, n.Kept, n.Why
+			of.Compared += n.Compared
 			spliced = n.Now
 		}
 		of.Rung = of.describeRung(swapped, spliced)

@@ -136,4 +136,5 @@ func (r *Run) leaveOut(before server.SharingStatus) {
 	r.Own -= before.Own
 	r.Compared -= before.Compared
 	r.Taken -= before.Taken
+	r.Unshared -= before.Unshared
 }

@@ -100,6 +100,7 @@ func sumDevices(st *server.Status) (out server.SharingStatus) {
 		out.Own += d.Own
 		out.Compared += d.Compared
 		out.Taken += d.Taken
+		out.Unshared += d.Unshared
 		out.Why = d.Why
 		out.Peak = max(out.Peak, d.Peak)
 	}
@@ -114,6 +115,6 @@ func (c *Case) Overhead(ranks int, alone, shared Run) float64 {
 	took := ideal * float64(shared.Instructions) / float64(alone.Instructions)
 	took += float64(shared.Switches) * modelSwitch.Seconds()
 	took += float64(shared.SwappedOut+shared.SwappedIn) / float64(alone.Peak) * modelSwap.Seconds()
-	took += float64(shared.Compared+2*shared.Taken) / float64(alone.Peak) * modelRead.Seconds()
+	took += float64(shared.Compared+2*(shared.Taken+shared.Unshared)) / float64(alone.Peak) * modelRead.Seconds()
 	return 100 * (took/ideal - 1)
 }
