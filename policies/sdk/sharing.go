@@ -3,10 +3,13 @@
 
 package sdk
 
+import "cmp"
+
 // The costs when several ranks of a job share a GPU, by the model that docs/splicing.md measures: that of the paper's
-// quickest model on a V100, for which a switch from one rank to the next costs the most. Two meetings in a
-// mini-batch, of gradients and of parameters, make 2 (k - 1) switches between k ranks.
+// quickest model on a V100, for which a switch from one rank to the next costs the most. k ranks that meet m times in a
+// mini-batch, in collectives, switch m (k - 1) times.
 const (
+	meetings   = 2.0    // in a mini-batch, of a job of which the number is not known: for gradients and for parameters
 	batchTime  = 210.0  // milliseconds of a mini-batch of a rank
 	switchTime = 1.5    // milliseconds of a switch, however much is moved
 	swapTime   = 1333.0 // milliseconds to move the whole memory of a GPU, there or back
@@ -17,10 +20,13 @@ type Sharing struct {
 	Ranks    int // of all capsules: the GPUs of the job's largest size
 	Capsules int
 	Fullest  []float64 // as in Job
+	Meetings float64   // of its ranks, in each mini-batch; 0: not known
 }
 
 // Sharing returns the Sharing of the job's ranks.
-func (j *Job) Sharing() Sharing { return Sharing{j.MaxGPUs, j.Capsules, j.Fullest} }
+func (j *Job) Sharing() Sharing {
+	return Sharing{Ranks: j.MaxGPUs, Capsules: j.Capsules, Fullest: j.Fullest}
+}
 
 // Time is the time of a mini-batch on so many GPUs, over its time without losses: to switches, to swapping, and to
 // waiting for the GPU that has the most ranks.
@@ -29,7 +35,7 @@ func (s Sharing) Time(gpus int) float64 {
 		return 1
 	}
 	ranks := float64(divideUp(s.Ranks, gpus)) // on the GPU that has the most
-	switches := 2 * (ranks - 1)
+	switches := cmp.Or(s.Meetings, meetings) * (ranks - 1)
 	cost := switches * switchTime
 	if s.Swaps(gpus) {
 		cost += switches * 2 * swapTime * s.ownMemory(gpus) // a rank's own memory goes out and in

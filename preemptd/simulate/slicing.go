@@ -14,7 +14,7 @@ const fullPace = 10_000
 // sharingOf is the Sharing that a checkpoint would tell of the job's ranks, by the trace. Without memory in the trace
 // it has no Fullest.
 func sharingOf(j *Job) sdk.Sharing {
-	s := sdk.Sharing{Ranks: j.MaxGPUs, Capsules: j.Nodes}
+	s := sdk.Sharing{Ranks: j.MaxGPUs, Capsules: j.Nodes, Meetings: j.Meetings}
 	if j.Memory == 0 {
 		return s
 	}

@@ -34,6 +34,7 @@ type Job struct {
 	Rigid    bool          // no capsule: the job cannot be preempted
 	Memory   float64       // that a rank takes, of a GPU's; 0: little
 	Alike    float64       // part of that memory that all ranks hold alike
+	Meetings float64       // of its ranks in a mini-batch, which policies are not told; 0: as many as these assume
 }
 
 // A trace in CSV has a line of column names and then a line for each job, in any order:
@@ -50,6 +51,7 @@ type Job struct {
 //	rigid    "true": the job cannot be preempted
 //	memory   part of a GPU's memory that each rank takes, 0 to 1; 0 unless said
 //	alike    part of that which the ranks hold alike, 0 to 1; 0 unless said
+//	meetings of the ranks, in collectives, for each mini-batch; 2 unless said
 //
 // The first four must be there. Columns of other names are an error.
 var columns = map[string]func(j *Job, text string) error{
@@ -67,6 +69,7 @@ var columns = map[string]func(j *Job, text string) error{
 	"rigid":    func(j *Job, t string) (err error) { j.Rigid, err = strconv.ParseBool(t); return err },
 	"memory":   func(j *Job, t string) (err error) { j.Memory, err = strconv.ParseFloat(t, 64); return err },
 	"alike":    func(j *Job, t string) (err error) { j.Alike, err = strconv.ParseFloat(t, 64); return err },
+	"meetings": func(j *Job, t string) (err error) { j.Meetings, err = strconv.ParseFloat(t, 64); return err },
 }
 
 // Read reads a trace, in CSV or as sacct writes it, by the first line. skipped counts jobs
@@ -179,6 +182,8 @@ func (j *Job) fillDefaults() error {
 		return fmt.Errorf("job %d: shrinks to %d of %s", j.ID, j.MinGPUs, sdk.CountOf(j.GPUs, "GPU"))
 	case !(j.Memory >= 0 && j.Memory <= 1 && j.Alike >= 0 && j.Alike <= 1):
 		return fmt.Errorf("job %d: memory %g, alike %g: want parts from 0 to 1", j.ID, j.Memory, j.Alike)
+	case !(j.Meetings >= 0 && j.Meetings <= 1000):
+		return fmt.Errorf("job %d: meetings %g: want 0 to 1000", j.ID, j.Meetings)
 	case j.MaxGPUs < j.GPUs:
 		return fmt.Errorf("job %d: grows to %d, and has %s", j.ID, j.MaxGPUs, sdk.CountOf(j.GPUs, "GPU"))
 	}
