@@ -199,9 +199,9 @@ test-cluster: deps build trees ## all tests on real Slurm (15 min)
 test-control: deps build ## the controller on a cluster, scenario by scenario (4 min)
 	$(GO) test -count=1 -tags control -timeout 15m -v ./tests/control
 
-# 202 programs of Debian, each killed three times at random moments; writes docs/corpus.md.
+# Programs of Debian, each killed three times at random moments; writes docs/corpus.md.
 # About half an hour on a machine that does nothing else.
-test-corpus: deps build ## 202 programs of Debian, killed at random moments; writes docs/corpus.md (50 min)
+test-corpus: deps build ## programs of Debian, killed at random moments; writes docs/corpus.md (50 min)
 	$(GO) test -count=1 -tags corpus -timeout 2h -v ./tests/corpus $(CORPUS) -table docs/corpus.md $(if $(RUN),-run '$(RUN)')
 
 # Jobs on software GPUs, each killed twenty times at random moments; writes docs/devices.md.

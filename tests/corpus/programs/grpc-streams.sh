@@ -69,5 +69,5 @@ def main():
 if __name__ == "__main__":
     main()
 PY
-GRPC_ENABLE_FORK_SUPPORT=0 python3 streams.py
+python3 streams.py
 rm streams.py

@@ -6,7 +6,7 @@
 # Needs: gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
 #SBATCH --job-name=gstreamer --ntasks=1 --output=log
 set -eu
-export HOME=$(mktemp -d) GST_REGISTRY_FORK=no
+export HOME=$(mktemp -d)
 echo "mixing"
 gst-launch-1.0 -q \
 	videotestsrc num-buffers=240 pattern=ball ! video/x-raw,width=320,height=240,framerate=24/1 ! identity sleep-time=40000 ! queue ! tee name=t \

@@ -4,7 +4,7 @@
 #
 # What: llama.cpp: a small model of made-up weights, quantised, answers with two threads: by its program and by its server to curl
 # Needs: llama.cpp python3-gguf python3-numpy curl
-# Fails: where the processor has AMX: without --singularity llama.cpp multiplies by AMX tiles, and with it by AVX-512, because CRIU saves no tiles; the sums are rounded otherwise, and the model says other words. With --singularity all runs say the same, disturbed or not
+# Fails: on a processor with AMX, and only there: without --singularity llama.cpp multiplies by AMX tiles, and with it by AVX-512, because CRIU saves no tiles; the sums are rounded otherwise, and the model says other words. All runs with --singularity say the same there, disturbed or not. On a processor without AMX all runs are equal
 # Failure: ^log: line [0-9]+: want
 #SBATCH --job-name=llama-server --ntasks=1 --output=log
 set -eu

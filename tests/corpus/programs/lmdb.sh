@@ -30,7 +30,6 @@ def reader(n, go, seen):
 def main():
     env = lmdb.open("table", max_dbs=4, map_size=1 << 26, sync=True)
     rows, dups = env.open_db(b"rows"), env.open_db(b"dups", dupsort=True)
-    multiprocessing.set_start_method("fork")
     pipes = []
     for n in range(3):
         (a, b), (c, d) = multiprocessing.Pipe(), multiprocessing.Pipe()
@@ -61,7 +60,9 @@ def main():
     with lmdb.open("copy.d", max_dbs=4, readonly=True) as copy, copy.begin() as txn:
         print("the copy has", txn.stat(copy.open_db(b"rows", txn=txn))["entries"], flush=True)
     env.close()
-main()
+
+if __name__ == "__main__":
+    main()
 PY
 python3 table.py
 rm -r table copy.d

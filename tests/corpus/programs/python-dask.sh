@@ -23,7 +23,7 @@ def main():
     print("begins", flush=True)
     bag = dask.bag.from_sequence(range(60), npartitions=6).map(chain)
     print("bag", join(bag.compute(scheduler="processes", num_workers=2)), flush=True)
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+    with LocalCluster(n_workers=2, threads_per_worker=1) as cluster, Client(cluster) as client:
         for turn in range(3):
             parts = [dask.delayed(chain)((turn, n)) for n in range(40)]
             print("graph", turn, client.compute(dask.delayed(join)(parts)).result(), flush=True)

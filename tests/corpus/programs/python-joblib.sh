@@ -6,7 +6,6 @@
 # Needs: python3-joblib, python3-numpy
 #SBATCH --job-name=python-joblib --ntasks=1 --output=log
 set -eu
-export JOBLIB_TEMP_FOLDER=/tmp
 cat >jobs.py <<'PY'
 import time
 import numpy as np

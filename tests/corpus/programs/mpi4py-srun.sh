@@ -2,11 +2,11 @@
 # SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# What: Open MPI started by srun --mpi=pmix, two ranks of python with mpi4py and numpy on each of two nodes
+# What: mpi4py on Open MPI, started by srun --mpi=pmix, two ranks on each of two nodes: waves on a grid, with numpy
 # Needs: openmpi-bin python3-mpi4py python3-numpy
 # First: --singularity
 # Without it Slurm has to serve PMIx, and that of Debian cannot.
-#SBATCH --job-name=openmpi-srun --nodes=2 --ntasks=4 --overcommit --output=log
+#SBATCH --job-name=mpi4py-srun --nodes=2 --ntasks=4 --overcommit --output=log
 set -eu
 export OPENBLAS_NUM_THREADS=1
 cat >heat.py <<'PY'
