@@ -149,7 +149,10 @@ func textForPeople(err error) string {
 	}
 	named := make([]string, len(e.Obstacles))
 	for i, o := range e.Obstacles {
-		named[i] = fmt.Sprintf("%s (PID %d) %s", o.GetCommand(), o.GetPid(), o.GetWhat())
+		named[i] = o.GetWhat()
+		if o.GetPid() != 0 {
+			named[i] = fmt.Sprintf("%s (PID %d) %s", o.GetCommand(), o.GetPid(), o.GetWhat())
+		}
 		if o.GetCure() != "" {
 			named[i] += ": " + o.GetCure()
 		}

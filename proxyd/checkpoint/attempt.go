@@ -11,6 +11,8 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/messages"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
@@ -44,6 +46,8 @@ type attempt struct {
 	writer      upload.ShareWriter
 	parts       []store.NodeStreams
 	meta        records.Meta
+
+	foundBefore []processes.Obstacle // by CRIU, in the attempt before; guarded by j.mu
 
 	cutNumber      uint64   // identifies the cut to the device servers
 	stoppedDevices *cut.Cut // nil: no devices, or the devices work
@@ -148,11 +152,16 @@ func (a *attempt) maySucceedSoon(err error) bool {
 	return errors.Is(err, ErrAway) && (a.outcome.LeavesNodes() || !a.reconnected)
 }
 
-// markNotNow gives the error of a dump the kind by which the leader, on another node too, knows that the dump may
-// succeed soon.
-func markNotNow(err error) error {
-	if errors.Is(err, criu.ErrNotNow) {
-		return &rpc.Error{Kind: rpc.ErrNotNow, Text: err.Error()}
+// markDumpError gives the error of the dump of a program the kind by which the leader, on another node too, knows that
+// the dump may succeed soon, or that CRIU has found an obstacle.
+func markDumpError(program string, err error) error {
+	var e *criu.Error
+	switch {
+	case errors.Is(err, criu.ErrNotNow):
+		return answeredError{err, rpc.ErrNotNow}
+	case errors.As(err, &e) && e.Part != nil:
+		o := processes.Obstacle{Program: program, PID: e.Part.PID, Name: e.Part.Name, What: e.Part.What, Cure: e.Part.Cure}
+		return answeredError{err, &rpc.Error{Kind: rpc.ErrObstacle, Obstacles: messages.EncodeObstacles([]processes.Obstacle{o})}}
 	}
 	return err
 }

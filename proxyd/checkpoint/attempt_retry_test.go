@@ -30,7 +30,7 @@ func TestAttemptIsRepeated(t *testing.T) {
 		{"a step begins, then the stage is full", []error{steps.ErrTasksMissing, upload.ErrStageFull, steps.ErrTasksMissing}, nil},
 		{"devices were just restored", []error{fmt.Errorf("device server 0: %w", cut.ErrBusy)}, nil},
 		{"a client logged in to the job's sshd", []error{
-			fmt.Errorf("node n2: %w", markNotNow(fmt.Errorf("program batch: %w", &criu.Error{Op: "dump", Err: criu.ErrNotNow}))),
+			fmt.Errorf("node n2: %w", markDumpError("batch", &criu.Error{Op: "dump", Err: criu.ErrNotNow})),
 		}, nil},
 		{"slurmctld was away when the address of a node was looked up", []error{fmt.Errorf("node n4: %w", slurm.ErrSilent)}, nil},
 		{"there was no base", []error{upload.ErrBaseUnusable, upload.ErrBaseUnusable}, upload.ErrBaseUnusable},

@@ -61,7 +61,7 @@ func (a *attempt) dumpEverywhere(ctx context.Context, b calls.DumpArgs) error {
 		g.Go(func() error {
 			r, err := callNode(ctx, a.j.c, node, a.j.id, a.id.Number, calls.Dump, b)
 			if err != nil {
-				return err
+				return a.noteFoundByCRIU(node, err)
 			}
 			if r.StageFull {
 				return fmt.Errorf("node %s: %w", node, upload.ErrStageFull)
@@ -132,7 +132,7 @@ func (p *participant) dumpHere(ctx context.Context, id store.ID, b calls.DumpArg
 		j.log.Warn("dump failed", "checkpoint", id, "error", err)
 		return calls.DumpReply{BaseUnusable: true}, nil
 	}
-	return r, markNotNow(err)
+	return r, err
 }
 
 func (p *participant) dumpShare(ctx context.Context, m *membership, b calls.DumpArgs) (r calls.DumpReply, err error) {
@@ -313,7 +313,7 @@ func (d *capsuleDump) dumpProgram(ctx context.Context, number int, subject criu.
 	p := d.programs[number]
 	img, err := criu.Dump(ctx, subject, upload.StreamSink{Writer: d.w, Prefix: d.prefix + p.Name + "/"})
 	if err != nil {
-		return err
+		return markDumpError(p.Name, err)
 	}
 	d.lc.j.mu.Lock()
 	d.lc.dumped[p.Name] = img

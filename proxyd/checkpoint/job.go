@@ -61,6 +61,7 @@ type job struct {
 	captureCost   time.Duration        // that the newest checkpoint took; 0: not known
 	capturedAt    time.Time            // when the newest checkpoint of this run began
 	lastObstacles []processes.Obstacle // of the last attempt, or of the last look
+	foundByCRIU   []processes.Obstacle // by the dump of the last attempt; nil: that has not failed so
 	lookedAt      bool                 // this run was searched for obstacles
 
 	awaitsProtection bool // a task has asked to be admitted, and Slurm was not asked about the run yet

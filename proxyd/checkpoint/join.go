@@ -168,8 +168,14 @@ func (j *job) setState(next runs.State) {
 
 // beginRun notes the run that begins on this node.
 func (j *job) beginRun(rec *records.Record, run int, nodes []string, point *runs.ResumePoint) {
+	was := j.run.Snapshot()
 	j.run.BeginNext(rec, run, nodes, point)
 	j.termination.ForgetEarlierRun()
+	if was.Number != run {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.foundByCRIU = nil
+	}
 }
 
 // captureEnv are variables that make programs avoid features which cannot be captured and which

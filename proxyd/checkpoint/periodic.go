@@ -122,9 +122,11 @@ func (p *periodicCheckpoints) makeCheckpoints(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			j.log.Warn("periodic checkpoint failed", "error", err)
 			if o := (*ObstacleError)(nil); errors.As(err, &o) {
-				j.report.SetObstacle(ctx, o.Error())
 				j.report.TellObstacle(ctx, o)
-				continue
+				if !o.ByCRIU { // the looks take care of the comment from now on
+					j.report.SetObstacle(ctx, o.Error())
+					continue
+				}
 			}
 			j.report.SetComment(fmt.Sprintf(reports.NoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))
 		}
@@ -183,7 +185,7 @@ func (w *watchedJob) reportObstacles(ctx context.Context, settled []processes.Ob
 		w.j.log.Info("the job can be captured again")
 		return
 	}
-	err := &ObstacleError{settled}
+	err := &ObstacleError{Obstacles: settled}
 	w.text = err.Error()
 	w.j.log.Info("the job cannot be captured as it is", "error", err)
 	w.j.report.TellObstacle(ctx, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/messages"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
@@ -28,7 +29,10 @@ import (
 )
 
 // ObstacleError lists the obstacles of a job.
-type ObstacleError struct{ Obstacles []processes.Obstacle }
+type ObstacleError struct {
+	Obstacles []processes.Obstacle
+	ByCRIU    bool // found by a dump: looks at the processes may not find them again
+}
 
 func (e *ObstacleError) Error() string {
 	var all []string
@@ -142,11 +146,33 @@ func (a *attempt) checkReports() error {
 	}
 	j.mu.Lock()
 	j.lastObstacles = found
+	if j.foundByCRIU != nil {
+		a.foundBefore, j.foundByCRIU = j.foundByCRIU, nil
+	}
 	j.mu.Unlock()
 	if len(found) > 0 {
-		return &ObstacleError{found}
+		return &ObstacleError{Obstacles: found}
 	}
 	return nil
+}
+
+// noteFoundByCRIU makes an ObstacleError of the error of a node's dump, if CRIU has found an obstacle there, and
+// remembers the obstacle for `singctl show` until the job's next attempt.
+func (a *attempt) noteFoundByCRIU(node string, err error) error {
+	var e *rpc.Error
+	if !errors.As(err, &e) || !errors.Is(e, rpc.ErrObstacle) || len(e.Obstacles) == 0 {
+		return err
+	}
+	j := a.j
+	j.logCRIU(err)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var found []processes.Obstacle
+	for _, o := range messages.DecodeObstacles(e.Obstacles) {
+		found = append(found, o.WithSince(node, time.Now(), a.foundBefore))
+	}
+	j.foundByCRIU = found
+	return &ObstacleError{Obstacles: found, ByCRIU: true}
 }
 
 // reserveNumber saves the number in the job's record, before anything is frozen: no other

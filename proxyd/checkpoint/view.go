@@ -116,6 +116,9 @@ func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
 	if found := j.obstaclesOf(views); len(found) > 0 {
 		v.Obstacles = found
 	}
+	j.mu.Lock()
+	v.Obstacles = append(v.Obstacles, j.foundByCRIU...)
+	j.mu.Unlock()
 	for _, cv := range views {
 		if index := int(cv.Capsule.GetIndex()); index < len(v.Capsules) {
 			c := v.Capsules[index]

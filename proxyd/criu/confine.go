@@ -5,7 +5,6 @@ package criu
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -162,11 +161,11 @@ var ErrNotNow = errors.New("the program cannot be dumped at this moment")
 
 // refusedError names a process for which a program is not dumped.
 type refusedError struct {
-	text  string
+	part  Part
 	still bool // until the process ends, as it probably does soon: ErrNotNow
 }
 
-func (e *refusedError) Error() string { return e.text }
+func (e *refusedError) Error() string { return e.part.String() }
 
 // Is implements the interface of errors.Is.
 func (e *refusedError) Is(target error) bool { return e.still && target == ErrNotNow }
@@ -183,11 +182,16 @@ func refuseProcesses(p Program) error {
 		return err
 	}
 	for _, m := range findDescendants(members, []int{p.PID}) {
-		if what := cmp.Or(confined.Describe(m.host), users.Describe(m.host)); what != "" {
-			return &refusedError{text: fmt.Sprintf("process %d (%s) %s", m.pid, m.name, what)}
+		part := Part{PID: m.pid, Name: m.name, What: confined.Describe(m.host), Cure: CureConfined}
+		if part.What == "" {
+			part.What, part.Cure = users.Describe(m.host), CureTiles
+		}
+		if part.What != "" {
+			return &refusedError{part: part}
 		}
 		if left := descriptorsLeft(m.host); left < neededDescriptors && !m.zombie {
-			return &refusedError{text: fmt.Sprintf("process %d (%s) may open only %d more files (ulimit -n), and CRIU needs %d", m.pid, m.name, left, neededDescriptors), still: true}
+			part.What, part.Cure = fmt.Sprintf("may open only %d more files (ulimit -n), and CRIU needs %d", left, neededDescriptors), ""
+			return &refusedError{part: part, still: true}
 		}
 	}
 	return nil

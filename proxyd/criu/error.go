@@ -20,6 +20,7 @@ type Error struct {
 	// Obstacle names, in the user's words, the part of the program that cannot be dumped or restored; "" if the error has
 	// another cause.
 	Obstacle string
+	Part     *Part    // what of the program the obstacle is; nil if there is none, or if the node lacks something
 	Lines    []string // CRIU's errors, the first is the oldest
 	Log      string   // the end of CRIU's log, for the administrator
 	Err      error    // the cause: the error of ctx, of a Sink or of a Source, how criu ended, or ErrNotNow with that
@@ -29,6 +30,8 @@ func (e *Error) Error() string {
 	what := fmt.Sprintf("%s of process %d", e.Op, e.PID)
 	said := strings.Join(e.listCauses(), "; ")
 	switch {
+	case e.Obstacle != "" && e.Part != nil && e.Part.Cure != "":
+		return what + ": " + said + ": " + e.Part.Cure
 	case e.Obstacle != "":
 		return what + ": " + said
 	case said != "":
@@ -91,7 +94,7 @@ func (s *criuRun) failureOf(op string, p Program, err error) *Error {
 	}
 	var refused *refusedError
 	if errors.As(err, &refused) {
-		e.Obstacle = refused.Error()
+		e.setPart(&refused.part)
 	}
 	complaints := s.log.allComplaints()
 	for _, c := range complaints {
@@ -105,13 +108,25 @@ func (s *criuRun) failureOf(op string, p Program, err error) *Error {
 	for i := range complaints {
 		complaints[i] = complaints[i].addLink(members)
 	}
-	var soon bool
-	e.Obstacle, soon = explainComplaints(complaints, func(pid int) string { return cmp.Or(s.log.processName(pid), members[pid].name) })
-	if soon && op == "dump" {
+	found, ok := explainComplaints(complaints, func(pid int) string { return cmp.Or(s.log.processName(pid), members[pid].name) })
+	switch {
+	case !ok && op == "dump":
+		e.setPart(findHidden(members, p.PID))
+	case !ok:
+	case found.end == ofNode:
+		e.Obstacle = found.part.String()
+	default:
+		e.setPart(&found.part)
+	}
+	if found.end == endsSoon && op == "dump" {
 		e.Err = fmt.Errorf("%w: %w", ErrNotNow, err)
 	}
-	if e.Obstacle == "" && op == "dump" {
-		e.Obstacle = findHidden(members, p.PID)
-	}
 	return e
+}
+
+// setPart has the error name a part of the program, or nothing if part is nil.
+func (e *Error) setPart(part *Part) {
+	if part != nil {
+		e.Part, e.Obstacle = part, part.String()
+	}
 }

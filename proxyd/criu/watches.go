@@ -60,8 +60,10 @@ func (s *criuRun) checkWatches(p Program) error {
 	}
 	for _, w := range watches {
 		if overlays[w.device] {
-			obstacle, _ := explainComplaints([]complaint{{"Can't dump that handle", w.pid}}, s.log.processName)
-			return &Error{Op: "dump", PID: p.PID, Obstacle: obstacle, Log: s.log.lastLines(), Err: errGuessedWatch}
+			found, _ := explainComplaints([]complaint{{"Can't dump that handle", w.pid}}, s.log.processName)
+			e := &Error{Op: "dump", PID: p.PID, Log: s.log.lastLines(), Err: errGuessedWatch}
+			e.setPart(&found.part)
+			return e
 		}
 	}
 	return nil

@@ -84,6 +84,7 @@ func TestRefusals(t *testing.T) {
 		}
 		t.Run("io_uring by the C library", func(t *testing.T) { t.Parallel(); c.doesWithoutCall(t, "425, 4, ctypes.create_string_buffer(256)") })
 		t.Run("Landlock by the C library", func(t *testing.T) { t.Parallel(); c.doesWithoutCall(t, "444, None, 0, 1") })
+		t.Run("found by criu", func(t *testing.T) { t.Parallel(); c.namesDebugged(t) })
 		t.Run("components", func(t *testing.T) { t.Parallel(); c.failsComponents(t) })
 		t.Run("multi-prog", func(t *testing.T) { t.Parallel(); c.capturesPrograms(t) })
 	})
@@ -164,6 +165,32 @@ print(libc.syscall(`+arguments+`), os.strerror(ctypes.get_errno()), flush=True)
 time.sleep(1000)'`))
 	c.waitForLine(t, job, "-1 Function not implemented")
 	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 0)
+	c.runAsRoot(t, "scancel "+job)
+}
+
+// namesDebugged: an obstacle that only CRIU finds is told as the others are, with its cure, and the job runs on.
+func (c protected) namesDebugged(t *testing.T) {
+	job := c.submitFile(t, c.writeScript(t, `python3 -c '
+import ctypes, os, signal, sys, time
+child = os.fork()
+if child == 0:
+    ctypes.CDLL(None).ptrace(0, 0, 0, 0); signal.raise_signal(signal.SIGSTOP); os._exit(0)
+os.waitid(os.P_PID, child, os.WSTOPPED | os.WNOWAIT)
+print("ready", flush=True)
+while not os.path.exists("end.%s" % os.environ["SLURM_JOB_ID"]): time.sleep(0.1)
+ctypes.CDLL(None).ptrace(7, child, None, None); os.waitpid(child, 0)
+print("ended", flush=True); time.sleep(1000)'`))
+	c.waitForLine(t, job, "ready")
+	const line = `^  batch on n[12]: process \d+ \(python3\) is run by a debugger, or its main thread has ended while others run: end the debugger, or have `
+	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 5, "^singctl: job "+job+": checkpoint 1: dump: this cannot be captured:$", line,
+		"^hint: the job runs on as before; end what is named, or wait for it, and try again$")
+	c.checkCommand(t, "alice", "singctl show "+job, 0, "^stands in the way of a checkpoint:$", line+`.* \(since .*\)$`)
+	c.runScript(t, "cd; touch end."+job)
+	c.waitForLine(t, job, "ended")
+	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 0)
+	if said := c.runScript(t, "singctl show "+job); strings.Contains(said, "stands in the way") {
+		t.Errorf("after a checkpoint singctl show still has an obstacle:\n%s", said)
+	}
 	c.runAsRoot(t, "scancel "+job)
 }
 

@@ -4,6 +4,7 @@
 package messages
 
 import (
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -66,10 +67,13 @@ func EncodeLeases(leases []gpus.Lease) []*rpc.Lease {
 	})
 }
 
-// EncodeObstacles makes the messages of obstacles.
+// EncodeObstacles makes the messages of obstacles. Names of processes and files, which may have any bytes, become UTF-8.
 func EncodeObstacles(obstacles []processes.Obstacle) []*rpc.Obstacle {
 	return convertAll(obstacles, func(o *processes.Obstacle) *rpc.Obstacle {
-		return &rpc.Obstacle{Program: o.Program, Pid: int64(o.PID), Command: o.Name, What: o.What, Cure: o.Cure, Node: o.Node, Since: encodeTime(o.Since)}
+		return &rpc.Obstacle{
+			Program: o.Program, Pid: int64(o.PID), Command: strings.ToValidUTF8(o.Name, "?"), What: strings.ToValidUTF8(o.What, "?"), Cure: o.Cure,
+			Node: o.Node, Since: encodeTime(o.Since),
+		}
 	})
 }
 

@@ -106,6 +106,10 @@ func TestObstacleMessages(t *testing.T) {
 			t.Errorf("%+v arrives as %+v", obstacles, got)
 		}
 	}
+	got := DecodeObstacles(EncodeObstacles([]processes.Obstacle{{Name: "a\xff", What: "has /b\xfe open"}}))
+	if want := (processes.Obstacle{Name: "a?", What: "has /b? open"}); len(got) != 1 || got[0] != want {
+		t.Errorf("names that are not UTF-8 arrive as %+v, want %+v", got, want)
+	}
 }
 
 // TestProgramStates: a program is described by the state that says most.

@@ -16,9 +16,6 @@ import (
 // removedWord is the text that the kernel appends to the name of a file that has lost that name.
 const removedWord = " (deleted)"
 
-// linkedFileCure is for a file with isRemovedAndLinked.
-const linkedFileCure = "have it close the file, or keep the name by which it was opened; in /tmp and /dev/shm that is no matter"
-
 // isRemovedAndLinked tells whether a descriptor of a process is of a file that has lost the name by which it was
 // opened, and has another. CRIU captures no such file; a capsule's own folders, where the file gets a name for the time
 // of the dump, are left out.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/landlock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
@@ -23,9 +24,9 @@ import (
 // Obstacle is a part of a job that cannot be captured.
 type Obstacle struct {
 	Program string
-	PID     int // in the capsule
+	PID     int // in the capsule; 0: not known, or What names the process
 	Name    string
-	What    string
+	What    string // what the process is or has; with PID 0 a whole sentence
 	Cure    string // what the user can do about it
 
 	// Set by the leader.
@@ -46,7 +47,10 @@ func (o Obstacle) WithSince(node string, now time.Time, before []Obstacle) Obsta
 }
 
 func (o Obstacle) String() string {
-	text := fmt.Sprintf("%s (PID %d) %s", o.Name, o.PID, o.What)
+	text := o.What
+	if o.PID != 0 {
+		text = fmt.Sprintf("%s (PID %d) %s", o.Name, o.PID, o.What)
+	}
 	if o.Cure != "" {
 		text += ": " + o.Cure
 	}
@@ -55,15 +59,15 @@ func (o Obstacle) String() string {
 
 // uncapturableDevices have state outside of the process.
 var uncapturableDevices = []struct{ prefix, what, cure string }{
-	{"/dev/pts/", "has a terminal from outside of the program, ", "start it with its input from /dev/null, or below script or tmux"},
-	{"/dev/nvidia", "holds a GPU by itself, ", "ask the site for devices.kind: cuda in proxyd.yaml"},
-	{"/dev/infiniband/", "holds an RDMA device, ", "have MPI use TCP: UCX_TLS=tcp,self,sm or FI_PROVIDER=tcp"},
-	{"/dev/kvm", "runs a virtual machine, ", "end the virtual machine, or have it emulate the processor"},
-	{"/dev/fuse", "serves a file system, ", "unmount the file system before a checkpoint"},
-	{"anon_inode:[io_uring]", "uses io_uring", "switch io_uring off in the program"},
-	{"anon_inode:[perf_event]", "measures performance counters", "run the program without its profiler"},
-	{"anon_inode:bpf", "holds a BPF program or map", "run the program without its tracer"},
-	{"anon_inode:[userfaultfd]", "handles page faults itself", "switch that off in the program"},
+	{"/dev/pts/", "has a terminal from outside of the program, ", criu.CureTerminal},
+	{"/dev/nvidia", "holds a GPU by itself, ", criu.CureGPU},
+	{"/dev/infiniband/", "holds an RDMA device, ", criu.CureRDMA},
+	{"/dev/kvm", "runs a virtual machine, ", criu.CureMachine},
+	{"/dev/fuse", "serves a file system, ", criu.CureFUSE},
+	{"anon_inode:[io_uring]", "uses io_uring", criu.CureURing},
+	{"anon_inode:[perf_event]", "measures performance counters", criu.CureCounters},
+	{"anon_inode:bpf", "holds a BPF program or map", criu.CureBPF},
+	{"anon_inode:[userfaultfd]", "handles page faults itself", criu.CurePageFaults},
 }
 
 // FindObstacles looks for parts of a capsule's programs that cannot be captured; init is the capsule's. CRIU finds the
@@ -88,24 +92,18 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 			}
 			found = append(found, processObstacles(ctx, p, init, pid, own, queues, files)...)
 			if what := nestedNamespaces(init, pid); what != "" {
-				found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: containerCure})
+				found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: criu.CureContainer})
 			}
 			if what := confined.Describe(pid); what != "" {
-				found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: confinedCure})
+				found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: criu.CureConfined})
 			}
 			if what := users.Describe(pid); what != "" {
-				found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: tilesCure})
+				found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: criu.CureTiles})
 			}
 		}
 	}
 	return append(found, findSharedSegments(ctx, init, programs, members)...)
 }
-
-const confinedCure = "run the program without its sandbox"
-
-const tilesCure = "have the program do without AMX (oneDNN: ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16)"
-
-const containerCure = "have Slurm start the container: sbatch --container or srun --container"
 
 // nested are the namespaces in which CRIU dumps no process unless the program's first is there too
 // (CLONE_SUBNS in criu/include/namespaces.h). A mount namespace of a user's comes with a user
@@ -163,7 +161,7 @@ func processObstacles(ctx context.Context, p capsule.Program, init, pid int, own
 			see("has "+link+" open, a file of the node that the job does not see", nodeFileCure)
 		}
 		if isRemovedAndLinked(pid, files.capsule, d.Path(), link) {
-			see("has "+strings.TrimSuffix(link, removedWord)+" open, which was removed but has another name", linkedFileCure)
+			see("has "+strings.TrimSuffix(link, removedWord)+" open, which was removed but has another name", criu.CureLinkedFile)
 		}
 		for _, device := range uncapturableDevices {
 			if strings.HasPrefix(link, device.prefix) {

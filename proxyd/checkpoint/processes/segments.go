@@ -11,15 +11,13 @@ import (
 	"strings"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 )
 
 // CRIU dumps and restores each program with an IPC namespace of its own: a segment of System V shared memory that two programs have
 // attached is two segments after a restore. Queues and semaphores do not show which processes use them.
 
-const (
-	sharedSegment     = "shares System V memory with another program of the job"
-	sharedSegmentCure = "have a single task start both programs"
-)
+const sharedSegment = "shares System V memory with another program of the job"
 
 // findSharedSegments returns the first process of each program that has a segment which another program has, too. members are the
 // processes of each of the programs.
@@ -57,7 +55,7 @@ func findSharedSegments(ctx context.Context, init int, programs []capsule.Progra
 	var found []Obstacle
 	for i, p := range programs {
 		if pid, shares := named[i]; shares {
-			found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: sharedSegment, Cure: sharedSegmentCure})
+			found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: sharedSegment, Cure: criu.CureSegment})
 		}
 	}
 	return found
