@@ -124,6 +124,13 @@ func (t *Table) ByNumber(number string) (m Mount, ok bool) {
 	return m, ok
 }
 
+// ByDevice returns a mount of the file system with a device. Where an ordinary user has given a mount the same device, the
+// result is the other mount.
+func (t *Table) ByDevice(device uint64) (m Mount, ok bool) {
+	m, ok = t.byDevice[device]
+	return m, ok
+}
+
 // Points returns where file systems of a kind are mounted, in no order.
 func (t *Table) Points(kind string) (all []string) {
 	for _, m := range t.byNumber {

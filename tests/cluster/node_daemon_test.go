@@ -71,9 +71,18 @@ func TestNodeDaemons(t *testing.T) {
 		})
 	}
 	t.Run("between steps", func(t *testing.T) {
-		job := c.submitJob(t, "--singularity", `python3 node_daemon.py /tmp/s & until [ -S /tmp/s ]; do sleep 0.05; done; srun python3 node_client.py /tmp/s`)
+		job := c.submitJob(t, "--singularity", `python3 node_daemon.py /tmp/s & until [ -S /tmp/s ]; do sleep 0.05; done; srun python3 -c '
+import socket, time
+s = socket.socket(socket.AF_UNIX); s.connect("/tmp/s"); s.sendall(b"1\n"); print(1, s.recv(9).decode(), flush=True); time.sleep(1000)'`)
 		c.waitForLine(t, job, "1 2")
-		c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 1, `is connected to a unix socket outside the program`)
+		const step = `program s0-1\.0 of the job by a unix socket, /tmp/s: have a single task start both programs, or have them connect by TCP`
+		// Found by the look half a minute after the start, before any checkpoint is asked for.
+		waitFor(t, 90*time.Second, func() (bool, string) {
+			log := c.jobLog(job)
+			return strings.Contains(log, "singularity: no checkpoint can be made: ") && strings.Contains(log, "is connected to program s0-1.0 of the job by a unix socket, /tmp/s"), log
+		})
+		c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 5, `^  batch on n[12]: process \d+ \(python3\): is connected to `+step+`$`,
+			`^  s0-1\.0 on n[12]: process \d+ \(python3\): is connected to program batch of the job by a unix socket, /tmp/s: `)
 		c.runAsRoot(t, "scancel "+job)
 	})
 	t.Run("refuse", func(t *testing.T) {

@@ -197,7 +197,7 @@ func TestServerThatIsSilent(t *testing.T) {
 	if link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil || link != "/file" {
 		t.Fatalf("name of the unmounted file: %q, %v; want /file", link, err)
 	}
-	processObstacles(t.Context(), capsule.Program{Name: "batch"}, self, self, terminals{}, ownQueues(t), nodeFiles{&mounts.Table{}, &mounts.Table{}})
+	processObstacles(t.Context(), capsule.Program{Name: "batch"}, self, self, terminals{}, ownQueues(t), nodeFiles{&mounts.Table{}, &mounts.Table{}}, overlays{})
 }
 
 // groupOf is a folder that looks like the cgroup of a process.

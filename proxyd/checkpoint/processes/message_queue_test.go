@@ -60,7 +60,7 @@ func TestMessageQueue(t *testing.T) {
 	expect := func(want ...string) {
 		t.Helper()
 		var got []string
-		for _, o := range processObstacles(t.Context(), capsule.Program{Name: "batch"}, os.Getpid(), os.Getpid(), terminals{}, ownQueues(t), nodeFiles{&mounts.Table{}, &mounts.Table{}}) {
+		for _, o := range processObstacles(t.Context(), capsule.Program{Name: "batch"}, os.Getpid(), os.Getpid(), terminals{}, ownQueues(t), nodeFiles{&mounts.Table{}, &mounts.Table{}}, overlays{}) {
 			if strings.Contains(o.What, "queue") { // the test's own terminal may be another
 				got = append(got, o.What+": "+o.Cure)
 			}

@@ -78,6 +78,7 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 		return nil // the capsule has ended
 	}
 	queues, files, confined := openQueues(init, table), nodeFilesOf(table), landlock.FindConfined(init)
+	watched := overlays{init: init, table: table, opened: map[uint64]bool{}}
 	users := tiles.FindUsers()
 	programs = slices.DeleteFunc(slices.Clone(programs), func(p capsule.Program) bool { return p.Ended || p.Waiting })
 	var found []Obstacle
@@ -90,7 +91,7 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 			if ctx.Err() != nil {
 				return found
 			}
-			found = append(found, processObstacles(ctx, p, init, pid, own, queues, files)...)
+			found = append(found, processObstacles(ctx, p, init, pid, own, queues, files, watched)...)
 			if what := nestedNamespaces(init, pid); what != "" {
 				found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: criu.CureContainer})
 			}
@@ -102,7 +103,8 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 			}
 		}
 	}
-	return append(found, findSharedSegments(ctx, init, programs, members)...)
+	found = append(found, findSharedSegments(ctx, init, programs, members)...)
+	return append(found, findPeers(ctx, init, programs, members)...)
 }
 
 // nested are the namespaces in which CRIU dumps no process unless the program's first is there too
@@ -137,7 +139,7 @@ func nestedNamespaces(init, pid int) string {
 // captured, with or without further ones.
 const maxObstacles = 64
 
-func processObstacles(ctx context.Context, p capsule.Program, init, pid int, own terminals, queues queues, files nodeFiles) []Obstacle {
+func processObstacles(ctx context.Context, p capsule.Program, init, pid int, own terminals, queues queues, files nodeFiles, watched overlays) []Obstacle {
 	var found []Obstacle
 	see := func(what, cure string) {
 		o := Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: cure}
@@ -162,6 +164,9 @@ func processObstacles(ctx context.Context, p capsule.Program, init, pid int, own
 		}
 		if isRemovedAndLinked(pid, files.capsule, d.Path(), link) {
 			see("has "+strings.TrimSuffix(link, removedWord)+" open, which was removed but has another name", criu.CureLinkedFile)
+		}
+		if watched.isObstacle(d, link) {
+			see("watches files of an overlay file system (inotify)", criu.CureWatch)
 		}
 		for _, device := range uncapturableDevices {
 			if strings.HasPrefix(link, device.prefix) {
