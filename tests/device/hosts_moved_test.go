@@ -184,8 +184,22 @@ func (p *pair) startRanks(ctx context.Context, t *testing.T, libs, path string, 
 	return ended
 }
 
+// countHeld returns how many collectives the last save has left queued.
+func (p *pair) countHeld(t *testing.T) (n int) {
+	t.Helper()
+	for i := range p.keepers {
+		text, err := os.ReadFile(filepath.Join(p.pathOf("state", i), "state.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += bytes.Count(text, []byte(`"nccl_group"`))
+	}
+	return n
+}
+
 // TestMovedHosts: ranks that train over two hosts, both of which are saved at a cut, killed and replaced at random moments, with their
-// addresses exchanged, print the same as in an undisturbed run on a single host.
+// addresses exchanged, print the same as in an undisturbed run on a single host. Ranks that have queued all of their
+// steps are saved with most of these still queued.
 func TestMovedHosts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root finds the rings of processes")
@@ -194,10 +208,19 @@ func TestMovedHosts(t *testing.T) {
 	if err := w.Command("make", "-s", "-C", "tests/workloads", "O="+w.Dir); err != nil {
 		t.Fatal(err)
 	}
-	for _, tc := range [][]string{{"mlp", "--steps", "24"}, {"gpt", "--steps", "4"}, {"grid", "--steps", "12"}} {
-		t.Run(tc[0], func(t *testing.T) {
-			path := filepath.Join(w.Dir, tc[0])
-			want := w.Run(t, soft.Program{Devices: 2, Path: path, Args: append([]string{"--ranks", "4"}, tc[1:]...), Limit: 2 * time.Minute})
+	for _, tc := range []struct {
+		name, program string
+		args          []string
+		held          int // so many collectives are left queued by one of the saves, at least
+	}{
+		{"mlp", "mlp", []string{"--steps", "24"}, 0},
+		{"gpt", "gpt", []string{"--steps", "4"}, 0},
+		{"grid", "grid", []string{"--steps", "12"}, 0},
+		{"all queued", "mlp", []string{"--steps", "400", "--every", "400"}, 400},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			path := filepath.Join(w.Dir, tc.program)
+			want := w.Run(t, soft.Program{Devices: 2, Path: path, Args: append([]string{"--ranks", "4"}, tc.args...), Limit: 2 * time.Minute})
 			if want.Exit != 0 {
 				t.Fatalf("undisturbed, it ends with %d\n%s\n%s", want.Exit, want.Stdout, want.Stderr)
 			}
@@ -215,7 +238,8 @@ func TestMovedHosts(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = p.killBoth() }()
-			ended := p.startRanks(ctx, t, libs, path, tc[1:]...)
+			ended := p.startRanks(ctx, t, libs, path, tc.args...)
+			most := 0
 			r := rand.New(rand.NewPCG(7, 1))
 			for {
 				strike := time.After(time.Duration(r.Int64N(int64(300 * time.Millisecond))))
@@ -227,7 +251,10 @@ func TestMovedHosts(t *testing.T) {
 					if got != want.Stdout {
 						t.Errorf("after %d moves it printed\n%s, not\n%s", p.moves, got, want.Stdout)
 					}
-					t.Logf("%d moves", p.moves)
+					t.Logf("%d moves, at most %d collectives queued", p.moves, most)
+					if most < tc.held {
+						t.Errorf("at most %d collectives were left queued by a save, want %d", most, tc.held)
+					}
 					if t.Failed() {
 						t.Log(&p.log[0], &p.log[1])
 					}
@@ -240,6 +267,7 @@ func TestMovedHosts(t *testing.T) {
 					<-ended
 					t.Fatalf("move %d: %v\n%s\n%s", p.moves, err, &p.log[0], &p.log[1])
 				}
+				most = max(most, p.countHeld(t))
 			}
 		})
 	}

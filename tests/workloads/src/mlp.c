@@ -183,15 +183,18 @@ static void load_points(struct mlp *p, int step)
 	CU(cuMemcpyHtoDAsync(p->target, target, sizeof(target), p->r->stream));
 }
 
-/* Ends a step: adds up all ranks' gradients and losses, and changes the parameters. Returns the parameters' hash. */
-static uint64_t improve_parameters(struct mlp *p, float share)
+/*
+ * Ends a step: adds up all ranks' gradients and losses, and changes the parameters. Returns the parameters' hash if the
+ * step is looked at; else all of the step is queued, and the result is 0.
+ */
+static uint64_t improve_parameters(struct mlp *p, float share, bool look)
 {
 	struct rank *r = p->r;
 
 	if (r->o->zero == 0) {
 		reduce_gradients(r, &p->m, r->world);
 		improve(r, &p->m, 0.01f, share);
-		return (agreed_hash(r, &p->m));
+		return (look ? agreed_hash(r, &p->m) : 0);
 	}
 	if (r->o->zero == 1)
 		give_gradients(&p->shares, 0);
@@ -205,7 +208,7 @@ static void train_mlp(struct rank *r)
 	struct mlp p;
 	float batches = (float)((unsigned)r->ranks * r->o->accumulate);
 	uint64_t hash;
-	bool last = false;
+	bool look, last = false;
 
 	make_mlp(&p, r);
 	if (r->o->gradients) {
@@ -219,8 +222,10 @@ static void train_mlp(struct rank *r)
 			run_forward(&p);
 			run_backward(&p);
 		}
-		hash = improve_parameters(&p, 1.0f / batches);
-		print_step(r, step, read_loss(r, &p.m) / batches, hash);
+		look = step % r->o->every == 0;
+		hash = improve_parameters(&p, 1.0f / batches, look);
+		if (look)
+			print_step(r, step, read_loss(r, &p.m) / batches, hash);
 		last = is_last_step(r, step);
 		wait_at_mark(r, step, last);
 	}

@@ -23,6 +23,7 @@ static const char usage[] =
 	"  --devices N     how many devices are used, 0: all\n"
 	"  --extra N       mlp: so many parameters besides, which no layer uses, for a model that takes much memory\n"
 	"  --accumulate N  mlp: add up the gradients of so many batches before the ranks meet, in each step\n"
+	"  --every N       mlp: read a result only after each Nth step, and queue the work of the others, without --zero\n"
 	"  --zero N        mlp: divide over the ranks the optimizer's means (1), or parameters and gradients, too (3, as FSDP does)\n"
 	"  --recompute     gpt: free what a block computes, and compute all that again for its gradients\n"
 	"  --statistics    mlp: keep running sums of each rank's own activations, as batch normalisation does\n"
@@ -68,7 +69,7 @@ static void read_environment(struct options *o)
 
 int read_options(struct options *o, int argc, char **argv)
 {
-	enum { STEPS = 1, UNTIL, SEED, RANKS, PROCESSES, RANK, ID_FILE, DEVICES, GRADIENTS, EXTRA, STATISTICS, ACCUMULATE, ZERO, RECOMPUTE, MARKS, SOCKET, OWN_DEVICE, HELP };
+	enum { STEPS = 1, UNTIL, SEED, RANKS, PROCESSES, RANK, ID_FILE, DEVICES, GRADIENTS, EXTRA, STATISTICS, ACCUMULATE, EVERY, ZERO, RECOMPUTE, MARKS, SOCKET, OWN_DEVICE, HELP };
 	static const struct option list[] = {
 		{ "steps", required_argument, NULL, STEPS },     { "until", required_argument, NULL, UNTIL },
 		{ "seed", required_argument, NULL, SEED },
@@ -77,6 +78,7 @@ int read_options(struct options *o, int argc, char **argv)
 		{ "devices", required_argument, NULL, DEVICES }, { "gradients", no_argument, NULL, GRADIENTS },
 		{ "extra", required_argument, NULL, EXTRA },     { "statistics", no_argument, NULL, STATISTICS },
 		{ "accumulate", required_argument, NULL, ACCUMULATE },
+		{ "every", required_argument, NULL, EVERY },
 		{ "zero", required_argument, NULL, ZERO },       { "recompute", no_argument, NULL, RECOMPUTE },
 		{ "marks", required_argument, NULL, MARKS },
 		{ "socket", required_argument, NULL, SOCKET },   { "own-device", no_argument, NULL, OWN_DEVICE },
@@ -127,6 +129,9 @@ int read_options(struct options *o, int argc, char **argv)
 		case ACCUMULATE:
 			o->accumulate = (unsigned)strtoul(optarg, NULL, 0);
 			break;
+		case EVERY:
+			o->every = atoi(optarg);
+			break;
 		case ZERO:
 			o->zero = atoi(optarg);
 			break;
@@ -149,7 +154,8 @@ int read_options(struct options *o, int argc, char **argv)
 			return (2);
 		}
 	}
-	if (optind < argc || o->ranks < 1 || o->rank >= o->ranks || o->accumulate < 1) {
+	if (optind < argc || o->ranks < 1 || o->rank >= o->ranks || o->accumulate < 1 ||
+	    o->every < 1 || (o->every > 1 && o->zero != 0)) {
 		fprintf(stderr, usage, argv[0]);
 		return (2);
 	}

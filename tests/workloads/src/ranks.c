@@ -219,7 +219,7 @@ static int run_processes(struct here *h, struct options *o)
 
 int run_ranks(int argc, char **argv, int steps, void (*body)(struct rank *r))
 {
-	struct options o = { .ranks = 1, .rank = -1, .steps = steps, .seed = 1, .accumulate = 1 };
+	struct options o = { .ranks = 1, .rank = -1, .steps = steps, .seed = 1, .accumulate = 1, .every = 1 };
 	struct here h = { .o = &o, .body = body };
 	int rv;
 

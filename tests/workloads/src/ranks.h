@@ -31,6 +31,7 @@ struct options {
 	bool gradients; /* compare gradients with differences, and end */
 	unsigned extra; /* mlp: so many parameters besides, which no layer uses */
 	unsigned accumulate; /* mlp: so many batches are in a step of a rank */
+	int every;       /* mlp: results are read after each step of this multiple */
 	int zero;        /* mlp: the stage of ZeRO by which the model is divided, see shares.h; 0: not divided */
 	bool recompute;  /* gpt: activations are computed again for the gradients */
 	bool statistics; /* mlp: each rank keeps running sums of its own activations */
