@@ -294,7 +294,7 @@ func showLeased(_ *testing.T, b *browser, s *site) {
 }
 
 // showBelow: the table marks a job by the rule of the tile "Below promise". A job that got less than is promised is not
-// marked as long as it can make up for that in the window.
+// marked as long as the job can make up for that in the window.
 func showBelow(_ *testing.T, b *browser, s *site) {
 	for i, tt := range []struct {
 		fraction float64

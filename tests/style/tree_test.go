@@ -118,7 +118,7 @@ func parseTree(tree string) (placed, named map[string]bool) {
 }
 
 // TestOnlySources finds no compiled program and no other large file among the files that git has: `go build` in the wrong
-// folder leaves one, and a clone would carry it for ever.
+// folder leaves a program behind, and each clone would carry the program for ever.
 func TestOnlySources(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
 		t.Skip("SKIP: this tree is not a clone")
