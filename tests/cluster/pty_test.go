@@ -83,6 +83,7 @@ func TestPty(t *testing.T) {
 		c.runAsRoot(t, "scontrol requeue "+job)
 		c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
 		c.restartJob(t, job, "n1")
+		p.typeText("", "in place 41") // shown again: what is typed before the terminal is attached again may be lost
 		p.typeText("kill -0 $pid; echo again=$((keep + 1)) $? $PWD $(stty size) on $(hostname)\n", "again=42 0 /tmp 40 90 on n2")
 		p.typeText("echo asle''ep; sleep 2000\n", "asleep")
 		p.typeText("\x03", "bash-")
@@ -101,6 +102,36 @@ func TestPty(t *testing.T) {
 		if shown := string(b); strings.Contains(shown, "rank=1") || strings.Contains(shown, "not a tty") {
 			t.Errorf("the output of the second task is shown, or the first has no terminal:\n%s", shown)
 		}
+	})
+	t.Run("same node", func(t *testing.T) { // the terminals of session and step have numbers of one capsule
+		t.Parallel()
+		job := c.runScript(t, "cd; SHELL=/bin/bash singctl session start --sbatch=-n1")
+		p := c.attachPerson(t, job)
+		p.typeText("echo rea''dy\n", "ready")
+		p.typeText("srun --pty bash --norc\n", "bash-")
+		p.typeText("keep=41; echo is=$((keep)) $(tty)\n", "is=41 /dev/pts/1")
+		node := c.showColumn(t, job, "NodeList")
+		p.typeText("scontrol requeue $SLURM_JOB_ID\n", "is being moved")
+		c.restartJob(t, job, node)
+		p.typeText("", "is=41 /dev/pts/1")
+		p.typeText("echo again=$((keep + 1)) $(tty)\n", "again=42 /dev/pts/1")
+	})
+	t.Run("container", func(t *testing.T) {
+		t.Parallel()
+		for _, host := range []string{"ctl", "n1", "n2", "n3"} {
+			c.runOn(t, host, "", "bash", "-euc", ociConf).mustSucceed(t)
+		}
+		c.runScript(t, bundleScript)
+		job := c.runScript(t, "cd; SHELL=/bin/bash singctl session start --sbatch=-n1")
+		p := c.attachPerson(t, job)
+		p.typeText("echo rea''dy\n", "ready")
+		p.typeText("srun --pty --container $HOME/bundle bash --norc\n", "bash-")
+		p.typeText("keep=41; echo is=$((keep)) $(tty) $(cat /etc/os-release)\n", "is=41 /dev/pts/1 ID=image")
+		node := c.showColumn(t, job, "NodeList")
+		c.runAsRoot(t, "scontrol requeue "+job)
+		c.restartJob(t, job, node)
+		p.typeText("", "is=41 /dev/pts/1")
+		p.typeText("echo again=$((keep + 1)) $(tty) $(cat /etc/os-release)\n", "again=42 /dev/pts/1 ID=image")
 	})
 	t.Run("no terminal", func(t *testing.T) {
 		t.Parallel()
