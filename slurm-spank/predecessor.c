@@ -17,9 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "exit_codes.h"
 #include "packet.h"
-
-enum { EXIT_NOT_STARTED = 125 };
 
 pid_t successor_fork(int *sock)
 {

@@ -19,6 +19,7 @@
 #include "config.h"
 #include "container.h"
 #include "environment.h"
+#include "exit_codes.h"
 #include "log.h"
 #include "options.h"
 #include "pyxis.h"
@@ -37,8 +38,6 @@
 #define BLAS "SINGULARITY_SLURM_BLAS"
 
 enum { MAX_WARDEN_OPTIONS = 8 };
-
-enum { EXIT_REFUSED = 125 }; /* the same as the warden's: the program was not started */
 
 /*
  * State that a hook of a task leaves for the next hook. From the fork on, the process belongs to
@@ -187,7 +186,7 @@ static _Noreturn void succeed(spank_t sp, struct message *request)
 		capsule_enter(&task.config, request, &task.fate);
 	if (successor_become_user(sp, &h)) {
 		dprintf(STDERR_FILENO, "singularity: the task cannot become its user's: %s\n", strerror(errno));
-		_exit(EXIT_REFUSED);
+		_exit(EXIT_NOT_STARTED);
 	}
 	sigprocmask(SIG_SETMASK, &h.mask, NULL);
 	stepd_task_as_user(sp);
@@ -287,7 +286,7 @@ static void put_warden(spank_t sp, const char *const *options, int n)
 	err = spank_prepend_task_argv(sp, argc, argv);
 	if (err != ESPANK_SUCCESS) {
 		dprintf(STDERR_FILENO, "singularity: the warden cannot be started: %s\n", spank_strerror(err));
-		_exit(EXIT_REFUSED);
+		_exit(EXIT_NOT_STARTED);
 	}
 }
 #else
@@ -305,7 +304,7 @@ static void put_warden(spank_t sp, const char *const *options, int n)
 
 	if (spank_get_item(sp, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1) {
 		dprintf(STDERR_FILENO, "singularity: the warden cannot be started: the task has no program\n");
-		_exit(EXIT_REFUSED);
+		_exit(EXIT_NOT_STARTED);
 	}
 	for (int i = 0; i < n; ++i)
 		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", i ? " " : "", options[i]);
@@ -347,7 +346,7 @@ static void start_warden(spank_t sp)
 	if (task.container) {
 		container_execute(sp, task.config.warden, options, n,
 				  message_get(&task.fate.reply.message, SING_KEY_ROOT_SCRIPT));
-		_exit(EXIT_REFUSED);
+		_exit(EXIT_NOT_STARTED);
 	}
 	put_warden(sp, options, n);
 }
@@ -380,6 +379,6 @@ void stepd_task_as_user(spank_t sp)
 		end_like(fate->status);
 	case REFUSED:
 		dprintf(STDERR_FILENO, "singularity: %s\n", fate->why);
-		_exit(EXIT_REFUSED);
+		_exit(EXIT_NOT_STARTED);
 	}
 }

@@ -227,7 +227,7 @@ static void on_message(struct warden *w)
 		w->steward = -1;
 		break;
 	case SING_REFUSED:
-		_exit(CODE_OURS);
+		_exit(EXIT_NOT_STARTED);
 	}
 	if (fd >= 0)
 		close(fd);
@@ -269,18 +269,18 @@ int main(int argc, char **argv)
 	int keep[7];
 
 	if (parse_options(&o, argc, argv))
-		return (CODE_OURS);
+		return (EXIT_NOT_STARTED);
 	w.all = o.all;
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &mask);
 	if (o.restore ? begin_restored(&w, &o) : begin_program(&w, &o, &mask))
-		return (CODE_OURS);
+		return (EXIT_NOT_STARTED);
 	w.signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
 	w.stopper = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (w.signals < 0 || w.stopper < 0) {
 		/* When this process ends, init kills the program. */
 		fprintf(stderr, "singularity: signalfd, timerfd: %s\n", strerror(errno));
-		return (CODE_OURS);
+		return (EXIT_NOT_STARTED);
 	}
 	keep[0] = w.sock;
 	keep[1] = w.signals;

@@ -66,11 +66,11 @@ static _Noreturn void become_program(int gate, const struct launch *l)
 		n = read(gate, &byte, 1);
 	} while (n < 0 && errno == EINTR);
 	if (n != 1)
-		_exit(CODE_OURS); /* the warden has ended: the program must not run */
+		_exit(EXIT_NOT_STARTED); /* the warden has ended: the program must not run */
 	if (l->terminal && take_terminal(l->terminal))
-		_exit(CODE_OURS);
+		_exit(EXIT_NOT_STARTED);
 	if (l->mpi && start_server(l->mpi))
-		_exit(CODE_OURS);
+		_exit(EXIT_NOT_STARTED);
 	l->argv[0] = find_program(buf, l->argv[0]);
 	sigprocmask(SIG_SETMASK, l->mask, NULL);
 	execv(l->argv[0], l->argv);
@@ -78,7 +78,7 @@ static _Noreturn void become_program(int gate, const struct launch *l)
 	/* The message is slurmstepd's; the exit codes are a shell's, which tell a script more than errno does. */
 	why = errno;
 	fprintf(stderr, "slurmstepd: error: execve(): %s: %s\n", l->argv[0], strerror(why));
-	_exit(why == ENOENT || why == ENOTDIR ? CODE_NOT_FOUND : CODE_NOT_EXECUTABLE);
+	_exit(why == ENOENT || why == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
 }
 
 /*
@@ -91,13 +91,13 @@ static _Noreturn void become_steward(int sock, const struct launch *l)
 	int self;
 
 	if (setsid() < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1))
-		_exit(CODE_OURS);
+		_exit(EXIT_NOT_STARTED);
 	self = pidfd_open(getpid(), 0);
 	if (self < 0)
-		_exit(CODE_OURS);
+		_exit(EXIT_NOT_STARTED);
 	m.first = fork();
 	if (m.first < 0)
-		_exit(CODE_OURS);
+		_exit(EXIT_NOT_STARTED);
 	if (m.first == 0)
 		become_program(sock, l);
 
@@ -107,7 +107,7 @@ static _Noreturn void become_steward(int sock, const struct launch *l)
 	 */
 	signal(SIGCHLD, SIG_DFL);
 	if (chdir("/") || send_message(sock, &m, &self, 1))
-		_exit(CODE_OURS);
+		_exit(EXIT_NOT_STARTED);
 	close_range(0, UINT_MAX, 0);
 	steward(m.first);
 }
@@ -118,7 +118,7 @@ static _Noreturn void go_between(int sock, const struct launch *l)
 
 	if (pid == 0)
 		become_steward(sock, l);
-	_exit(pid < 0 ? CODE_OURS : 0);
+	_exit(pid < 0 ? EXIT_NOT_STARTED : 0);
 }
 
 int start_program(struct program *p, const struct launch *l)

@@ -252,7 +252,7 @@ static _Noreturn void drive_terminal(struct driver *d)
 	prctl(PR_SET_NAME, "sing-terminal");
 	if (chdir("/")) {
 		kill(d->program, SIGKILL);
-		_exit(CODE_OURS);
+		_exit(EXIT_NOT_STARTED);
 	}
 	sigfillset(&mask);
 	sigdelset(&mask, SIGCHLD);

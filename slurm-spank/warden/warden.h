@@ -13,16 +13,11 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "../exit_codes.h"
 #include "message.h"
 
 struct task;	 /* ../pmi/pmi.h */
 struct terminal; /* ../terminal.h */
-
-enum {
-	CODE_OURS = 125,	/* the program was not started, for a reason that is not in the program */
-	CODE_NOT_EXECUTABLE = 126,
-	CODE_NOT_FOUND = 127,
-};
 
 /* options is the command line. */
 struct options {
