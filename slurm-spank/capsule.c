@@ -161,7 +161,7 @@ static void obey_reply(const struct config *c, struct fate *fate)
 void capsule_enter(const struct config *c, const struct message *request, struct fate *fate)
 {
 	const char *step = message_get(request, SING_KEY_STEP);
-	struct attention attention;
+	struct saved_signals saved;
 	int sigterm;
 	int rv;
 
@@ -170,11 +170,11 @@ void capsule_enter(const struct config *c, const struct message *request, struct
 	fate->root_fd = -1;
 	fate->restore = false;
 	fate->why[0] = '\0';
-	sigterm = signals_end_this(&attention, step && strcmp(step, SING_STEP_BATCH) != 0);
+	sigterm = signals_accept_fatal(&saved, step && strcmp(step, SING_STEP_BATCH) != 0);
 	rv = proxyd_ask(c->socket, c->retry, 0, sigterm, request, &fate->reply, fate->why);
 	if (sigterm >= 0)
 		close(sigterm);
-	fate->terminated = signals_as_before(&attention);
+	fate->terminated = signals_restore(&saved);
 	if (rv)
 		fate->kind = c->run_unprotected ? PLAIN : REFUSED;
 	else

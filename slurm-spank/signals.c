@@ -13,7 +13,7 @@
 
 static const int fatal[FATAL_SIGNALS] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT };
 
-int signals_end_this(struct attention *before, bool keep_sigterm)
+int signals_accept_fatal(struct saved_signals *before, bool keep_sigterm)
 {
 	const struct sigaction end = { .sa_handler = SIG_DFL };
 	sigset_t wait, sigterm;
@@ -38,7 +38,7 @@ int signals_end_this(struct attention *before, bool keep_sigterm)
 	return (signalfd(-1, &sigterm, SFD_CLOEXEC));
 }
 
-bool signals_as_before(const struct attention *before)
+bool signals_restore(const struct saved_signals *before)
 {
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 	struct sigaction action;

@@ -20,7 +20,8 @@
 
 enum { FATAL_SIGNALS = 4 };
 
-struct attention {
+/* saved_signals is what signals_accept_fatal changes in a process. */
+struct saved_signals {
 	char name[16]; /* of the process */
 	sigset_t mask;
 	struct sigaction actions[FATAL_SIGNALS];
@@ -31,18 +32,18 @@ struct attention {
  * others wait. With keep_sigterm the call returns a descriptor that becomes readable when SIGTERM
  * has come, or -1; the caller closes the descriptor without reading the signal.
  */
-int signals_end_this(struct attention *before, bool keep_sigterm);
+int signals_accept_fatal(struct saved_signals *before, bool keep_sigterm);
 
 /*
  * Restore name, mask and actions. Signals that came meanwhile are dropped; returns whether SIGTERM was
  * one of them.
  */
-bool signals_as_before(const struct attention *before);
+bool signals_restore(const struct saved_signals *before);
 
 /*
  * End this process at once, as a program with this status of waitpid. slurmstepd takes that for the
- * task's own end. A separate program that ended so would have to be found, be allowed by limits,
- * and replace a program that --multi-prog hides from plugins before 23.11.
+ * task's own end. The task does not execute a program for this: that program's file may be missing, the
+ * user's limits may forbid to execute it, and before 23.11 a plugin cannot set the program of a task of --multi-prog.
  */
 _Noreturn void end_like(int status);
 

@@ -34,7 +34,10 @@
 #define STEP_BATCH ((uint32_t)-5)
 #define STEP_LAST_OF_SRUN ((uint32_t)-16) /* all steps with higher numbers are without an srun */
 
-/* A value of the user, or of a script that began before the site changed its own, counts more than the site's. */
+/*
+ * The variable with the site's choice of BLAS. A task that has it already keeps its value: the user has set it, or the
+ * batch script began before the site changed its choice.
+ */
 #define BLAS "SINGULARITY_SLURM_BLAS"
 
 enum { MAX_WARDEN_OPTIONS = 8 };
@@ -49,7 +52,7 @@ static struct {
 	bool container; /* Slurm has a container for the task */
 	int local; /* the task's number on this node */
 	pid_t successor; /* of a task that pyxis puts into a container; 0: none, or this process is the successor */
-	int sock; /* to the other of the two */
+	int sock; /* between the task's process and its successor */
 	struct fate fate;
 } task;
 
@@ -169,8 +172,8 @@ __attribute__((format(printf, 1, 2))) static void refuse_task(const char *format
 	va_end(args);
 }
 
-/* The life of the successor of the task's process, up to the warden (successor.h). */
-static _Noreturn void succeed(spank_t sp, struct message *request)
+/* Be the successor of the task's process (successor.h), up to the start of the warden. */
+static _Noreturn void run_as_successor(spank_t sp, struct message *request)
 {
 	struct handover h;
 	const char *why = successor_wait(task.sock, task.batch, &h);
@@ -217,7 +220,7 @@ void stepd_task_as_root(spank_t sp)
 	}
 	task.successor = successor_fork(&task.sock);
 	if (task.successor == 0)
-		succeed(sp, &request);
+		run_as_successor(sp, &request);
 	if (task.successor < 0) {
 		task.successor = 0;
 		refuse_task("the task's container cannot be left: %s", strerror(errno));

@@ -87,7 +87,8 @@ void ring_nudge(void)
 		wake_waiters(half_of_order(0), 1);
 }
 
-static enum ring_result is_gone(void)
+/* Close the ring, because the server has gone. Returns RING_CLOSED. */
+static enum ring_result close_ring(void)
 {
 	atomic_fetch_or(&ring_end.at->order, SING_CLOSED);
 	return (RING_CLOSED);
@@ -173,7 +174,7 @@ static enum ring_result wait_for_room(struct thread_lane *s, uint32_t end)
 		if (ring_is_closed())
 			return (RING_CLOSED);
 		if (!wait_for_word(word, head | SING_WAITS))
-			return (is_gone());
+			return (close_ring());
 	}
 }
 
@@ -245,7 +246,7 @@ static enum ring_result stand_at_gate(struct thread_lane *s, uint64_t old)
 	if (old & SING_CLOSED)
 		return (RING_CLOSED);
 
-	return (wait_for_word(half_of_order(1), (uint32_t)(old >> 32)) ? RING_OK : is_gone());
+	return (wait_for_word(half_of_order(1), (uint32_t)(old >> 32)) ? RING_OK : close_ring());
 }
 
 /* Put the message into the order, when the gates let it. */
@@ -326,7 +327,7 @@ static bool sleep_until(struct sing_answer *a)
 		return (true);
 	while (atomic_load_explicit(&a->state, memory_order_acquire) == SING_AWAITED_ASLEEP) {
 		if (!wait_for_word(&a->state, SING_AWAITED_ASLEEP))
-			is_gone();
+			close_ring();
 		if (ring_is_closed())
 			return (atomic_load_explicit(&a->state, memory_order_acquire) == SING_ANSWERED);
 	}
