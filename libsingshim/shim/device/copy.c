@@ -4,9 +4,9 @@
 /*
  * Copies between the program's memory and a device's. How the bytes travel:
  *
- *	few				in the message, or in its answer
- *	more				the server reads or writes the process's memory when the copy is carried out
- *	more, and it may not do that	in pieces through the ring, several at a time
+ *	few	in the message, or in its answer
+ *	more	the server reads or writes the process's memory when the copy is carried out; where the kernel forbids
+ *		the server that, the bytes travel in pieces through the ring, several at a time
  *
  * A call returns when CUDA says: with memory that is not pinned, when the program may write the memory again, or
  * when the memory is filled; with pinned memory an asynchronous copy is only posted. A copy that a stream captures

@@ -7,8 +7,10 @@
 
 #include "../raw.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,16 +50,8 @@ struct bundle {
 	uint64_t size;
 };
 
-struct elf {
-	unsigned char ident[16];
-	uint16_t type, machine;
-	uint32_t version;
-	uint64_t entry, segments_at, sections_at;
-	uint32_t flags;
-	uint16_t size, segment_size, segments, section_size, sections, names;
-};
 _Static_assert(sizeof(struct wrapper) == 24 && sizeof(struct fatbin) == 16 && sizeof(struct entry) == 12, "layout");
-_Static_assert(sizeof(struct bundle) == 16 && sizeof(struct elf) == 64, "layout");
+_Static_assert(sizeof(struct bundle) == 16, "layout");
 
 /*
  * Copy memory of this process that may not be there. Where the system call is not allowed, the
@@ -131,13 +125,13 @@ static CUresult find_bundle(uint64_t at, struct sing_image *i)
 }
 
 /*
- * A table of an ELF file, of segments or of sections: the table's place, and the offsets of the two fields of an
- * element that have a part's place and size.
+ * A table of an ELF file, of segments or of sections: the table's place, and the offsets of the three fields of an
+ * element that have the type, place and size of a part of the file.
  */
 struct elf_table {
 	uint64_t at;
 	uint16_t n, size, least;
-	size_t offset, span;
+	size_t type, offset, span; /* of an element */
 	bool sections;
 };
 
@@ -157,10 +151,10 @@ static bool elf_reach(uint64_t file, const struct elf_table *t, uint64_t *end)
 		uint64_t at, span;
 		uint32_t type;
 
-		memcpy(&type, e + 4, sizeof(type));
+		memcpy(&type, e + t->type, sizeof(type));
 		memcpy(&at, e + t->offset, sizeof(at));
 		memcpy(&span, e + t->span, sizeof(span));
-		if (t->sections && type == 8) /* SHT_NOBITS has no bytes in the file */
+		if (t->sections && type == SHT_NOBITS) /* has no bytes in the file */
 			continue;
 		if (at > SING_IMAGE_MAX || span > SING_IMAGE_MAX)
 			return false;
@@ -172,14 +166,22 @@ static bool elf_reach(uint64_t file, const struct elf_table *t, uint64_t *end)
 
 static CUresult find_elf(uint64_t at, struct sing_image *i)
 {
-	uint64_t end = sizeof(struct elf);
-	struct elf h;
+	uint64_t end = sizeof(Elf64_Ehdr);
+	Elf64_Ehdr h;
 
-	if (!peek_memory(at, &h, sizeof(h)) || h.ident[4] != 2 || h.ident[5] != 1) /* 64 bits, little-endian */
+	if (!peek_memory(at, &h, sizeof(h)) || h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != ELFDATA2LSB)
 		return CUDA_ERROR_INVALID_IMAGE;
 
-	const struct elf_table sections = { h.sections_at, h.sections, h.section_size, 64, 24, 32, true };
-	const struct elf_table segments = { h.segments_at, h.segments, h.segment_size, 56, 8, 32, false };
+	const struct elf_table sections = {
+		.at = h.e_shoff, .n = h.e_shnum, .size = h.e_shentsize, .least = sizeof(Elf64_Shdr),
+		.type = offsetof(Elf64_Shdr, sh_type), .offset = offsetof(Elf64_Shdr, sh_offset),
+		.span = offsetof(Elf64_Shdr, sh_size), .sections = true,
+	};
+	const struct elf_table segments = {
+		.at = h.e_phoff, .n = h.e_phnum, .size = h.e_phentsize, .least = sizeof(Elf64_Phdr),
+		.type = offsetof(Elf64_Phdr, p_type), .offset = offsetof(Elf64_Phdr, p_offset),
+		.span = offsetof(Elf64_Phdr, p_filesz),
+	};
 
 	if (!elf_reach(at, &sections, &end) || !elf_reach(at, &segments, &end))
 		return CUDA_ERROR_INVALID_IMAGE;
