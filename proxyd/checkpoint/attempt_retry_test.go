@@ -54,7 +54,7 @@ func TestAttemptIsRepeated(t *testing.T) {
 				left = left[1:]
 				return err
 			}, nil}}
-			a, late := c.startOrJoinAttempt(j, decisions.Request{After: decisions.RunOn, Reason: "test"})
+			a, late := c.startOrJoinAttempt(j, decisions.Request{After: decisions.StaysOnNodes, Reason: "test"})
 			<-a.done
 			if late || len(left) > 0 || !errors.Is(a.captureErr, tt.want) {
 				t.Errorf("late %v, error %v, failures not used up: %v", late, a.captureErr, left)

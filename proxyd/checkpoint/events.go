@@ -236,7 +236,7 @@ func (j *job) handleTermination(ctx context.Context) {
 		j.setState(runs.RequeuedItself)
 	}
 	if err == nil && v != decisions.ForwardSignal {
-		_, err = j.c.requestCheckpoint(ctx, j, decisions.Request{After: v, Reason: reason}, ignorePhase)
+		_, err = j.c.requestCheckpoint(ctx, j, decisions.Request{After: v.Departure(), Reason: reason}, ignorePhase)
 	}
 	if (v == decisions.Requeued || v == decisions.Preempted) && j.hasScriptEnded(err) && !j.ending.hasLostNode(ctx) {
 		j.log.Info("the batch script had ended", "error", err)

@@ -117,7 +117,7 @@ func (p *periodicCheckpoints) makeCheckpoints(ctx context.Context) {
 			continue
 		}
 		began = time.Now()
-		_, err := j.c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.RunOn, Reason: "periodic"}, ignorePhase)
+		_, err := j.c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.StaysOnNodes, Reason: "periodic"}, ignorePhase)
 		p.countFailures(err)
 		if err != nil && ctx.Err() == nil {
 			j.log.Warn("periodic checkpoint failed", "error", err)

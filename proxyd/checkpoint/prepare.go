@@ -82,7 +82,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	snap := j.run.Snapshot()
 	nodes, leaves := snap.Placement.ThisRun, a.outcome.LeavesOrHolds()
 	after, _ := a.outcome.WhatFollows()
-	a.meta = records.Meta{Record: *snap.Record, Run: snap.Number, Reason: a.reason, Itself: after == decisions.Requeued && j.termination.RecentRequester() != nil}
+	a.meta = records.Meta{Record: *snap.Record, Run: snap.Number, Reason: a.reason, Itself: after == decisions.LeavesForRequeue && j.termination.RecentRequester() != nil}
 	j.mu.Lock()
 	if lc := j.capsules[0]; lc != nil {
 		a.meta.Env = lc.note.FirstEnv

@@ -41,14 +41,14 @@ func (a *attempt) finish(ctx context.Context) error {
 		follows = calls.Release
 	}
 	a.log.Debug("step begins", "step", follows)
-	if then == decisions.Preempted {
+	if then == decisions.LeavesForPreemption {
 		// Before the batch script ends, because its end would end the job.
 		if err := withDeadline(ctx, finishDeadline, a, (*attempt).requeuePreempted); err != nil {
 			return errors.Join(err, withDeadline(ctx, finishDeadline, a, (*attempt).resumeJob))
 		}
 	}
 	if then.LeavesNodes() {
-		if then != decisions.TimeLimit {
+		if then != decisions.LeavesAtTimeLimit {
 			j.setState(runs.Released)
 		}
 		a.releaseNodes(ctx)
@@ -61,7 +61,7 @@ func (a *attempt) finish(ctx context.Context) error {
 			a.log.Warn("cannot delete older checkpoints", "error", err)
 		}
 	}
-	if then == decisions.TimeLimit {
+	if then == decisions.LeavesAtTimeLimit {
 		// Slurm accepts a requeue only when every node is done with the job.
 		j.c.startBackground(func(ctx context.Context) { j.c.newEnds().RequeueAfterTimeLimit(ctx, rec) })
 	}
@@ -70,9 +70,9 @@ func (a *attempt) finish(ctx context.Context) error {
 
 // saveDeparture records, before the job's processes end, that the job leaves its nodes after this checkpoint: in the job's
 // record if its time limit is the reason, and in the upload's record.
-func (a *attempt) saveDeparture(then decisions.Verdict, rec *records.Record) {
+func (a *attempt) saveDeparture(then decisions.Departure, rec *records.Record) {
 	c := a.j.c
-	if then == decisions.TimeLimit {
+	if then == decisions.LeavesAtTimeLimit {
 		// From now on the job is requeued, also if this daemon dies.
 		rec.RequeuedBy = c.Node
 		if err := c.records.Save(rec); err != nil {

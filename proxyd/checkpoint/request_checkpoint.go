@@ -54,7 +54,7 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, hold
 	}
 	progress(calls.PhasePrepare, 0, int64(len(phases)))
 	tell := func(phase string) { progress(phase, int64(slices.Index(Phases(), phase)), int64(len(phases))) }
-	a, err := c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.RunOn, Reason: reason, HoldAfterwards: holdAfterwards}, tell)
+	a, err := c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.StaysOnNodes, Reason: reason, HoldAfterwards: holdAfterwards}, tell)
 	if err != nil {
 		if ctx.Err() == nil { // else the caller has left, and the attempt goes on
 			j.report.SetComment(fmt.Sprintf(reports.NoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))
@@ -92,7 +92,7 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, hold
 
 // requestCheckpoint starts a checkpoint, or joins the attempt in progress, and returns when the
 // attempt is over (with HoldAfterwards: when the checkpoint is committed). The job is released
-// afterwards unless w.After is RunOn. It may be called on any node of the job; on a node
+// afterwards if w.After says so. It may be called on any node of the job; on a node
 // that does not lead, the returned attempt is nil, and tell is not called.
 func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w decisions.Request, tell func(phase string)) (*attempt, error) {
 	if leader := j.leaderNode(); leader != c.Node {

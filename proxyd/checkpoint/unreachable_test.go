@@ -116,18 +116,18 @@ func TestLostNode(t *testing.T) {
 func TestRepeatsAttempt(t *testing.T) {
 	away, other := fmt.Errorf("node n2: %w: connection reset by peer", ErrAway), errors.New("other")
 	for name, c := range map[string]struct {
-		after       decisions.Verdict
+		after       decisions.Departure
 		reconnected bool
 		err         error
 		want        bool
 	}{
-		"asked for":                   {decisions.RunOn, false, away, true},
-		"asked for, the second time":  {decisions.RunOn, true, away, false},
-		"for a requeue":               {decisions.Requeued, true, away, true},
-		"the script has ended":        {decisions.Requeued, false, errors.Join(away, errScriptEnded), false},
-		"tasks of a step are missing": {decisions.RunOn, true, steps.ErrTasksMissing, true},
-		"a lasting error, asked for":  {decisions.RunOn, false, other, false},
-		"a lasting error":             {decisions.Requeued, false, other, false},
+		"asked for":                   {decisions.StaysOnNodes, false, away, true},
+		"asked for, the second time":  {decisions.StaysOnNodes, true, away, false},
+		"for a requeue":               {decisions.LeavesForRequeue, true, away, true},
+		"the script has ended":        {decisions.LeavesForRequeue, false, errors.Join(away, errScriptEnded), false},
+		"tasks of a step are missing": {decisions.StaysOnNodes, true, steps.ErrTasksMissing, true},
+		"a lasting error, asked for":  {decisions.StaysOnNodes, false, other, false},
+		"a lasting error":             {decisions.LeavesForRequeue, false, other, false},
 	} {
 		a := &attempt{outcome: decisions.NewOutcome(decisions.Request{After: c.after}), reconnected: c.reconnected}
 		if got := a.maySucceedSoon(c.err); got != c.want {

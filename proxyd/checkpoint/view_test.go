@@ -52,7 +52,7 @@ func TestAttemptIsShown(t *testing.T) {
 	told := make(chan string, len(phases)+1)
 	made := make(chan error)
 	go func() {
-		_, err := c.requestCheckpoint(t.Context(), j, decisions.Request{After: decisions.RunOn, Reason: "test"}, func(phase string) { told <- phase })
+		_, err := c.requestCheckpoint(t.Context(), j, decisions.Request{After: decisions.StaysOnNodes, Reason: "test"}, func(phase string) { told <- phase })
 		made <- err
 	}()
 	for range phases {

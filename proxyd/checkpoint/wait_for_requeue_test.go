@@ -34,8 +34,8 @@ func waitingAttempt(ctx context.Context, t *testing.T) (*Conductor, *attempt, <-
 	return c, a, waitOver
 }
 
-// verdictAfter returns the outcome of the attempt.
-func verdictAfter(a *attempt) decisions.Verdict {
+// departureAfter returns the outcome of the attempt.
+func departureAfter(a *attempt) decisions.Departure {
 	follows, _ := a.outcome.WhatFollows()
 	return follows
 }
@@ -58,9 +58,9 @@ func TestWaitForRequeue(t *testing.T) {
 			if isClosed(waitOver) {
 				t.Fatal("the job does not wait")
 			}
-			joined, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.Requeued, Reason: "requeue"})
-			if joined != a || late || verdictAfter(a) != decisions.Requeued || !isClosed(waitOver) {
-				t.Fatalf("joined %v, late %v, after %v, wait over %v", joined == a, late, verdictAfter(a), isClosed(waitOver))
+			joined, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.LeavesForRequeue, Reason: "requeue"})
+			if joined != a || late || departureAfter(a) != decisions.LeavesForRequeue || !isClosed(waitOver) {
+				t.Fatalf("joined %v, late %v, after %v, wait over %v", joined == a, late, departureAfter(a), isClosed(waitOver))
 			}
 		})
 	})
@@ -69,8 +69,8 @@ func TestWaitForRequeue(t *testing.T) {
 			_, a, waitOver := waitingAttempt(t.Context(), t)
 			began := time.Now()
 			<-waitOver
-			if took := time.Since(began); took < decisions.HoldTimeout || took >= leaderTimeout || verdictAfter(a) != decisions.RunOn {
-				t.Fatalf("wait over after %s, after %v", took, verdictAfter(a))
+			if took := time.Since(began); took < decisions.HoldTimeout || took >= leaderTimeout || departureAfter(a) != decisions.StaysOnNodes {
+				t.Fatalf("wait over after %s, after %v", took, departureAfter(a))
 			}
 		})
 	})
@@ -79,7 +79,7 @@ func TestWaitForRequeue(t *testing.T) {
 			c, a, waitOver := waitingAttempt(t.Context(), t)
 			synctest.Wait()
 			time.Sleep(decisions.HoldTimeout - time.Second)
-			if joined, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.RunOn, HoldAfterwards: true}); joined != a || late {
+			if joined, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.StaysOnNodes, HoldAfterwards: true}); joined != a || late {
 				t.Fatal("the second request did not join in time")
 			}
 			asked := time.Now()
@@ -101,8 +101,8 @@ func TestWaitForRequeue(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if !isClosed(waitOver) || verdictAfter(a) != decisions.RunOn {
-				t.Fatalf("wait over %v, after %v", isClosed(waitOver), verdictAfter(a))
+			if !isClosed(waitOver) || departureAfter(a) != decisions.StaysOnNodes {
+				t.Fatalf("wait over %v, after %v", isClosed(waitOver), departureAfter(a))
 			}
 			if err := c.RunOn("8"); !errors.Is(err, ErrNoJob) {
 				t.Errorf("a job that is not there: %v", err)
@@ -112,7 +112,7 @@ func TestWaitForRequeue(t *testing.T) {
 	t.Run("on, while a plain checkpoint is requested", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, a, waitOver := waitingAttempt(t.Context(), t)
-			if joined, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.RunOn}); joined != a || late || isClosed(waitOver) {
+			if joined, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.StaysOnNodes}); joined != a || late || isClosed(waitOver) {
 				t.Fatal("the plain request ended the wait")
 			}
 			a.outcome.StopWaiting()
@@ -138,8 +138,8 @@ func TestOutcomeDecided(t *testing.T) {
 			a := &attempt{j: (&job{c: c}).linkPartsToJob(), log: slog.New(slog.DiscardHandler), outcome: decisions.NewOutcome(decisions.Request{HoldAfterwards: stands})}
 			a.j.ledAttempt = a
 			a.outcome.WaitForRequeue(t.Context(), a.log)
-			if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.Requeued}); !late || verdictAfter(a) != decisions.RunOn {
-				t.Errorf("hold %v: late is %v, after %v", stands, late, verdictAfter(a))
+			if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.LeavesForRequeue}); !late || departureAfter(a) != decisions.StaysOnNodes {
+				t.Errorf("hold %v: late is %v, after %v", stands, late, departureAfter(a))
 			}
 		})
 	}
@@ -152,17 +152,17 @@ func TestLateRequeue(t *testing.T) {
 		c, a, waitOver := waitingAttempt(t.Context(), t)
 		a.outcome.StopWaiting()
 		<-waitOver
-		for v, want := range map[decisions.Verdict]bool{decisions.Requeued: true, decisions.TimeLimit: true, decisions.RunOn: false} {
+		for v, want := range map[decisions.Departure]bool{decisions.LeavesForRequeue: true, decisions.LeavesAtTimeLimit: true, decisions.StaysOnNodes: false} {
 			if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: v}); late != want {
 				t.Errorf("request for %v: late is %v", v, late)
 			}
 		}
-		if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.RunOn, HoldAfterwards: true}); !late {
+		if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.StaysOnNodes, HoldAfterwards: true}); !late {
 			t.Error("a request to stay frozen is not late although the job runs on")
 		}
-		a.outcome = decisions.NewOutcome(decisions.Request{After: decisions.Requeued})
+		a.outcome = decisions.NewOutcome(decisions.Request{After: decisions.LeavesForRequeue})
 		a.outcome.WaitForRequeue(t.Context(), a.log)
-		if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.Requeued}); late {
+		if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.LeavesForRequeue}); late {
 			t.Error("a request to leave is late although the job leaves")
 		}
 	})

@@ -272,7 +272,7 @@ func decodeCheckpointRequest(req *rpc.CallRequest) (decisions.Request, error) {
 	if _, known := rpc.RequestCheckpointCall_After_name[int32(m.GetAfter())]; !known {
 		return decisions.Request{}, ErrUnknown
 	}
-	return decisions.Request{After: decisions.Verdict(m.GetAfter()), Reason: m.GetReason(), HoldAfterwards: m.GetHoldAfterwards()}, nil
+	return decisions.Request{After: decisions.Departure(m.GetAfter()), Reason: m.GetReason(), HoldAfterwards: m.GetHoldAfterwards()}, nil
 }
 
 func encodeCounts(counts map[string]int) map[string]int32 {

@@ -109,8 +109,8 @@ func TestCallMessages(t *testing.T) {
 		Obstacles: []processes.Obstacle{{Program: "batch", PID: 7}}, Outside: []processes.Obstacle{{Program: "s0-1.0", What: "is connected"}},
 	}}})
 	sendMessages(t, sent, RequestCheckpoint, []decisions.Request{
-		{After: decisions.RunOn, Reason: "periodic", HoldAfterwards: true}, {After: decisions.Requeued},
-		{After: decisions.Preempted}, {After: decisions.TimeLimit},
+		{After: decisions.StaysOnNodes, Reason: "periodic", HoldAfterwards: true}, {After: decisions.LeavesForRequeue},
+		{After: decisions.LeavesForPreemption}, {After: decisions.LeavesAtTimeLimit},
 	}, []Empty{{}})
 
 	fields := callMessages.Fields()

@@ -10,9 +10,24 @@ import (
 	"time"
 )
 
+// Departure says whether a job leaves its nodes after a checkpoint, and why. The numbers are those of
+// rpc.RequestCheckpointCall_After.
+type Departure int
+
+// The departures.
+const (
+	StaysOnNodes        Departure = iota // the job runs on
+	LeavesForRequeue                     // Slurm takes the nodes away and runs the job again by itself
+	LeavesForPreemption                  // with grace time: this daemon requeues the job
+	LeavesAtTimeLimit                    // this daemon requeues the job after its end
+)
+
+// LeavesNodes tells whether the job leaves its nodes.
+func (d Departure) LeavesNodes() bool { return d != StaysOnNodes }
+
 // Request is a caller's request for a checkpoint.
 type Request struct {
-	After  Verdict // why the job leaves its nodes afterwards; RunOn: it stays
+	After  Departure // of the job, once the checkpoint is made
 	Reason string
 	// HoldAfterwards keeps the job frozen after the checkpoint, for HoldTimeout at most: the
 	// caller requeues the job next, so the job must neither lose work nor be captured a second
@@ -39,7 +54,7 @@ const (
 type Outcome struct {
 	mu     sync.Mutex
 	state  outcomeState
-	after  Verdict       // RunOn: the job runs on; else its processes are released
+	after  Departure     // if the job leaves its nodes, its processes are released
 	reason string        // why the processes are released, for people
 	hold   bool          // wait for a requeue before the job runs on
 	until  time.Time     // end of that wait; each new request moves it
@@ -134,8 +149,8 @@ func (o *Outcome) LeavesOrHolds() bool {
 	return o.after.LeavesNodes() || o.hold
 }
 
-// WhatFollows returns the outcome: RunOn, or the verdict for which the job leaves its nodes, with the reason.
-func (o *Outcome) WhatFollows() (after Verdict, reason string) {
+// WhatFollows returns the outcome, and for people the reason for which the job leaves its nodes.
+func (o *Outcome) WhatFollows() (after Departure, reason string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.after, o.reason

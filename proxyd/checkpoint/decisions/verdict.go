@@ -22,12 +22,10 @@ const (
 	TimeLimit
 )
 
-// RunOn is the verdict of a request for a checkpoint that no signal of Slurm has caused: the job runs on after the
-// checkpoint. A request with another verdict has the job leave its nodes.
-const RunOn = ForwardSignal
-
-// LeavesNodes tells whether a job leaves its nodes after a checkpoint that was asked for with this verdict.
-func (v Verdict) LeavesNodes() bool { return v != RunOn }
+// Departure returns how a job leaves its nodes after a checkpoint that is made because of a SIGTERM with this verdict.
+func (v Verdict) Departure() Departure {
+	return [...]Departure{ForwardSignal: StaysOnNodes, Requeued: LeavesForRequeue, Preempted: LeavesForPreemption, TimeLimit: LeavesAtTimeLimit}[v]
+}
 
 // String returns the reason for people.
 func (v Verdict) String() string {
