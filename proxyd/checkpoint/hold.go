@@ -52,7 +52,7 @@ func (f failedRun) isGivenUp() bool {
 func (f failedRun) holdOrRestart(why error) error {
 	j := f.j
 	ctx := context.WithoutCancel(j.c.daemonCtx)
-	rec := j.run.Snapshot().Record
+	rec := j.run.SavedRecord()
 	if rec == nil { // The run was not looked up in Slurm yet.
 		var err error
 		if rec, err = j.c.records.Load(j.id); err != nil || rec == nil {

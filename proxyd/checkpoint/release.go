@@ -34,7 +34,7 @@ func (a *attempt) finish(ctx context.Context) error {
 		}
 	}()
 	then, exit := a.outcome.WhatFollows()
-	rec := *j.run.Snapshot().Record
+	rec := *j.run.SavedRecord()
 	a.saveDeparture(then, &rec)
 	follows := calls.Resume
 	if then.LeavesNodes() {

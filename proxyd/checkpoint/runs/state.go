@@ -93,6 +93,14 @@ func (r *Run) Snapshot() Snapshot {
 	return r.now
 }
 
+// SavedRecord returns the record when the changes that have begun are saved: a copy that the caller saves next would
+// otherwise be overwritten by an earlier change.
+func (r *Run) SavedRecord() *records.Record {
+	r.saving.Lock()
+	defer r.saving.Unlock()
+	return r.Snapshot().Record
+}
+
 // BeginNext replaces the run by a run that is restored from point, or begins anew. BeginNext waits until a change of the
 // earlier run's record is saved.
 func (r *Run) BeginNext(rec *records.Record, number int, nodes []string, point *ResumePoint) {

@@ -8,6 +8,7 @@ import (
 	"math/rand"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -130,11 +131,13 @@ func TestSnapshotDuringSave(t *testing.T) {
 	r.BeginNext(&records.Record{Job: 7}, 0, []string{"n1"}, nil)
 	saving, serverIsBack := make(chan struct{}), make(chan struct{})
 	var saved []uint32
+	var isSaved atomic.Bool
 	var changes sync.WaitGroup
 	changes.Go(func() {
 		err := r.ChangeRecord(func(rec *records.Record) error {
 			close(saving)
 			<-serverIsBack
+			isSaved.Store(true)
 			saved = append(saved, rec.LastNumber)
 			return nil
 		}, func(rec *records.Record) bool { rec.LastNumber++; return true })
@@ -147,6 +150,11 @@ func TestSnapshotDuringSave(t *testing.T) {
 		save := func(rec *records.Record) error { saved = append(saved, rec.LastNumber); return nil }
 		if err := r.ChangeRecord(save, func(rec *records.Record) bool { rec.LastNumber++; return true }); err != nil {
 			t.Error(err)
+		}
+	})
+	changes.Go(func() {
+		if r.SavedRecord(); !isSaved.Load() {
+			t.Error("SavedRecord returns before the record is saved")
 		}
 	})
 	looked := make(chan error, 1)
