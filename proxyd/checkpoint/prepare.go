@@ -53,10 +53,10 @@ var errScriptEnded = rpc.ErrScriptEnded
 // the checkpoint would contain programs that are ending.
 var errSignalForwarded = errors.New("its processes have got SIGTERM already")
 
-var errCheckpointInProgress = errors.New("is in progress here")
+var errCheckpointInProgress = errors.New("another checkpoint is in progress on this node")
 
 // errNothingLeft is the error for a job that Slurm runs and that has no programs on its node.
-var errNothingLeft = errors.New("has no programs any more on node")
+var errNothingLeft = errors.New("no program of the job is left on its node")
 
 // MayRetryCheckpoint tells whether an error of TakeCheckpoint ends by itself: a later try may succeed.
 func MayRetryCheckpoint(err error) bool {
@@ -300,7 +300,7 @@ func (p *participant) prepareHere(ctx context.Context, id store.ID, b calls.Prep
 	}
 	other := p.joinAttempt(id, b.Release)
 	if other != nil {
-		return r, fmt.Errorf("checkpoint %s %w", other.id, errCheckpointInProgress)
+		return r, fmt.Errorf("%w: %s", errCheckpointInProgress, other.id)
 	}
 	for _, lc := range j.localCapsules() {
 		r.Capsules++

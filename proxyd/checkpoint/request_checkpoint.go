@@ -21,7 +21,7 @@ import (
 // lost them, for example by a power failure: Slurm will notice that and run the job again.
 func (c *Conductor) errNothingHere(id uint32) error {
 	if rec, err := c.records.Load(id); err == nil && rec != nil {
-		return fmt.Errorf("job %d %w %s, and Slurm has not noticed: %w", id, errNothingLeft, c.Node, ErrNoJob)
+		return fmt.Errorf("job %d: %w, %s, and Slurm has not noticed: %w", id, errNothingLeft, c.Node, ErrNoJob)
 	}
 	if c.leases.findBorrower(id) != nil {
 		return c.leases.noJob(id)
