@@ -34,12 +34,15 @@ type Obstacle struct {
 	Since time.Time // first attempt that found it
 }
 
-// WithSince sets the node, and the time at which the obstacle was first seen.
+// WithSince sets the node, and the time at which the obstacle was first seen: the time of the same obstacle in before,
+// or else now.
 func (o Obstacle) WithSince(node string, now time.Time, before []Obstacle) Obstacle {
-	o.Node, o.Since = node, now
+	o.Node = node
 	for _, old := range before {
-		if o.Since = old.Since; o == old {
-			return o
+		sameThen := o
+		sameThen.Since = old.Since
+		if sameThen == old {
+			return old
 		}
 	}
 	o.Since = now
