@@ -32,7 +32,9 @@ func (h *countingNode) Call(_ context.Context, _ string, req *rpc.CallRequest) (
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &countingNode{}
-		a := &attempt{j: (&job{c: (&Conductor{Config: Config{Node: "n1"}, Deps: Deps{Remote: h}}).linkPartsToConductor(), id: 7}).linkPartsToJob(), nodes: []string{"n2"}, log: slog.New(slog.DiscardHandler)}
+		c := &Conductor{Config: Config{Node: "n1"}, Deps: Deps{Remote: h}}
+		j := &job{c: c.linkPartsToConductor(), id: 7}
+		a := &attempt{j: j.linkPartsToJob(), nodes: []string{"n2"}, log: slog.New(slog.DiscardHandler)}
 		a.endHeartbeat()
 		ctx, cancel := context.WithCancel(t.Context())
 		a.startHeartbeat(ctx)
@@ -63,15 +65,19 @@ func TestHeartbeatHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		life, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		c := (&Conductor{Config: Config{Node: "n2", Cluster: "mini"}, daemonCtx: life, jobs: jobTable{}}).linkPartsToConductor()
-		id := (&lab{}).checkpointID(3)
-		j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: records.Placement{FirstRun: []string{"n1", "n2"}, ThisRun: []string{"n1", "n2"}}})}).linkPartsToJob()
-		c.jobs.addJob(j)
-		m := &membership{id: id, done: make(chan struct{})}
-		j.mu.Lock()
+		c := &Conductor{Config: Config{Node: "n2", Cluster: "mini"}, daemonCtx: life, jobs: jobTable{}}
+		c.linkPartsToConductor()
+		nodes := []string{"n1", "n2"}
+		j := &job{
+			c: c, id: 7, log: slog.New(slog.DiscardHandler),
+			run: runs.NewRunAt(runs.Snapshot{Placement: records.Placement{FirstRun: nodes, ThisRun: nodes}}),
+		}
+		c.jobs.addJob(j.linkPartsToJob())
+		m := &membership{id: (&lab{}).checkpointID(3), done: make(chan struct{})}
+		j.participant.mu.Lock()
 		j.participant.now = m
 		j.participant.armLeaderTimeout(m)
-		j.mu.Unlock()
+		j.participant.mu.Unlock()
 		for range 4 * leaderTimeout / heartbeatInterval {
 			time.Sleep(heartbeatInterval)
 			if _, err := callNode(t.Context(), c, "n2", 7, 3, calls.Heartbeat, calls.Empty{}); err != nil || isClosed(m.done) {
