@@ -213,39 +213,34 @@ func (c *cudaContext) exchangeTask(buffers []backend.Buffer, begin func([][]byte
 // exchangeBytes hands bytes to begin and waits until done is called. After ErrPutBack exchangeBytes
 // returns when the operation may begin again.
 func (c *cudaContext) exchangeBytes(of *operation, buffers []backend.Buffer, begin func([][]byte, func(error))) error {
-	// The exchange may go on after the space was closed: the bytes are held by op, not by the stream's operation.
+	// The exchange may go on after the space was closed: the bytes are held by exchange, not by the stream's operation.
 	s := c.space
-	op := &operation{foreign: true, wrote: writesOf(buffers)}
+	exchange := &operation{foreign: true, wrote: writesOf(buffers)}
 	var uses []*space
 	for _, b := range buffers {
 		uses = append(uses, s.spacesHolding(b.Addr, b.Size)...)
 	}
 	uses = withoutDuplicates(uses)
-	// Until the bytes are pinned, the spaces must not leave their devices: op is foreign, and does not keep a space
-	// from leaving.
-	here := &operation{wrote: readsOnly}
+	// Until the bytes are pinned, the spaces must not leave their devices: exchange is foreign, and does not keep a
+	// space from leaving.
+	search := &operation{wrote: readsOnly}
 	for _, u := range uses {
-		u.beginOperation(here)
-		u.beginOperation(op)
+		u.beginOperation(search)
+		u.beginOperation(exchange)
 	}
-	found := func() {
+	endInSpaces := func(o *operation) {
 		for _, u := range uses {
-			u.reclaimer.endOperation(here)
-		}
-	}
-	end := func() {
-		for _, u := range uses {
-			u.reclaimer.endOperation(op)
+			u.reclaimer.endOperation(o)
 		}
 	}
 	pieces, whole, err := reachBuffers(s, buffers)
 	if err != nil {
-		found()
-		end()
+		endInSpaces(search)
+		endInSpaces(exchange)
 		return err
 	}
-	s.device.backend.pinPieces(op, pieces)
-	found()
+	s.device.backend.pinPieces(exchange, pieces)
+	endInSpaces(search)
 	over := make(chan error, 1)
 	begin(whole, func(err error) {
 		for i, b := range buffers {
@@ -253,8 +248,8 @@ func (c *cudaContext) exchangeBytes(of *operation, buffers []backend.Buffer, beg
 				scatterBytes(pieces[i], whole[i])
 			}
 		}
-		s.device.backend.unpinOperation(op)
-		end()
+		s.device.backend.unpinOperation(exchange)
+		endInSpaces(exchange)
 		over <- err
 	})
 	err = awaitExchange(s, of, over)
