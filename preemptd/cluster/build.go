@@ -109,7 +109,8 @@ func inOrder[T any](all []T, compare func(x, y *T) int) []T {
 	return all
 }
 
-// nodeState: base and flags as Slurm has them, in capitals.
+// nodeState: base and flags as Slurm has them, in capitals. RESERVED changes nothing: the reservation's text says which
+// users have the node.
 func nodeState(s slurmrest.NodeState) sdk.NodeState {
 	switch s.Base {
 	case "DOWN", "ERROR", "FUTURE", "UNKNOWN", "":
@@ -120,10 +121,8 @@ func nodeState(s slurmrest.NodeState) sdk.NodeState {
 		switch f {
 		case "NOT_RESPONDING", "INVALID_REG", "POWERED_DOWN", "REBOOT_ISSUED":
 			return sdk.NodeDown
-		case "DRAIN", "FAIL", "MAINTENANCE", "MAINT", "POWERING_DOWN", "POWER_DOWN", "REBOOT_REQUESTED", "RESERVED":
-			if f != "RESERVED" { // a reservation's text names its users
-				state = sdk.NodeDraining
-			}
+		case "DRAIN", "FAIL", "MAINTENANCE", "MAINT", "POWERING_DOWN", "POWER_DOWN", "REBOOT_REQUESTED":
+			state = sdk.NodeDraining
 		}
 	}
 	return state
