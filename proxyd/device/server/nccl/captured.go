@@ -21,7 +21,7 @@ type collectiveRecorder interface {
 }
 
 // findRecorder finds where a group is recorded, if anywhere.
-func (g *group) findRecorder() (collectiveRecorder, bool) {
+func (g *Group) findRecorder() (collectiveRecorder, bool) {
 	for _, v := range g.turns {
 		if rec, is := v.st.Backend.(collectiveRecorder); is {
 			return rec, true
@@ -31,7 +31,7 @@ func (g *group) findRecorder() (collectiveRecorder, bool) {
 }
 
 // recordNode makes a node of the group. The group must be on a single stream.
-func (g *group) recordNode(rec collectiveRecorder) dispatch.Result {
+func (g *Group) recordNode(rec collectiveRecorder) dispatch.Result {
 	if len(g.turns) != 1 {
 		return dispatch.ResultNcclInvalidUsage
 	}
@@ -43,7 +43,7 @@ func (g *group) recordNode(rec collectiveRecorder) dispatch.Result {
 }
 
 // Capture makes the group, which is on a single stream, a node of a graph.
-func (g *group) Capture() *capturedGroup { return &capturedGroup{of: g.turns[0]} }
+func (g *Group) Capture() *capturedGroup { return &capturedGroup{of: g.turns[0]} }
 
 // Stream is the stream that the group was captured from.
 func (c *capturedGroup) Stream() backend.Stream { return c.of.st.Backend }
@@ -112,7 +112,7 @@ func (v *visit) copyVisit() *visit {
 	w := &visit{st: v.st, buffers: v.buffers, slots: slices.Clone(v.slots), left: len(v.parts)}
 	of := map[*part]*part{}
 	for _, q := range v.parts {
-		r := &part{m: q.m, ops: slices.Clone(q.ops), spans: make([][scales]backend.Span, len(q.ops)), missing: 1, visits: []*visit{w}, fixed: true}
+		r := &part{m: q.m, ops: slices.Clone(q.ops), spans: make([]exchangedSpans, len(q.ops)), missing: 1, visits: []*visit{w}, fixed: true}
 		of[q] = r
 		w.parts = append(w.parts, r)
 	}

@@ -20,14 +20,14 @@ import (
 type part struct {
 	m       *Member
 	ops     []collective.Op
-	spans   [][scales]backend.Span // of each operation: the bytes sent, and received
-	missing int                    // streams that wait for their turn
-	visits  []*visit               // a visit for each stream that the part uses
-	split   func()                 // instead of ops: begins a split
-	group   []*part                // all parts of the group, this part too
-	fixed   bool                   // the part is given as soon as its turn has come, also while parts are kept back
-	given   bool                   // to the communicator; of Calls.pace.mu
-	factors []*redop               // that the operations use
+	spans   []exchangedSpans // of each operation
+	missing int              // streams that wait for their turn
+	visits  []*visit         // a visit for each stream that the part uses
+	split   func()           // instead of ops: begins a split
+	group   []*part          // all parts of the group, this part too
+	fixed   bool             // the part is given as soon as its turn has come, also while parts are kept back
+	given   bool             // to the communicator; of Calls.pace.mu
+	factors []*redop         // that the operations use
 
 	wrong  atomic.Pointer[error]
 	halves atomic.Int32 // that are not over: the team's, and the communicator's
@@ -64,8 +64,8 @@ const (
 	scales
 )
 
-// group is a group being put together.
-type group struct {
+// Group is a group being put together. A Group is not used concurrently.
+type Group struct {
 	p      *Calls
 	call   *dispatch.Call
 	parts  map[*Member]*part
@@ -77,12 +77,12 @@ type group struct {
 var errOperation = errors.New("invalid operation")
 
 // NewGroup begins a group, which a call of the process issues.
-func NewGroup(p *Calls, c *dispatch.Call) *group {
-	return &group{p: p, call: c, parts: map[*Member]*part{}, visits: map[backend.Stream]*visit{}}
+func NewGroup(p *Calls, c *dispatch.Call) *Group {
+	return &Group{p: p, call: c, parts: map[*Member]*part{}, visits: map[backend.Stream]*visit{}}
 }
 
 // Add checks an operation and notes its buffers. An error is the member's.
-func (g *group) Add(m *Member, o *dispatch.Ncclop) error {
+func (g *Group) Add(m *Member, o *dispatch.Ncclop) error {
 	op := collective.Op{Kind: collective.Kind(o.Kind), Type: collective.Type(o.Type), Root: int(o.Root), Peer: int(o.Root)}
 	one, n := op.Type.Size(), m.size
 	switch {
@@ -118,7 +118,7 @@ func (g *group) Add(m *Member, o *dispatch.Ncclop) error {
 	}
 	v := g.visitOf(st, q)
 	at := len(q.ops)
-	q.ops, q.spans = append(q.ops, op), append(q.spans, [scales]backend.Span{})
+	q.ops, q.spans = append(q.ops, op), append(q.spans, exchangedSpans{})
 	send, recv := op.Needs(m.rank, n)
 	v.useBuffer(slot{q, at, sends}, backend.Addr(o.Src), send, false)
 	v.useBuffer(slot{q, at, receives}, backend.Addr(o.Dst), recv, true)
@@ -153,7 +153,7 @@ func (m *Member) fillReduction(o dispatch.Redop, op *collective.Op, recorded, ag
 	return f, nil
 }
 
-func (g *group) partOf(m *Member) *part {
+func (g *Group) partOf(m *Member) *part {
 	q := g.parts[m]
 	if q == nil {
 		q = &part{m: m}
@@ -163,7 +163,7 @@ func (g *group) partOf(m *Member) *part {
 	return q
 }
 
-func (g *group) visitOf(st *driver.Stream, q *part) *visit {
+func (g *Group) visitOf(st *driver.Stream, q *part) *visit {
 	v := g.visits[st.Backend]
 	if v == nil {
 		v = &visit{st: st}
@@ -192,7 +192,7 @@ func (v *visit) useBuffer(s slot, at backend.Addr, n int, write bool) {
 
 // issueGroup gives the group to its members and streams. If a stream refuses its visit, that is an illegal address, as
 // if a kernel had found it, and the end of the communicators that wait there.
-func (g *group) issueGroup() {
+func (g *Group) issueGroup() {
 	for _, q := range g.order {
 		q.group = g.order
 		q.enterQueue()
@@ -207,7 +207,7 @@ func (g *group) issueGroup() {
 		}
 		if backend.ResultOf(err) == backend.InvalidValue {
 			err = fmt.Errorf("a collective's buffer: %w", backend.IllegalAddress)
-			_ = v.st.Backend.Exchange(nil, func(_ [][]byte, done func(error)) { done(err) }) // the stream has a fault already, else
+			_ = v.st.Backend.Exchange(nil, func(_ [][]byte, done func(error)) { done(err) }) // fails only if the stream has a fault already
 		}
 		for _, q := range v.parts {
 			q.m.failCommunicator(err)

@@ -170,6 +170,9 @@ func (m *Member) teamOrNil() backend.Team {
 	return m.team
 }
 
+// exchangedSpans are the bytes that an operation exchanges: by slotKind, the bytes sent and the bytes received.
+type exchangedSpans [receives + 1]backend.Span
+
 // lendTurn is beginTurn on memory in place. Operations that no team can carry out are copied.
 func (v *visit) lendTurn(spans []backend.Span, done func(error)) {
 	if v.begun.Swap(true) {
