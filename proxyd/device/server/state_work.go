@@ -95,7 +95,8 @@ func (p *process) orderShared(c *driver.QueuedCall) {
 	}
 }
 
-// carryOutCall carries out a call and notes the objects and work that the call leaves behind. The message is kept.
+// carryOutCall carries out a call and notes the objects and work that the call leaves behind. in is not
+// changed afterwards, because these notes may keep it.
 func (p *process) carryOutCall(c *dispatch.Call, op uint32, in, room []byte) ([]byte, dispatch.Result, error) {
 	q := p.watchWork(c, op, in)
 	out, r, err := dispatch.Serve(p, *c, op, in, room)

@@ -264,10 +264,11 @@ func (p *CopyCalls) MemcpyPeerAsync(c *dispatch.Call, dst dispatch.Devptr, to di
 const (
 	HostMemory    = 1
 	DeviceMemory  = 2
+	arrayMemory   = 3
 	unifiedMemory = 4
 )
 
-// sideOf is a side of a copy with several dimensions. Arrays (kind 3) are not supported.
+// sideOf is a side of a copy with several dimensions. Arrays are not supported.
 func (k *copier) sideOf(kind int32, host uint64, device dispatch.Devptr) (backend.CopySide, dispatch.Result) {
 	switch kind {
 	case HostMemory:
@@ -276,7 +277,7 @@ func (k *copier) sideOf(kind int32, host uint64, device dispatch.Devptr) (backen
 		return k.onDevice(uint64(device)), 0
 	case unifiedMemory:
 		return k.onAnySide(uint64(device)), 0
-	case 3:
+	case arrayMemory:
 		return backend.CopySide{}, dispatch.ResultNotSupported
 	}
 	return backend.CopySide{}, dispatch.ResultInvalidValue
