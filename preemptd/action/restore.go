@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
@@ -16,17 +17,13 @@ import (
 // place already: a restore that fails is proxyd's to mend, or to hold the job for, and no step is undone for it.
 var restore = step{name: "restore", words: "waiting until it is restored", look: checkRestored, within: func(p Patience) time.Duration { return p.Start }, optional: true, ended: true}
 
-// byPolicy begins the requester of an action that a policy asks for. Policies do not wait for the end of their
-// actions, and see with each snapshot how jobs are.
-const byPolicy = "policy "
-
 // showWithin is how long the job's node may take to say how the job is.
 const showWithin = 30 * time.Second
 
 func checkRestored(ctx context.Context, w *actionRun) finding {
 	j := &w.job
 	switch {
-	case w.memo.Checkpoint == "" || strings.HasPrefix(w.a.Who, byPolicy) || j.State.Finished():
+	case w.memo.Checkpoint == "" || strings.HasPrefix(w.a.Who, journal.PolicyPrefix) || j.State.Finished():
 		return finding{outcome: done}
 	case !isRunning(j) && isHeld(j) && w.memo.WasHeld:
 		return finding{outcome: done} // the job was held before the action, and is still

@@ -44,6 +44,10 @@ func Ends() []string { return []string{string(Done), string(Undone), string(Drop
 // NoReason is an action's Why if its requester gave no reason. Texts for people leave NoReason out.
 const NoReason = "asked"
 
+// PolicyPrefix begins the requester of an action that a policy asks for: "policy tiers". No user has such a name. Policies
+// do not wait for the end of their actions, and see with each snapshot how jobs are.
+const PolicyPrefix = "policy "
+
 // Request is an action to be.
 type Request struct {
 	Kind string // "preempt"

@@ -16,9 +16,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
 
-// byPolicy begins the requester of an action that a policy asks for. No user has such a name.
-const byPolicy = "policy "
-
 // acceptedStep is an accepted step, with its policy.
 type acceptedStep struct {
 	policy string
@@ -52,7 +49,7 @@ func (l *Loop) beginActions(ctx context.Context, settings Settings, s *sdk.Snaps
 	for _, accepted := range all {
 		choice := Choice{Policy: accepted.policy, Intent: accepted.step.Intent}
 		request, err := actionRequest(s, accepted.step.Intent, all)
-		request.Who = byPolicy + accepted.policy
+		request.Who = journal.PolicyPrefix + accepted.policy
 		switch {
 		case l.DryRun:
 			choice.Verdict, choice.Outcome = DryRun, "dry run"

@@ -46,7 +46,7 @@ func (l *Loop) collectKnown(ctx context.Context, settings Settings, seen cluster
 			return k, err
 		}
 		if holder != nil {
-			k.Held[holder.Job] = cluster.Hold{Who: holder.Who, Policy: strings.HasPrefix(holder.Who, byPolicy)}
+			k.Held[holder.Job] = cluster.Hold{Who: holder.Who, Policy: strings.HasPrefix(holder.Who, journal.PolicyPrefix)}
 		}
 	}
 	// Failed actions count too: the same job is not tried again at once.
@@ -71,7 +71,7 @@ func (l *Loop) collectKnown(ctx context.Context, settings Settings, seen cluster
 }
 
 func isPerson(who jobrequest.Editor) bool {
-	return who.Who != "" && !strings.HasPrefix(who.Who, byPolicy)
+	return who.Who != "" && !strings.HasPrefix(who.Who, journal.PolicyPrefix)
 }
 
 // maxHolder is how many actions are read to find the holder of a job.
