@@ -155,7 +155,7 @@ func (s *openedFiles) readProcessMemory(host int) (processMemory, error) {
 			known, seen := answers[file]
 			if !seen {
 				st, err := mounts.Stat(dir + "map_files/" + trimRange(words[0]))
-				known = err == nil && s.mounts.Answers(st)
+				known = err == nil && s.mounts.IsServedBySystem(st)
 				answers[file] = known
 			}
 			if !known {

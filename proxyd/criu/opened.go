@@ -82,7 +82,7 @@ func newOpenedFiles(init int) (*openedFiles, error) {
 // another node may have changed the file since. The process stands still, so both calls see the same file.
 func (s *openedFiles) statLink(link string) (mounts.File, error) {
 	f, err := mounts.Stat(link)
-	if err != nil || !s.mounts.Answers(f) {
+	if err != nil || !s.mounts.IsServedBySystem(f) {
 		return f, err
 	}
 	var st unix.Stat_t

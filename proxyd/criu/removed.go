@@ -112,7 +112,7 @@ func unpadSpan(span string) string {
 func linkRemoved(init int, table *mounts.Table, name, at string) (made bool, err error) {
 	// No file of a user's server is in these folders, though such a file may be mounted there. No such server is asked.
 	st, err := mounts.Stat(at)
-	if err != nil || st.Links == 0 || st.Kind() != unix.S_IFREG || !table.Answers(st) || table.IsServedByUser(name) {
+	if err != nil || st.Links == 0 || st.Kind() != unix.S_IFREG || !table.IsServedBySystem(st) || table.IsServedByUser(name) {
 		return false, err
 	}
 	dir, err := folderIn(init, filepath.Dir(name))

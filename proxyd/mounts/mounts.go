@@ -141,9 +141,10 @@ func (t *Table) Points(kind string) (all []string) {
 	return all
 }
 
-// Answers tells whether the server of a file does not belong to an ordinary user, so that it may be asked. It is false
-// for a file on none of these mounts: a file system that was unmounted while it is in use may be of any kind.
-func (t *Table) Answers(f File) bool {
+// IsServedBySystem tells whether a file is on a mount that the kernel or root serves. A file system that an ordinary user
+// serves may let a question about a file wait for ever. For a file on none of these mounts the result is false: a file
+// system that was unmounted while it is in use may be of any kind.
+func (t *Table) IsServedBySystem(f File) bool {
 	m, ok := t.byNumber[f.Mount]
 	if f.Mount == "" {
 		m, ok = t.byDevice[f.Device]

@@ -39,7 +39,7 @@ nonsense
 	for device, want := range map[uint64]bool{
 		unix.Mkdev(254, 0): true, unix.Mkdev(0, 20): true, unix.Mkdev(0, 30): false, unix.Mkdev(0, 31): true, unix.Mkdev(0, 99): false,
 	} {
-		if got := table.Answers(File{Device: device}); got != want {
+		if got := table.IsServedBySystem(File{Device: device}); got != want {
 			t.Errorf("device %#x answers: %v, want %v", device, got, want)
 		}
 	}
@@ -49,7 +49,7 @@ nonsense
 		}
 	}
 	for mount, want := range map[string]bool{"22": true, "24": false, "25": true, "99": false} {
-		if got := table.Answers(File{Mount: mount, Device: 7}); got != want { // another device: btrfs
+		if got := table.IsServedBySystem(File{Mount: mount, Device: 7}); got != want { // another device: btrfs
 			t.Errorf("mount %s answers: %v, want %v", mount, got, want)
 		}
 	}
@@ -78,7 +78,7 @@ func TestStat(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("Stat of %s = %+v, %v, want %+v", f.Name(), got, err, want)
 		}
-		if table, err := Of(os.Getpid()); err != nil || !table.Answers(got) {
+		if table, err := Of(os.Getpid()); err != nil || !table.IsServedBySystem(got) {
 			t.Errorf("%s: on no mount: %+v %v", f.Name(), got, err)
 		}
 		if got, err := Fstat(int(f.Fd())); err != nil || got != want {
@@ -100,7 +100,7 @@ func TestServerThatIsSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 		st, err := Stat(fmt.Sprintf("/proc/self/fd/%d", fd))
-		if err != nil || st.Mode != unix.S_IFREG|0o666 || table.Answers(st) {
+		if err != nil || st.Mode != unix.S_IFREG|0o666 || table.IsServedBySystem(st) {
 			t.Errorf("Stat = %+v, %v, want a file of a server that does not answer", st, err)
 		}
 		return table

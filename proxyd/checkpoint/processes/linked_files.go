@@ -25,7 +25,7 @@ func isRemovedAndLinked(pid int, table *mounts.Table, path, link string) bool {
 		return false
 	}
 	file, err := mounts.Stat(path)
-	if err != nil || file.Links == 0 || file.Kind() != unix.S_IFREG || !table.Answers(file) || table.IsServedByUser(link) {
+	if err != nil || file.Links == 0 || file.Kind() != unix.S_IFREG || !table.IsServedBySystem(file) || table.IsServedByUser(link) {
 		return false
 	}
 	return !hasName(pid, file, link)

@@ -142,7 +142,7 @@ func (s *folderSearch) openFolder(dir string) (*os.File, error) {
 		return nil, err
 	}
 	defer unix.Close(look)
-	if file, err := mounts.Fstat(look); err != nil || !s.table.Answers(file) {
+	if file, err := mounts.Fstat(look); err != nil || !s.table.IsServedBySystem(file) {
 		return nil, errors.Join(err, unix.EOPNOTSUPP)
 	}
 	fd, err := unix.Openat(look, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
