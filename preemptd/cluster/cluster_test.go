@@ -55,7 +55,7 @@ func (p *proxyds) Show(_ context.Context, j *slurmrest.Job) (*rpc.Job, error) {
 	return &rpc.Job{Id: fmt.Sprint(j.ID), Options: map[string]string{"gpus": p.gpus}, Capsules: []*rpc.Capsule{capsule}}, nil
 }
 
-func (p *proxyds) All(context.Context, []slurmrest.Node) ([]*rpc.Checkpoint, error) {
+func (p *proxyds) AllCheckpoints(context.Context, []slurmrest.Node) ([]*rpc.Checkpoint, error) {
 	if p.away {
 		return nil, rpc.Errorf(rpc.ErrUnreachable, "nobody answers")
 	}

@@ -28,8 +28,8 @@ type Slurm interface {
 type Proxyd interface {
 	// Show tells of a running job. The error is rpc.ErrNotProtected if the job has no capsule.
 	Show(ctx context.Context, job *slurmrest.Job) (*rpc.Job, error)
-	// All lists the checkpoints of all jobs, asking any of the nodes.
-	All(ctx context.Context, nodes []slurmrest.Node) ([]*rpc.Checkpoint, error)
+	// AllCheckpoints lists the checkpoints of all jobs, asking any of the nodes.
+	AllCheckpoints(ctx context.Context, nodes []slurmrest.Node) ([]*rpc.Checkpoint, error)
 }
 
 // Observation is the result of a look.
@@ -96,7 +96,7 @@ func (w *Watch) Look(ctx context.Context) (Observation, error) {
 		now = w.Now
 	}
 	at := now()
-	if err := w.refreshJobs(ctx); err != nil {
+	if err := w.refreshJobsAndNodes(ctx); err != nil {
 		return Observation{}, err
 	}
 	rarely := w.Rarely
@@ -105,7 +105,7 @@ func (w *Watch) Look(ctx context.Context) (Observation, error) {
 	}
 	var away error
 	if w.rare.IsZero() || at.Sub(w.rare) >= rarely {
-		if err := w.refreshNodes(ctx); err != nil {
+		if err := w.refreshConfiguration(ctx); err != nil {
 			return Observation{}, err
 		}
 		away = w.refreshCheckpoints(ctx)
@@ -124,8 +124,8 @@ func (w *Watch) Look(ctx context.Context) (Observation, error) {
 	return w.seen, nil
 }
 
-// refreshJobs asks for jobs and nodes, which change all the time. Slices are made anew, never changed.
-func (w *Watch) refreshJobs(ctx context.Context) error {
+// refreshJobsAndNodes asks for the parts that change all the time. Slices are made anew, never changed.
+func (w *Watch) refreshJobsAndNodes(ctx context.Context) error {
 	var jobs []slurmrest.Job
 	info, err := w.Slurm.EachJob(ctx, w.since, func(j *slurmrest.Job) error {
 		jobs = append(jobs, *j)
@@ -144,7 +144,8 @@ func (w *Watch) refreshJobs(ctx context.Context) error {
 	return nil
 }
 
-func (w *Watch) refreshNodes(ctx context.Context) error {
+// refreshConfiguration asks for the name of the cluster, partitions, reservations and QOS, which change rarely.
+func (w *Watch) refreshConfiguration(ctx context.Context) error {
 	info, err := w.Slurm.Cluster(ctx)
 	if err != nil {
 		return fmt.Errorf("cluster: %w", err)
@@ -168,7 +169,7 @@ func (w *Watch) refreshNodes(ctx context.Context) error {
 }
 
 func (w *Watch) refreshCheckpoints(ctx context.Context) error {
-	all, err := w.Proxyd.All(ctx, w.seen.Nodes)
+	all, err := w.Proxyd.AllCheckpoints(ctx, w.seen.Nodes)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 const (
 	shortestPeriod = 30 * time.Second      // between two questions to a node that answers
-	perNode        = 60 * time.Millisecond // of the period
+	periodPerNode  = 60 * time.Millisecond // by which the period is longer for each node
 	firstRetry     = 10 * time.Second      // after a node gave no answer
 	longestRetry   = 10 * time.Minute
 
@@ -64,7 +64,7 @@ func (s *schedule) setNodes(nodes []Node, now time.Time) {
 
 // period is the time between two questions to a node that answers.
 func (s *schedule) period() time.Duration {
-	return max(shortestPeriod, time.Duration(len(s.nodes))*perNode)
+	return max(shortestPeriod, time.Duration(len(s.nodes))*periodPerNode)
 }
 
 // question is a question to a node that is under way.

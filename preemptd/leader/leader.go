@@ -108,9 +108,9 @@ const nodesToAsk = 3
 // connectTimeout is how long each node may take to accept a connection.
 const connectTimeout = 2 * time.Second
 
-// All lists the checkpoints of all jobs: every node sees the same, so the first that answers
+// AllCheckpoints lists the checkpoints of all jobs: every node sees the same, so the first that answers
 // is asked.
-func (f *Finder) All(ctx context.Context, nodes []slurmrest.Node) ([]*rpc.Checkpoint, error) {
+func (f *Finder) AllCheckpoints(ctx context.Context, nodes []slurmrest.Node) ([]*rpc.Checkpoint, error) {
 	var all []*rpc.Checkpoint
 	err := f.atAnyNode(ctx, nodes, func(c *rpc.Client) error {
 		var err error

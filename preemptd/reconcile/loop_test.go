@@ -43,7 +43,7 @@ func (p *proxyd) Show(context.Context, *slurmrest.Job) (*rpc.Job, error) {
 	return &rpc.Job{Capsules: []*rpc.Capsule{{Index: 0}}}, nil
 }
 
-func (p *proxyd) All(context.Context, []slurmrest.Node) ([]*rpc.Checkpoint, error) {
+func (p *proxyd) AllCheckpoints(context.Context, []slurmrest.Node) ([]*rpc.Checkpoint, error) {
 	return p.Checkpoints(nil, nil) //nolint:staticcheck // the fake needs neither
 }
 
