@@ -40,33 +40,33 @@ func newConductorWait(stopped <-chan struct{}, tell func(job uint32, why error))
 }
 
 // open passes on the requests that wait, and all later requests. open is called once.
-func (g *conductorWait) open(c nodesocket.Conductor, sruns nodesocket.SrunRequests) {
-	g.conductor, g.sruns = c, sruns
-	close(g.opened)
+func (w *conductorWait) open(c nodesocket.Conductor, sruns nodesocket.SrunRequests) {
+	w.conductor, w.sruns = c, sruns
+	close(w.opened)
 }
 
 // setReason says why there is no conductor yet.
-func (g *conductorWait) setReason(why error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.why == nil {
-		close(g.away)
+func (w *conductorWait) setReason(why error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.why == nil {
+		close(w.away)
 	}
-	g.why = why
+	w.why = why
 }
 
 // awayReason returns the reason of the last setReason; nil before the first call.
-func (g *conductorWait) awayReason() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.why
+func (w *conductorWait) awayReason() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.why
 }
 
 // isOpen tells whether there is a conductor. Fields of the node that were set before open may be
 // used then.
-func (g *conductorWait) isOpen() bool {
+func (w *conductorWait) isOpen() bool {
 	select {
-	case <-g.opened:
+	case <-w.opened:
 		return true
 	default:
 		return false
@@ -74,13 +74,13 @@ func (g *conductorWait) isOpen() bool {
 }
 
 // awaitConductor returns nil when there is a conductor.
-func (g *conductorWait) awaitConductor(ctx context.Context) error {
+func (w *conductorWait) awaitConductor(ctx context.Context) error {
 	select {
-	case <-g.opened:
+	case <-w.opened:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-g.stopped:
+	case <-w.stopped:
 		return errStopping
 	}
 }
@@ -89,80 +89,80 @@ func (g *conductorWait) awaitConductor(ctx context.Context) error {
 var errEndedWhileAway = errors.New("the task was ended while it waited for the shared folder")
 
 // Join implements nodesocket.Conductor. The job's comment has the reason for which the task waits.
-func (g *conductorWait) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Admission, error) {
+func (w *conductorWait) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Admission, error) {
 	select {
-	case <-g.away:
-		if !g.isOpen() {
-			g.tell(t.Job, g.awayReason())
+	case <-w.away:
+		if !w.isOpen() {
+			w.tell(t.Job, w.awayReason())
 			select {
 			case <-t.Terminated:
 				return nodesocket.Admission{}, errEndedWhileAway
-			case <-g.opened:
+			case <-w.opened:
 			case <-ctx.Done():
-			case <-g.stopped:
+			case <-w.stopped:
 			}
 		}
-	case <-g.opened:
+	case <-w.opened:
 	case <-ctx.Done():
-	case <-g.stopped:
+	case <-w.stopped:
 	}
-	if err := g.awaitConductor(ctx); err != nil {
+	if err := w.awaitConductor(ctx); err != nil {
 		return nodesocket.Admission{}, err
 	}
-	return g.conductor.Join(ctx, t)
+	return w.conductor.Join(ctx, t)
 }
 
 // End implements nodesocket.Conductor. An epilog does not wait for a folder that is away: later, the conductor
 // removes the remains of jobs that are over.
-func (g *conductorWait) End(ctx context.Context, job uint32) error {
+func (w *conductorWait) End(ctx context.Context, job uint32) error {
 	select {
-	case <-g.opened:
-	case <-g.away:
-		if !g.isOpen() {
-			return g.awayReason()
+	case <-w.opened:
+	case <-w.away:
+		if !w.isOpen() {
+			return w.awayReason()
 		}
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-g.stopped:
+	case <-w.stopped:
 		return errStopping
 	}
-	return g.conductor.End(ctx, job)
+	return w.conductor.End(ctx, job)
 }
 
 // Admit implements nodesocket.SrunRequests, as all below.
-func (g *conductorWait) Admit(who nodesocket.Peer) error {
-	if err := g.awaitConductor(context.Background()); err != nil {
+func (w *conductorWait) Admit(who nodesocket.Peer) error {
+	if err := w.awaitConductor(context.Background()); err != nil {
 		return err
 	}
-	return g.sruns.Admit(who)
+	return w.sruns.Admit(who)
 }
 
-func (g *conductorWait) Srun(ctx context.Context, who nodesocket.Peer, key string, give func(to *os.File) error) {
-	if g.awaitConductor(ctx) == nil {
-		g.sruns.Srun(ctx, who, key, give)
+func (w *conductorWait) Srun(ctx context.Context, who nodesocket.Peer, key string, give func(to *os.File) error) {
+	if w.awaitConductor(ctx) == nil {
+		w.sruns.Srun(ctx, who, key, give)
 	}
 }
 
-func (g *conductorWait) TellFailure(ctx context.Context, dir string) bool {
-	return g.awaitConductor(ctx) == nil && g.sruns.TellFailure(ctx, dir)
+func (w *conductorWait) TellFailure(ctx context.Context, dir string) bool {
+	return w.awaitConductor(ctx) == nil && w.sruns.TellFailure(ctx, dir)
 }
 
-func (g *conductorWait) TellMessage(ctx context.Context, dir string) bool {
-	return g.awaitConductor(ctx) == nil && g.sruns.TellMessage(ctx, dir)
+func (w *conductorWait) TellMessage(ctx context.Context, dir string) bool {
+	return w.awaitConductor(ctx) == nil && w.sruns.TellMessage(ctx, dir)
 }
 
-func (g *conductorWait) Signal(ctx context.Context, who nodesocket.Peer, key string, sig syscall.Signal) error {
-	if err := g.awaitConductor(ctx); err != nil {
+func (w *conductorWait) Signal(ctx context.Context, who nodesocket.Peer, key string, sig syscall.Signal) error {
+	if err := w.awaitConductor(ctx); err != nil {
 		return err
 	}
-	return g.sruns.Signal(ctx, who, key, sig)
+	return w.sruns.Signal(ctx, who, key, sig)
 }
 
-func (g *conductorWait) NoteRequeue(ctx context.Context, who nodesocket.Peer) error {
-	if err := g.awaitConductor(ctx); err != nil {
+func (w *conductorWait) NoteRequeue(ctx context.Context, who nodesocket.Peer) error {
+	if err := w.awaitConductor(ctx); err != nil {
 		return err
 	}
-	return g.sruns.NoteRequeue(ctx, who)
+	return w.sruns.NoteRequeue(ctx, who)
 }
 
 // serveNode answers the tasks, sruns and epilogs of this node through the conductorWait, until ctx is done.

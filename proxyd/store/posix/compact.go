@@ -20,7 +20,7 @@ var _ store.Compacter = (*Backend)(nil)
 // file open keeps it. Compact may be stopped at any time.
 func (b *Backend) Compact(ctx context.Context, dirs []string) error {
 	sparse := make(map[uint64]bool) // packs by inode: has the pack lost more than half of its names?
-	load := batch{b: b}
+	load := batch{store: b}
 	for _, dir := range dirs {
 		err := b.List(ctx, dir, func(n string) error {
 			name := dir + "/" + n
@@ -68,7 +68,7 @@ func (b *Backend) isMostlyDeleted(ctx context.Context, name string, known map[ui
 
 // batch collects chunks for a new pack.
 type batch struct {
-	b     *Backend
+	store *Backend
 	files []store.File
 	bytes int
 }
@@ -76,29 +76,29 @@ type batch struct {
 // maxBatch is the largest content of a new pack that is held in memory.
 const maxBatch = 8 << 20
 
-func (l *batch) add(ctx context.Context, name string) error {
-	data, err := l.b.Get(ctx, name, maxBatch, nil)
+func (b *batch) add(ctx context.Context, name string) error {
+	data, err := b.store.Get(ctx, name, maxBatch, nil)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrForeign) {
 		return nil // swept meanwhile, or damaged, which Verify reports
 	}
 	if err != nil {
 		return err
 	}
-	if l.bytes+len(data) > maxBatch || len(l.files) == maxPack {
-		if err := l.put(ctx); err != nil {
+	if b.bytes+len(data) > maxBatch || len(b.files) == maxPack {
+		if err := b.put(ctx); err != nil {
 			return err
 		}
 	}
-	l.files = append(l.files, store.File{Name: name, Data: data})
-	l.bytes += len(data)
+	b.files = append(b.files, store.File{Name: name, Data: data})
+	b.bytes += len(data)
 	return nil
 }
 
-func (l *batch) put(ctx context.Context) error {
-	if len(l.files) == 0 {
+func (b *batch) put(ctx context.Context) error {
+	if len(b.files) == 0 {
 		return nil
 	}
-	err := l.b.Put(ctx, l.files...)
-	l.files, l.bytes = nil, 0
+	err := b.store.Put(ctx, b.files...)
+	b.files, b.bytes = nil, 0
 	return err
 }
