@@ -53,14 +53,14 @@ func (a *attempt) drainSruns(ctx context.Context) error {
 	return callNodesTogether(ctx, a, calls.Drain, calls.DrainArgs{Sruns: true})
 }
 
-func (p *participant) drainHere(ctx context.Context, id store.ID, b calls.DrainArgs) (calls.Empty, error) {
+func (p *participant) drainHere(ctx context.Context, id store.ID, args calls.DrainArgs) (calls.Empty, error) {
 	j := p.j
 	if _, err := p.membershipIn(id); err != nil {
 		return calls.Empty{}, err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, lc := range j.localCapsules() {
-		if b.Sruns {
+		if args.Sruns {
 			for _, wait := range lc.sruns.IdleWaits() {
 				g.Go(func() error { return wait(ctx) })
 			}

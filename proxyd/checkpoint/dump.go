@@ -53,13 +53,13 @@ func (a *attempt) dump(ctx context.Context) error {
 
 // dumpEverywhere has all nodes write their shares, and collects their parts of the manifest.
 // a.base is set only if a node took over streams of the base.
-func (a *attempt) dumpEverywhere(ctx context.Context, b calls.DumpArgs) error {
+func (a *attempt) dumpEverywhere(ctx context.Context, args calls.DumpArgs) error {
 	a.base = 0
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	for _, node := range a.nodes {
 		g.Go(func() error {
-			r, err := callNode(ctx, a.j.c, node, a.j.id, a.id.Number, calls.Dump, b)
+			r, err := callNode(ctx, a.j.c, node, a.j.id, a.id.Number, calls.Dump, args)
 			if err != nil {
 				return a.noteFoundByCRIU(node, err)
 			}
@@ -72,7 +72,7 @@ func (a *attempt) dumpEverywhere(ctx context.Context, b calls.DumpArgs) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if !r.BaseUnused {
-				a.base = b.Base
+				a.base = args.Base
 			}
 			if r.Part != nil {
 				a.parts = append(a.parts, *r.Part)
@@ -116,15 +116,15 @@ func (a *attempt) dropChunks(ctx context.Context) error {
 }
 
 // dumpHere writes this node's share.
-func (p *participant) dumpHere(ctx context.Context, id store.ID, b calls.DumpArgs) (calls.DumpReply, error) {
+func (p *participant) dumpHere(ctx context.Context, id store.ID, args calls.DumpArgs) (calls.DumpReply, error) {
 	j := p.j
 	m, err := p.membershipIn(id)
 	if err != nil {
 		return calls.DumpReply{}, err
 	}
 	defer m.releaseStageRoom()
-	r, err := p.dumpShare(ctx, m, b)
-	if b.Ticket == "" && upload.IsOutOfSpace(err) {
+	r, err := p.dumpShare(ctx, m, args)
+	if args.Ticket == "" && upload.IsOutOfSpace(err) {
 		j.log.Warn("dump failed", "checkpoint", id, "error", err)
 		return calls.DumpReply{StageFull: true}, nil
 	}
@@ -135,7 +135,7 @@ func (p *participant) dumpHere(ctx context.Context, id store.ID, b calls.DumpArg
 	return r, err
 }
 
-func (p *participant) dumpShare(ctx context.Context, m *membership, b calls.DumpArgs) (r calls.DumpReply, err error) {
+func (p *participant) dumpShare(ctx context.Context, m *membership, args calls.DumpArgs) (r calls.DumpReply, err error) {
 	j := p.j
 	ctx, w, end, err := p.beginDump(ctx, m)
 	if err != nil {
@@ -144,7 +144,7 @@ func (p *participant) dumpShare(ctx context.Context, m *membership, b calls.Dump
 	defer end()
 	leads := w != nil
 	if !leads {
-		if w, err = p.joinWriter(context.WithoutCancel(ctx), m.id, b); err != nil {
+		if w, err = p.joinWriter(context.WithoutCancel(ctx), m.id, args); err != nil {
 			return r, err
 		}
 		defer func() {
@@ -159,10 +159,10 @@ func (p *participant) dumpShare(ctx context.Context, m *membership, b calls.Dump
 	}
 	var base *upload.Base
 	if p.profitsFromBase() {
-		base = p.openBase(ctx, w, m.id, b.Base)
+		base = p.openBase(ctx, w, m.id, args.Base)
 	}
 	for _, lc := range j.localCapsules() {
-		c, err := lc.dumpCapsule(ctx, w, base, b)
+		c, err := lc.dumpCapsule(ctx, w, base, args)
 		if err != nil {
 			return r, fmt.Errorf("capsule %d: %w", lc.index, err)
 		}
@@ -176,16 +176,16 @@ func (p *participant) dumpShare(ctx context.Context, m *membership, b calls.Dump
 }
 
 // joinWriter creates the writer of a node that does not lead.
-func (p *participant) joinWriter(ctx context.Context, id store.ID, b calls.DumpArgs) (upload.ShareWriter, error) {
+func (p *participant) joinWriter(ctx context.Context, id store.ID, args calls.DumpArgs) (upload.ShareWriter, error) {
 	j := p.j
-	if b.Ticket == "" {
+	if args.Ticket == "" {
 		if j.c.Stage == nil {
 			return nil, errors.New("the node has no staging folder")
 		}
 		h, err := j.c.Stage.Create(id)
 		return upload.StageShare{Share: h, Node: j.c.Node, Store: j.c.Store}, err
 	}
-	w, err := j.c.Store.Join(ctx, store.Upload{ID: id, Node: j.c.Node}, b.Ticket)
+	w, err := j.c.Store.Join(ctx, store.Upload{ID: id, Node: j.c.Node}, args.Ticket)
 	return upload.StoreShare{Writer: w, Node: j.c.Node}, err
 }
 
@@ -205,10 +205,10 @@ type capsuleDump struct {
 }
 
 // dumpCapsule writes all of a capsule: programs, devices, private folders, files.
-func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, on *upload.Base, b calls.DumpArgs) (*records.CapsuleMeta, error) {
+func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, base *upload.Base, args calls.DumpArgs) (*records.CapsuleMeta, error) {
 	j := lc.j
 	d := &capsuleDump{lc: lc, w: w, prefix: fmt.Sprintf("%d/", lc.index)}
-	clocksRead, err := d.describeCapsule(ctx, b.Steps)
+	clocksRead, err := d.describeCapsule(ctx, args.Steps)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +228,7 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 	if err != nil {
 		return nil, err
 	}
-	if err := d.dumpParts(ctx, subjects, on, b.Cut); err != nil {
+	if err := d.dumpParts(ctx, subjects, base, args.Cut); err != nil {
 		return nil, err
 	}
 	j.mu.Lock()

@@ -96,16 +96,16 @@ func (d *cutMember) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, e
 }
 
 // exchangeHere passes orders to a device server of this node.
-func (p *participant) exchangeHere(ctx context.Context, id store.ID, b calls.ExchangeArgs) (calls.ExchangeReply, error) {
+func (p *participant) exchangeHere(ctx context.Context, id store.ID, args calls.ExchangeArgs) (calls.ExchangeReply, error) {
 	j := p.j
 	p.restartLeaderTimeout(id)
 	j.mu.Lock()
-	lc := j.capsules[b.Index]
+	lc := j.capsules[args.Index]
 	j.mu.Unlock()
-	if lc == nil || lc.devices == nil || b.Orders == nil {
-		return calls.ExchangeReply{}, fmt.Errorf("capsule %d: %w", b.Index, errDevicesDied)
+	if lc == nil || lc.devices == nil || args.Orders == nil {
+		return calls.ExchangeReply{}, fmt.Errorf("capsule %d: %w", args.Index, errDevicesDied)
 	}
-	events, err := lc.devices.Exchange(ctx, b.Orders)
+	events, err := lc.devices.Exchange(ctx, args.Orders)
 	r := calls.ExchangeReply{Events: events, Forgotten: errors.Is(err, cut.ErrForgotten), Busy: errors.Is(err, cut.ErrBusy)}
 	if err != nil {
 		r.Error = err.Error()

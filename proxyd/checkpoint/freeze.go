@@ -123,15 +123,15 @@ func (p *participant) freezePrograms(ctx context.Context, id store.ID, which fun
 			return err
 		}
 		var names []string
-		for _, p := range programs {
-			if !which(p) {
+		for _, program := range programs {
+			if !which(program) {
 				continue
 			}
-			names = append(names, p.Name)
-			if err := inputOf(lc, p, id.Number).keepInputRelay(); err != nil {
+			names = append(names, program.Name)
+			if err := inputOf(lc, program, id.Number).keepInputRelay(); err != nil {
 				return err
 			}
-			if err := lc.capsule.MarkCaptured(ctx, p.Name); err != nil && !isGone(err) {
+			if err := lc.capsule.MarkCaptured(ctx, program.Name); err != nil && !isGone(err) {
 				return err
 			}
 		}

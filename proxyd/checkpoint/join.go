@@ -43,17 +43,17 @@ func (c *Conductor) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Adm
 		return nodesocket.Admission{}, err
 	}
 	for {
-		p, err := c.admitOrWait(ctx, t, noteLookedUp)
-		var waits *inProgressError
-		if !errors.As(err, &waits) {
-			return p, err
+		admission, err := c.admitOrWait(ctx, t, noteLookedUp)
+		var inProgress *inProgressError
+		if !errors.As(err, &inProgress) {
+			return admission, err
 		}
-		if err := waits.membership.awaitEnd(ctx); err != nil {
-			return p, err
+		if err := inProgress.membership.awaitEnd(ctx); err != nil {
+			return admission, err
 		}
-		if waits.membership.capsulesGone { // The task ends with its job; ctx ends with the task.
+		if inProgress.membership.capsulesGone { // The task ends with its job; ctx ends with the task.
 			<-ctx.Done()
-			return p, context.Cause(ctx)
+			return admission, context.Cause(ctx)
 		}
 	}
 }
@@ -84,11 +84,11 @@ func (c *Conductor) admitOrWait(ctx context.Context, t nodesocket.Join, noteLook
 		}
 	}
 	noteLookedUp()
-	p, err := j.admitTask(ctx, t)
+	admission, err := j.admitTask(ctx, t)
 	if err != nil {
 		return nodesocket.Admission{}, fmt.Errorf("job %d: %w", t.Job, err)
 	}
-	return p, nil
+	return admission, nil
 }
 
 // lookUpRun looks the job's run up in Slurm. plain is the reason why the job is not protected, or

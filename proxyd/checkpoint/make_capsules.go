@@ -336,7 +336,7 @@ func (r *restore) makeCapsulesHere(ctx context.Context) error {
 }
 
 // makeCapsulesForLeader carries out calls.MakeCapsules on a node that does not lead.
-func (r *restore) makeCapsulesForLeader(ctx context.Context, b calls.MakeCapsulesArgs) error {
+func (r *restore) makeCapsulesForLeader(ctx context.Context, args calls.MakeCapsulesArgs) error {
 	j := r.j
 	j.capsulesMu.Lock()
 	defer j.capsulesMu.Unlock()
@@ -347,7 +347,7 @@ func (r *restore) makeCapsulesForLeader(ctx context.Context, b calls.MakeCapsule
 	if rec == nil {
 		return ErrNoJob
 	}
-	id := store.ID{JobID: store.PlainJob(j.c.Cluster, j.id), Number: b.Number}
+	id := store.ID{JobID: store.PlainJob(j.c.Cluster, j.id), Number: args.Number}
 	point, err := j.c.openCheckpoint(id)
 	if err != nil {
 		return err
@@ -356,7 +356,7 @@ func (r *restore) makeCapsulesForLeader(ctx context.Context, b calls.MakeCapsule
 		point.Close()
 		return err
 	}
-	j.beginRun(rec, b.Run, b.Nodes, point)
+	j.beginRun(rec, args.Run, args.Nodes, point)
 	return r.makeCapsulesHere(ctx)
 }
 

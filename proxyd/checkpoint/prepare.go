@@ -288,7 +288,7 @@ func (c *Conductor) nextNumber(ctx context.Context, job, own uint32) (uint32, er
 const leaderTimeout = 45 * time.Second
 
 // prepareHere starts this node's membership and describes this node's part of the job.
-func (p *participant) prepareHere(ctx context.Context, id store.ID, b calls.PrepareArgs) (calls.PrepareReply, error) {
+func (p *participant) prepareHere(ctx context.Context, id store.ID, args calls.PrepareArgs) (calls.PrepareReply, error) {
 	j := p.j
 	var r calls.PrepareReply
 	snap := j.run.Snapshot()
@@ -298,7 +298,7 @@ func (p *participant) prepareHere(ctx context.Context, id store.ID, b calls.Prep
 	case snap.HasBeen(runs.GivenUp):
 		return r, errGivenUp
 	}
-	other := p.joinAttempt(id, b.Release)
+	other := p.joinAttempt(id, args.Release)
 	if other != nil {
 		return r, fmt.Errorf("%w: %s", errCheckpointInProgress, other.id)
 	}
@@ -316,12 +316,12 @@ func (p *participant) prepareHere(ctx context.Context, id store.ID, b calls.Prep
 		if err != nil {
 			return r, err
 		}
-		for _, p := range programs {
-			if p.Ended || p.Waiting {
+		for _, program := range programs {
+			if program.Ended || program.Waiting {
 				continue
 			}
 			r.Programs++
-			r.Bytes += processes.ResidentBytes(p)
+			r.Bytes += processes.ResidentBytes(program)
 		}
 		r.Bytes += estimateFiles(ctx, lc)
 		found, _, err := lc.findObstacles(ctx, programs)
@@ -341,7 +341,7 @@ func (p *participant) prepareHere(ctx context.Context, id store.ID, b calls.Prep
 			return r, err
 		}
 	}
-	r.Staged = b.Stage && r.Capsules > 0 && p.reserveStage(id, r.Bytes)
+	r.Staged = args.Stage && r.Capsules > 0 && p.reserveStage(id, r.Bytes)
 	return r, nil
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 // reconnectHere carries out calls.ReconnectDevices on this node.
-func (r *restore) reconnectHere(ctx context.Context, _ store.ID, b calls.ReconnectDevicesArgs) (map[int]string, error) {
+func (r *restore) reconnectHere(ctx context.Context, _ store.ID, args calls.ReconnectDevicesArgs) (map[int]string, error) {
 	j := r.j
 	at, servers := map[int]string{}, map[int]deviceConnector{}
 	for _, lc := range j.localCapsules() {
@@ -29,7 +29,7 @@ func (r *restore) reconnectHere(ctx context.Context, _ store.ID, b calls.Reconne
 			continue
 		}
 		servers[lc.index] = lc.devices
-		if b.Peers != nil {
+		if args.Peers != nil {
 			continue
 		}
 		var err error
@@ -37,10 +37,10 @@ func (r *restore) reconnectHere(ctx context.Context, _ store.ID, b calls.Reconne
 			return nil, fmt.Errorf("capsule %d: %w", lc.index, err)
 		}
 	}
-	if b.Peers == nil {
+	if args.Peers == nil {
 		return at, nil
 	}
-	return at, connectServers(ctx, servers, b.Peers)
+	return at, connectServers(ctx, servers, args.Peers)
 }
 
 // deviceConnector is a device server that connects to the other device servers of its job.
@@ -91,14 +91,14 @@ func (r *restore) reconnectDevices(ctx context.Context, snap runs.Snapshot) (boo
 }
 
 // reconnectOnNodes calls all nodes in parallel, and merges their addresses.
-func (r *restore) reconnectOnNodes(ctx context.Context, nodes map[string]bool, b calls.ReconnectDevicesArgs) (map[int]string, error) {
+func (r *restore) reconnectOnNodes(ctx context.Context, nodes map[string]bool, args calls.ReconnectDevicesArgs) (map[int]string, error) {
 	j := r.j
 	var mu sync.Mutex
 	all := map[int]string{}
 	g, ctx := errgroup.WithContext(ctx)
 	for node := range nodes {
 		g.Go(func() error {
-			at, err := callNodeRetrying(ctx, j.c, restoreCallTimeout, node, j.id, calls.ReconnectDevices, b)
+			at, err := callNodeRetrying(ctx, j.c, restoreCallTimeout, node, j.id, calls.ReconnectDevices, args)
 			mu.Lock()
 			defer mu.Unlock()
 			maps.Copy(all, at)

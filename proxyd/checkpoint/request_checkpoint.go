@@ -92,25 +92,25 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, hold
 
 // requestCheckpoint starts a checkpoint, or joins the attempt in progress, and returns when the
 // attempt is over (with HoldAfterwards: when the checkpoint is committed). The job is released
-// afterwards if w.After says so. It may be called on any node of the job; on a node
+// afterwards if request.After says so. It may be called on any node of the job; on a node
 // that does not lead, the returned attempt is nil, and tell is not called.
-func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w decisions.Request, tell func(phase string)) (*attempt, error) {
+func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, request decisions.Request, tell func(phase string)) (*attempt, error) {
 	if leader := j.leaderNode(); leader != c.Node {
-		_, err := callNodeRetrying(ctx, c, unreachableTimeout, leader, j.id, calls.RequestCheckpoint, w)
+		_, err := callNodeRetrying(ctx, c, unreachableTimeout, leader, j.id, calls.RequestCheckpoint, request)
 		return nil, err
 	}
-	if !w.After.LeavesNodes() && !w.HoldAfterwards { // A finished upload of the previous checkpoint is worth more than a new checkpoint. A job that leaves its nodes cannot wait.
+	if !request.After.LeavesNodes() && !request.HoldAfterwards { // A finished upload of the previous checkpoint is worth more than a new checkpoint. A job that leaves its nodes cannot wait.
 		if err := c.uploads.Wait(ctx, j.id, func() {}); err != nil {
 			return nil, err
 		}
 	}
 	for {
-		a, tooLate := c.startOrJoinAttempt(j, w)
+		a, tooLate := c.startOrJoinAttempt(j, request)
 		if a == nil {
 			return nil, nil
 		}
 		end := a.done
-		if w.HoldAfterwards && !tooLate {
+		if request.HoldAfterwards && !tooLate {
 			end = a.committed
 		}
 		if err := a.awaitEnd(ctx, end, tell); err != nil {
@@ -118,7 +118,7 @@ func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w decisions.R
 		}
 		switch {
 		case tooLate:
-		case w.HoldAfterwards:
+		case request.HoldAfterwards:
 			return a, a.captureErr
 		default:
 			return a, a.err
@@ -127,10 +127,10 @@ func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w decisions.R
 }
 
 // startOrJoinAttempt starts an attempt, or joins the attempt in progress. tooLate means that the
-// attempt in progress already lets the job run on, although w wants the job to leave or to stay
+// attempt in progress already lets the job run on, although the request wants the job to leave or to stay
 // frozen. It returns nil for a run that is already released: a node that could not reach the
 // leader in time may ask after the release.
-func (c *Conductor) startOrJoinAttempt(j *job, w decisions.Request) (a *attempt, tooLate bool) {
+func (c *Conductor) startOrJoinAttempt(j *job, request decisions.Request) (a *attempt, tooLate bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.run.Snapshot().HasBeen(runs.Released) {
@@ -138,14 +138,14 @@ func (c *Conductor) startOrJoinAttempt(j *job, w decisions.Request) (a *attempt,
 	}
 	if a = j.ledAttempt; a == nil {
 		a = &attempt{
-			j: j, reason: w.Reason, outcome: decisions.NewOutcome(w), began: time.Now(),
+			j: j, reason: request.Reason, outcome: decisions.NewOutcome(request), began: time.Now(),
 			committed: make(chan struct{}), done: make(chan struct{}), phaseChanged: make(chan struct{}),
 		}
 		j.ledAttempt = a
 		c.startBackground(a.run)
 		return a, false
 	}
-	return a, a.outcome.JoinRequest(w)
+	return a, a.outcome.JoinRequest(request)
 }
 
 // awaitEnd waits for the end of the attempt that end stands for, and calls tell for each phase meanwhile, from the present phase on.

@@ -62,26 +62,26 @@ type Outcome struct {
 }
 
 // NewOutcome returns the outcome that a request wants of the attempt that it starts.
-func NewOutcome(w Request) *Outcome {
-	return &Outcome{after: w.After, reason: w.Reason, hold: w.HoldAfterwards, over: make(chan struct{})}
+func NewOutcome(request Request) *Outcome {
+	return &Outcome{after: request.After, reason: request.Reason, hold: request.HoldAfterwards, over: make(chan struct{})}
 }
 
-// JoinRequest adds a request. tooLate means that the job runs on already, although w wants the job to leave
+// JoinRequest adds a request. tooLate means that the job runs on already, although the request wants the job to leave
 // or to stay frozen.
-func (o *Outcome) JoinRequest(w Request) (tooLate bool) {
+func (o *Outcome) JoinRequest(request Request) (tooLate bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.state == outcomeDecided {
-		return !o.after.LeavesNodes() && (w.After.LeavesNodes() || w.HoldAfterwards)
+		return !o.after.LeavesNodes() && (request.After.LeavesNodes() || request.HoldAfterwards)
 	}
 	if o.after.LeavesNodes() {
 		return false
 	}
-	o.after, o.reason = w.After, w.Reason
-	if w.HoldAfterwards {
+	o.after, o.reason = request.After, request.Reason
+	if request.HoldAfterwards {
 		o.hold, o.until = true, time.Now().Add(HoldTimeout)
 	}
-	if w.After.LeavesNodes() {
+	if request.After.LeavesNodes() {
 		o.endWait()
 	}
 	return false
