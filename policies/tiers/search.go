@@ -149,7 +149,12 @@ func (d *decision) canBeatLimit(j *sdk.Job, node int32, limit cost) bool {
 		return true
 	}
 	on := d.victims.byNode[node]
-	return len(on) > 0 && on[0].tier < j.Tier && sacrifice{victim: on[0], keep: 1, pause: on[0].least}.totalCost().isBelow(limit)
+	if len(on) == 0 || on[0].tier >= j.Tier {
+		return false
+	}
+	least := sacrifice{victim: on[0], keep: 1, pause: on[0].least}.totalCost()
+	least.brokenPromises = 0 // another victim on the node may keep its promise: the order of byNode does not know promises
+	return least.isBelow(limit)
 }
 
 // starts is how many offers are tried as the first of a choice for several nodes.
