@@ -160,9 +160,9 @@ func (i *Image) forbiddenFiles(src Source) ([]*regfile.RegFileEntry, error) {
 	}), nil
 }
 
-// mappedToWrite returns the numbers, in files.img, of files that are mapped such that writes to the memory go to the
-// file. The mapping's entry tells how such a file is to be open: the number in files.img stands for the mapping alone,
-// and its flags there are meaningless.
+// mappedToWrite returns the numbers, in files.img, of files that are mapped and were open to be written, although writes
+// to a private mapping do not go to the file: criu opens the file of each mapping as it was open. The mapping's entry
+// tells how: the number in files.img stands for the mapping alone, and its flags there are meaningless.
 func (i *Image) mappedToWrite(src Source) (map[uint32]bool, error) {
 	written := map[uint32]bool{}
 	for _, file := range i.Files {
@@ -179,7 +179,7 @@ func (i *Image) mappedToWrite(src Source) (map[uint32]bool, error) {
 			return nil, fmt.Errorf("image %s: %w", file.Name, err)
 		}
 		for _, v := range m.GetVmas() {
-			if v.GetStatus()&mappedShared != 0 && v.GetFdflags()&unix.O_ACCMODE == unix.O_RDWR {
+			if v.GetStatus()&mappedFile != 0 && v.GetFdflags()&unix.O_ACCMODE == unix.O_RDWR {
 				written[uint32(v.GetShmid())] = true
 			}
 		}
@@ -187,9 +187,9 @@ func (i *Image) mappedToWrite(src Source) (map[uint32]bool, error) {
 	return written, nil
 }
 
-// mappedShared is the status of a mapping that shares its memory with a file (criu/include/image.h,
+// mappedFile are the statuses of a mapping of a file, private or shared (criu/include/image.h, VMA_FILE_PRIVATE and
 // VMA_FILE_SHARED).
-const mappedShared = 1 << 7
+const mappedFile = 1<<6 | 1<<7
 
 // onThread calls f on a thread that has a user's rights to files, and no more.
 func (r *rights) onThread(f func()) error {

@@ -224,18 +224,19 @@ f = open('key', 'r+'); f.read(2); f.seek(2); os.chmod('key', 0o444)
 g = os.open('sub/key', os.O_WRONLY | os.O_APPEND); os.chmod('sub/key', 0)
 h = os.dup(g)
 mine('mapped'); k = open('mapped', 'r+b'); w = mmap.mmap(k.fileno(), 6); k.close(); os.chmod('mapped', 0o400)
+mine('private'); k = open('private', 'r+b'); p = mmap.mmap(k.fileno(), 6, flags=mmap.MAP_PRIVATE); k.close(); os.chmod('private', 0o400); p[0:1] = b'P'
 def tell():
     f.write('X'); f.flush(); os.write(g, b'1'); os.write(h, b'2')
     import fcntl
     os.fchmod(g, 0o600); s = open('sub/key').read(); os.fchmod(g, 0)
-    w[0:1] = b'M'; w.flush()
-    return f.tell(), open('key').read(), s, fcntl.fcntl(g, fcntl.F_GETFL) & os.O_APPEND != 0, open('mapped').read()`, "tell()"))
+    w[0:1] = b'M'; w.flush(); p[1:2] = b'I'
+    return p[0:4], open('private').read(), f.tell(), open('key').read(), s, fcntl.fcntl(g, fcntl.F_GETFL) & os.O_APPEND != 0, open('mapped').read()`, "tell()"))
 	r.expectLine("ready")
 	images := newImageFolder(t)
 	img := dumpProgram(t, r.program, images)
 	c.endCapsule()
 	_, r = restoreImage(t, img, images)
-	r.askAndExpect("?", `(3, 'miXe..\n', 'mine..\n12', True, 'Mine..\n')`)
+	r.askAndExpect("?", `(b'PIne', 'mine..\n', 3, 'miXe..\n', 'mine..\n12', True, 'Mine..\n')`)
 }
 
 // TestManyMappings: the comparison of many mappings takes little time.
