@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
@@ -122,9 +123,10 @@ func (p *periodicCheckpoints) makeCheckpoints(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			j.log.Warn("periodic checkpoint failed", "error", err)
 			if o := (*ObstacleError)(nil); errors.As(err, &o) {
-				j.report.TellObstacle(ctx, o)
+				text := summarizeObstacles(o.Obstacles)
+				j.report.TellObstacle(ctx, text)
 				if !o.ByCRIU { // the looks take care of the comment from now on
-					j.report.SetObstacle(ctx, o.Error())
+					j.report.SetObstacle(ctx, text)
 					continue
 				}
 			}
@@ -185,8 +187,28 @@ func (w *watchedJob) reportObstacles(ctx context.Context, settled []processes.Ob
 		w.j.log.Info("the job can be captured again")
 		return
 	}
-	err := &ObstacleError{Obstacles: settled}
-	w.text = err.Error()
-	w.j.log.Info("the job cannot be captured as it is", "error", err)
-	w.j.report.TellObstacle(ctx, err)
+	w.text = summarizeObstacles(settled)
+	w.j.log.Info("the job cannot be captured as it is", "error", &ObstacleError{Obstacles: settled})
+	w.j.report.TellObstacle(ctx, w.text)
+}
+
+// summarizeObstacles names each obstacle once for all processes of a name that have it, such as the ranks of a job.
+func summarizeObstacles(found []processes.Obstacle) string {
+	type kind struct{ name, what, cure string }
+	first, count := []processes.Obstacle{}, map[kind]int{}
+	for _, o := range found {
+		k := kind{o.Name, o.What, o.Cure}
+		if count[k]++; count[k] == 1 {
+			first = append(first, o)
+		}
+	}
+	all := make([]string, len(first))
+	for i, o := range first {
+		all[i] = o.String()
+		if n := count[kind{o.Name, o.What, o.Cure}]; n > 1 && o.PID != 0 {
+			pid := fmt.Sprintf("(PID %d", o.PID)
+			all[i] = strings.Replace(all[i], pid, fmt.Sprintf("%s and %d more", pid, n-1), 1)
+		}
+	}
+	return strings.Join(all, "; ")
 }

@@ -12,24 +12,27 @@ import (
 )
 
 // TestObstacleTold: soon after its start a job is told which of its parts cannot be captured, before any checkpoint is
-// asked for.
+// asked for. What both ranks have is told once in log and comment, and singctl show lists both.
 func TestObstacleTold(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-obstacle", "--nodes", "2")
 	job := c.submitJob(t, "-N2 --singularity-outside=refuse",
-		`srun bash -c '[ $SLURM_PROCID = 0 ] || exec 3<>/dev/tcp/ctl/6817; echo ready; exec sleep 1000'`)
+		`srun bash -c 'exec 3<>/dev/tcp/ctl/6817; echo ready; exec sleep 1000'`)
 	c.waitForLine(t, job, "ready")
 	const what = `sleep (PID `
 	const cure = "is connected to 10.77.0.1:6817, which is outside of the job: close it, or submit the job with --singularity-outside=reset"
 	waitFor(t, 60*time.Second, func() (bool, string) {
 		log := c.jobLog(job)
-		return strings.Contains(log, "singularity: no checkpoint can be made: "+what) && strings.Contains(log, cure), log
+		return strings.Contains(log, "singularity: no checkpoint can be made: "+what) && strings.Contains(log, " and 1 more) "+cure), log
 	})
+	if log := c.jobLog(job); strings.Count(log, cure) != 1 {
+		t.Errorf("what both ranks have is told more than once:\n%s", log)
+	}
 	waitFor(t, 20*time.Second, func() (bool, string) {
 		said := c.showColumn(t, job, "Comment")
 		return strings.HasPrefix(said, "singularity: cannot be captured as it is: "+what), said
 	})
-	c.checkCommand(t, "alice", "singctl show "+job, 0, `stands in the way of a checkpoint:`, `on n[12]: process [0-9]+ \(sleep\): `+cure)
+	c.checkCommand(t, "alice", "singctl show "+job, 0, `stands in the way of a checkpoint:`, `on n1: process [0-9]+ \(sleep\): `+cure, `on n2: process [0-9]+ \(sleep\): `+cure)
 }
 
 // TestToldInLog: a job with failed checkpoints, that begins anew, has a line about each in its

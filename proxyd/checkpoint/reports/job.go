@@ -168,12 +168,12 @@ func (j *Job) WriteStartLine() {
 
 // TellObstacle writes into the job's log, once a run, that something in the job keeps it from being
 // captured.
-func (j *Job) TellObstacle(ctx context.Context, obstacle error) {
+func (j *Job) TellObstacle(ctx context.Context, obstacle string) {
 	j.mu.Lock()
 	reported := j.reportedObstacle
 	j.reportedObstacle = true
 	j.mu.Unlock()
 	if !reported {
-		j.WriteLogLine(ctx, fmt.Sprintf("no checkpoint can be made: %v; singctl show %d says more", obstacle, j.id))
+		j.WriteLogLine(ctx, fmt.Sprintf("no checkpoint can be made: %s; singctl show %d says more", obstacle, j.id))
 	}
 }

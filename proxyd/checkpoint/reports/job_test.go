@@ -93,7 +93,7 @@ func TestLogLines(t *testing.T) {
 	j.SetStartLine("begins anew")
 	for range 2 {
 		j.WriteStartLine()
-		j.TellObstacle(t.Context(), errors.New("job 7: a terminal\nand a device"))
+		j.TellObstacle(t.Context(), "job 7: a terminal\nand a device")
 	}
 	got, err := os.ReadFile(path)
 	want := "singularity: begins anew\nsingularity: no checkpoint can be made: a terminal; and a device; singctl show 7 says more\n"
