@@ -16,25 +16,65 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 )
 
 // errMissed is the error of a blow that came after the job's end: the run tested nothing.
 var errMissed = errors.New("the job ended before it was hit")
 
-// strikeBlow does a single blow and returns when the job runs again.
-func (r *run) strikeBlow(ctx context.Context, b blow) error {
-	var running []job // of an array, some elements may have ended
-	for _, j := range r.c.board.getJobs(r.id) {
+// runningJobs returns the jobs of a submission that run: of an array, some elements may have ended. The error is
+// errMissed if all have ended as they should. A job that is held could not be restored after the blow before.
+func runningJobs(jobs []job, want map[string]string) (running []job, err error) {
+	for _, j := range jobs {
 		switch {
 		case j.state == "RUNNING":
 			running = append(running, j)
-		case j.hasEnded() && j.describeOutcome() != r.want[j.id]:
-			return fmt.Errorf("before %s it ended by itself: %s", b, j)
+		case j.hasEnded() && j.describeOutcome() != want[j.id]:
+			return nil, fmt.Errorf("it ended by itself: %s", j)
+		case j.state == "PENDING" && strings.Contains(j.comment, "singularity: held: "):
+			return nil, fmt.Errorf("it was held: %s", j)
 		}
 	}
 	if running == nil {
-		return errMissed
+		return nil, errMissed
+	}
+	return running, nil
+}
+
+func TestRunningJobs(t *testing.T) {
+	runs := job{id: "1", state: "RUNNING"}
+	done := job{id: "2", state: "COMPLETED", exits: "0:0"}
+	failed := job{id: "3", state: "FAILED", exits: "1:0"}
+	held := job{id: "4", state: "PENDING", comment: "singularity: held: restore program batch on n7: Permission denied"}
+	waits := job{id: "5", state: "PENDING", comment: "singularity: checkpoint 1 at 02:22:34 (requeue)"}
+	want := map[string]string{"2": done.describeOutcome()}
+	for name, test := range map[string]struct {
+		jobs    []job
+		running int
+		says    string
+	}{
+		"it runs":              {[]job{runs, done}, 1, ""},
+		"it has ended":         {[]job{done}, 0, errMissed.Error()},
+		"it waits to be run":   {[]job{waits}, 0, errMissed.Error()},
+		"it failed":            {[]job{runs, failed}, 0, "it ended by itself: "},
+		"it cannot be resumed": {[]job{held}, 0, "it was held: "},
+	} {
+		running, err := runningJobs(test.jobs, want)
+		if len(running) != test.running || (err == nil) != (test.says == "") || err != nil && !strings.HasPrefix(err.Error(), test.says) {
+			t.Errorf("%s: %d run, %v", name, len(running), err)
+		}
+		if missed := errors.Is(err, errMissed); missed != (test.says == errMissed.Error()) {
+			t.Errorf("%s: the blow was too late: %v", name, missed)
+		}
+	}
+}
+
+// strikeBlow does a single blow and returns when the job runs again.
+func (r *run) strikeBlow(ctx context.Context, b blow) error {
+	running, err := runningJobs(r.c.board.getJobs(r.id), r.want)
+	if err != nil {
+		return fmt.Errorf("before %s %w", b, err)
 	}
 	victim := running[b.pick%uint64(len(running))]
 	nodes, err := r.c.Exec(ctx, "ctl", "root", "scontrol", "show", "hostnames", victim.nodes)
