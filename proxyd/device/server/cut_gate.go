@@ -66,8 +66,12 @@ func wakeReader(c chan struct{}) {
 	}
 }
 
-// watchCounts reports the counts of a process's operations.
+// watchCounts reports the counts of a process's operations. A process that has to issue more of these must not wait for
+// room in its streams; its next collective, or the gate, ends what it queues.
 func (a *cutAttempt) watchCounts(g *gatedProcess) {
+	if len(g.p.Members.Values()) > 0 {
+		g.p.UnlimitWork(true)
+	}
 	for {
 		var again <-chan time.Time
 		a.s.cuts.mu.Lock()

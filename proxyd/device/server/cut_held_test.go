@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
@@ -307,6 +308,33 @@ func TestHeldAtRandom(t *testing.T) {
 			gatesOpen(t, job...)
 		})
 	}
+}
+
+// TestCutOfFullStreams: a cut is found while streams hold all the work that they take, which does not end, and the
+// programs' next collectives wait in their rings for room.
+func TestCutOfFullStreams(t *testing.T) {
+	nodes := makeServers(t, 2)
+	all := makeQueuers(makeRanks(t, nodes...))
+	for i, q := range all {
+		q.writeInts(q.inbox, int32(i+1))
+		q.must("cuCtxSynchronize")
+		q.post("cuStreamWaitValue32_v2", uint64(streamA), q.flag, uint32(1), uint32(1))
+		for range core.MaxQueued + 100 {
+			q.post("cuMemsetD32Async", q.data, uint32(i+7), uint64(1), uint64(streamA))
+		}
+		q.sumUp(commA, q.inbox) // on another stream
+	}
+	mustOpen(t, mustFind(t, cut.Options{}, nodes...))
+	for _, q := range all {
+		q.post("cuStreamWriteValue32_v2", uint64(streamFlag), q.flag, uint32(1), uint32(0))
+	}
+	for i, q := range all {
+		q.must("cuCtxSynchronize")
+		if sum, last := q.readInts(q.inbox, 1)[0], q.readInts(q.data, 1)[0]; sum != 3 || last != int32(i+7) {
+			t.Errorf("rank %d: the sum is %d, want 3, and the word is %d, want %d", i, sum, last, i+7)
+		}
+	}
+	gatesOpen(t, nodes...)
 }
 
 // TestCutInHostFunction: a cut is found while a program runs a function of the host that a stream has come to: the

@@ -76,6 +76,7 @@ const obstacleAfter = time.Second
 // drainProcess waits until no counted message of a process is in flight. For the work that the messages have queued see
 // settleProcess.
 func (a *cutAttempt) drainProcess(g *gatedProcess) {
+	g.p.UnlimitWork(true) // the messages may be behind calls for which the streams have no room
 	pause, said := 50*time.Microsecond, time.Now()
 	for {
 		t, err := g.p.Ring.Tally()

@@ -84,14 +84,12 @@ func (st *settlingProcess) letCallsPass() {
 	p := st.p
 	for rested := false; !rested && st.a.ctx.Err() == nil && !p.IsGone(); {
 		p.Interrupt.End()
-		p.UnlimitWork(false)
 		_ = p.Ring.Open(wire.Calls) // fails for a process that is gone, which does not matter
 		st.reportWhile(st.patience/passPart, func(ctx context.Context) bool {
 			<-ctx.Done()
 			return false
 		})
 		p.Interrupt.Begin()
-		p.UnlimitWork(true)
 		_ = p.Ring.Shut(wire.Calls)
 		if rested = st.reportWhile(st.patience, func(ctx context.Context) bool { return p.restCalls(ctx) == nil }); !rested {
 			p.ReleaseParts()
