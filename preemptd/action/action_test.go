@@ -91,6 +91,10 @@ var journeys = []journey{
 		nodes: "n1", count: 1, perNode: 2, said: "resized in place, to 4 GPUs by bob",
 	},
 	{
+		name: "shrink in place", kind: "resize", args: Args{GPUs: 1}, begin: onOneNode, lends: true,
+		nodes: "n1", count: 1, perNode: 2, said: "resized in place, to 1 GPU by bob",
+	},
+	{
 		name: "grow in place on two nodes", kind: "resize", args: Args{Nodes: []string{"n2", "n1"}, GPUs: 4}, lends: true,
 		nodes: "n1,n2", said: "resized to n2,n1 in place, to 4 GPUs by bob",
 	},

@@ -143,12 +143,17 @@ func (s shelf) RunOn(context.Context, *slurmrest.Job) error {
 	return os.WriteFile(filepath.Join(s.dir, "ran on"), nil, 0o600)
 }
 
-// Lend is noted in a file, if there is a file named lends; else no job can lend.
+// Lend is noted in a file, if there is a file named lends; else no job can lend. A job of a GPU needs no lease: the
+// leases that it had are ended.
 func (s shelf) Lend(_ context.Context, _ *slurmrest.Job, gpus int64, _ string) ([]uint32, error) {
 	if _, err := os.Stat(filepath.Join(s.dir, "lends")); err != nil {
 		return nil, &rpc.Error{Kind: rpc.ErrInvalid, Text: "it cannot have so many GPUs in place"}
 	}
-	return []uint32{901}, os.WriteFile(filepath.Join(s.dir, "lent"), fmt.Append(nil, gpus), 0o600)
+	var leases []uint32
+	if gpus > 1 {
+		leases = []uint32{901}
+	}
+	return leases, os.WriteFile(filepath.Join(s.dir, "lent"), fmt.Append(nil, gpus), 0o600)
 }
 
 func (s shelf) Checkpoints(_ context.Context, job *slurmrest.Job) ([]*rpc.Checkpoint, error) {

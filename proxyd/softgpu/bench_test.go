@@ -19,8 +19,12 @@ type bench struct {
 	stream backend.Stream
 }
 
-func newBench(b *testing.B) *bench {
-	gpu, err := New(Config{Memory: []uint64{4 << 30}})
+func newBench(b *testing.B) *bench { return newBenchOf(b, Config{}) }
+
+// newBenchOf makes a bench of a device with memory.
+func newBenchOf(b *testing.B, cfg Config) *bench {
+	cfg.Memory = []uint64{4 << 30}
+	gpu, err := New(cfg)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -168,12 +172,23 @@ func BenchmarkLoadLong(b *testing.B) {
 // BenchmarkUpdate is an update that reads two arrays, and writes to one of them: the time of an instruction of a warp.
 func BenchmarkUpdate(b *testing.B) {
 	for _, n := range []uint64{16 << 10, 1 << 20, 16 << 20} {
-		b.Run(fmt.Sprint(n>>10, "KiB"), func(b *testing.B) { benchmarkUpdate(b, n) })
+		b.Run(fmt.Sprint(n>>10, "KiB"), func(b *testing.B) { benchmarkUpdate(b, Config{}, n) })
 	}
 }
 
-func benchmarkUpdate(b *testing.B, n uint64) {
-	x := newBench(b)
+// BenchmarkLone is such an update of a process that shares its device with no other, as most jobs are: the price of what
+// finds kernels that could run once, and memory that could be there once, where there are none.
+func BenchmarkLone(b *testing.B) {
+	for _, c := range []struct {
+		rung string
+		cfg  Config
+	}{{"splice", Config{Splice: true}}, {"alias", Config{}}, {"swap", Config{Separate: true}}} {
+		b.Run(c.rung, func(b *testing.B) { benchmarkUpdate(b, c.cfg, 64<<10) })
+	}
+}
+
+func benchmarkUpdate(b *testing.B, cfg Config, n uint64) {
+	x := newBenchOf(b, cfg)
 	m, _, err := x.cu.Load([]byte(spliceKernels), backend.LoadConfig{})
 	if err != nil {
 		b.Fatal(err)
