@@ -9,9 +9,11 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // submitBorrower submits a job that lends its GPU to another job.
@@ -82,6 +84,28 @@ func leasesByHand(s *site) {
 		s.Errorf("the job was restarted %d times", st.restarts)
 	}
 	lease.waitUntil("ends with the job that it lent to", func(st state) bool { return st.is == "CANCELLED" })
+}
+
+// cancelledWithLeases: a job that is lent a GPU is cancelled while it runs. Its lease is cancelled, and a second lease,
+// which waits for a GPU, fails or is cancelled, for there is no job to which it could lend. All GPUs are free again.
+func cancelledWithLeases(s *site) {
+	s.configurePolicies("")
+	grows := s.submitTraining("c1", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-2")
+	grows.waitForProgress()
+	lease := s.submitBorrower("c2", "alice", grows, "")
+	lease.waitForState("RUNNING")
+	grows.waitForShares(2)
+	waits := s.submitBorrower("c3", "alice", grows, "")
+	waits.waitForState("PENDING")
+	node := grows.currentState().nodes
+	s.runOn("ctl", "alice", "scancel "+grows.id)
+	for _, j := range []*job{grows, lease} {
+		j.waitUntil("is cancelled", func(st state) bool { return st.is == "CANCELLED" })
+	}
+	waits.waitUntil("has ended", func(st state) bool { return st.is == "CANCELLED" || st.is == "FAILED" })
+	next := s.submitTraining("c4", "--qos=basic --gpus-per-node=2 --singularity --nodelist="+node)
+	next.waitForProgress()
+	next.endAndCompare()
 }
 
 // A job of a single GPU that can use two gets the idle GPU, and gives the GPU back when another job waits, and is
@@ -191,7 +215,8 @@ func TestLeases(t *testing.T) {
 	go func() { watched <- s.watchState(ctx, j) }()
 	r := rand.New(rand.NewPCG(*seed, 7))
 	t.Logf("-seed %d", *seed)
-	for _, n := range slices.Concat([]int{3}, r.Perm(4), r.Perm(4)) {
+	sizes := slices.Concat([]int{3}, r.Perm(4), r.Perm(4))
+	for _, n := range sizes {
 		s.runOn("ctl", "operator", fmt.Sprintf("singctl resize %s --gpus %d --reason test", j.id, n+1))
 		j.waitForShares(n + 1)
 		if r.IntN(2) == 0 {
@@ -203,8 +228,30 @@ func TestLeases(t *testing.T) {
 	if states := <-watched; states != "RUNNING" {
 		t.Errorf("squeue has shown the job %s", states)
 	}
+	s.checkPlacements("n1", len(slices.Compact(sizes)))
 	if st := j.endAndCompare(); st.restarts != 0 {
 		t.Errorf("the job was restarted %d times", st.restarts)
+	}
+}
+
+// placed matches the line that a node logs when a job's devices are on other GPUs.
+var placed = regexp.MustCompile(`msg="devices are placed".* took=(\S+)`)
+
+// checkPlacements checks for how long a job stood still while its devices were put on other GPUs of a node: at least so
+// often, and for a second at most.
+func (s *site) checkPlacements(node string, least int) {
+	s.Helper()
+	var all []time.Duration
+	for _, m := range placed.FindAllStringSubmatch(s.runOn(node, "root", "cat /var/log/slurm/proxyd.log"), -1) {
+		took, err := time.ParseDuration(m[1])
+		if err != nil {
+			s.Fatal(err)
+		}
+		all = append(all, took)
+	}
+	s.Logf("devices were placed in %v", all)
+	if len(all) < least || slices.Max(all) > time.Second {
+		s.Errorf("devices were placed %d times, want %d at least, and each within a second: %v", len(all), least, all)
 	}
 }
 

@@ -27,6 +27,7 @@ func TestControl(t *testing.T) {
 		{"shrink instead of preempt, and grow back", shrinkAndGrow},
 		{"idle GPUs are lent, and come back", idleGPUs},
 		{"leases by hand", leasesByHand},
+		{"a job that is lent GPUs is cancelled", cancelledWithLeases},
 		{"resize in place, or by a requeue", resizeInPlace},
 		{"what a person chose stays", chosenSizesStay},
 		{"rolling drain", rollingDrain},
