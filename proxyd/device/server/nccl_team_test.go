@@ -23,6 +23,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/fakecuda"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
@@ -314,4 +315,32 @@ func readAll(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// TestTeamAtCut: cuts of ranks whose devices are in a team are found while collectives are queued, and change no result.
+func TestTeamAtCut(t *testing.T) {
+	server, _ := realServer(t)
+	s := server([]int{0, 1}, false)
+	all := makeRanks(t, s, s)
+	const cuts, sums = 10, 3
+	var at []uint64
+	for i, r := range all {
+		at = append(at, r.alloc(64))
+		r.writeInts(at[i], int32(i+1))
+		r.must("cuCtxSynchronize")
+	}
+	for range cuts {
+		for i, r := range all {
+			for range sums {
+				r.sumUp(commA, at[i])
+			}
+		}
+		mustOpen(t, mustFind(t, cut.Options{}, s))
+	}
+	for i, r := range all {
+		if got, want := r.readInts(at[i], 1)[0], int32(3)<<(cuts*sums-1); got != want {
+			t.Errorf("rank %d: the sum is %d, want %d", i, got, want)
+		}
+	}
+	gatesOpen(t, s)
 }
