@@ -99,9 +99,9 @@ SOME_CLUSTER := TestBadInput|TestActions|TestProtected|TestRESTClient
 ATTACKS := TestReplacedFiles|TestFloods|TestReusedPID|TestMountFlags|TestCRIUInHost|TestSharedFolder|TestLostWork|TestChangedFiles|TestObstacleLater
 SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
 TORCH_DEVICES := TestCorpus/torch-(nodes|four)
-# What only test-full has of tests/control: four nodes onto one, leases while preemptd is away, and four of the scenarios.
+# What only test-full has of tests/control: four nodes onto one, leases while preemptd is away, and five of the scenarios.
 # In make test TestLeasesOfNodes comes onto fewer nodes.
-FULL_CONTROL := ^(TestFewerNodes|TestLeasesWithoutController)$$|^TestControl$$/^(rolling_drain|defrag_makes_room|power_cap|room_is_given_up)$$
+FULL_CONTROL := ^(TestFewerNodes|TestLeasesWithoutController)$$|^TestControl$$/^(rolling_drain|defrag_makes_room|power_cap|room_is_given_up|a_job_that_is_lent_GPUs_is_cancelled)$$
 # Only make test-long has these: the store on NFS, in an emulated machine; 64 nodes and 100 jobs at once. make test-packages
 # has TestUnderSystemd, and only make test-long runs that.
 LONG_CLUSTER := TestStoreOnNFS|TestScale
