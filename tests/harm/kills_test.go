@@ -60,7 +60,8 @@ var journeys = []journey{
 	{name: "park", user: "alice", args: []string{"preempt", "--hold"}, steps: []string{"check", "announce", "checkpoint", "park", "leave", "draft", "edit", "report"}},
 	{name: "migrate", user: "alice", args: []string{"migrate", "--away", "n1"}, steps: moves},
 	{name: "resize", user: "operator", args: []string{"resize", "--nodes", "1"}, steps: slices.Insert(slices.Clone(moves), 2, "lend")},
-	{name: "grow", user: "operator", args: []string{"resize", "--gpus", "2"}, steps: []string{"check", "announce", "lend", "report", "restore"}, without: slices.Insert(slices.Clone(moves), 2, "lend")},
+	{name: "grow", user: "operator", args: []string{"resize", "--gpus", "2"}, steps: inPlace, without: slices.Insert(slices.Clone(moves), 2, "lend")},
+	{name: "shrink", user: "operator", args: []string{"resize", "--gpus", "1"}, steps: inPlace, without: slices.Insert(slices.Clone(moves), 2, "lend")},
 	{name: "requeue", user: "alice", args: []string{"requeue", "--qos", "basic"}, steps: []string{"check", "announce", "checkpoint", "park", "leave", "draft", "edit", "release", "report"}},
 	{name: "resume", user: "alice", args: []string{"resume"}, waits: true, steps: []string{"check", "draft", "edit", "release", "report"}},
 	{name: "release", user: "alice", args: []string{"release"}, waits: true, steps: []string{"check", "release", "report"}},
@@ -68,7 +69,13 @@ var journeys = []journey{
 	{name: "undone", user: "operator", args: []string{"requeue", "--qos", "nosuch"}, steps: []string{"unedit", "unpark", "unreport"}, undone: true},
 }
 
+// inPlace are the steps of a resize by leases.
+var inPlace = []string{"check", "announce", "lend", "report", "restore"}
+
 var moves = []string{"check", "announce", "checkpoint", "park", "leave", "draft", "edit", "release", "start", "report", "restore"}
+
+// borrows reports whether the journey is that of a job which other jobs can lend a GPU.
+func (j *journey) borrows() bool { return j.name == "grow" || j.name == "shrink" }
 
 // harm is an interference that the test makes when an action stands at a step.
 type harm struct {
@@ -149,7 +156,9 @@ func listMoments(harms []harm, late bool, once ...string) []harmedStep {
 func TestHarm(t *testing.T) {
 	t.Logf("seed %d", *seed)
 	w := newWorld(t, "harm-test")
-	t.Run("killed", func(t *testing.T) { w.playMoments(t, listMoments(kills, true, "migrate", "grow"), w.killAtMoment) })
+	t.Run("killed", func(t *testing.T) {
+		w.playMoments(t, listMoments(kills, true, "migrate", "grow", "shrink"), w.killAtMoment)
+	})
 	t.Run("interfered", func(t *testing.T) { w.playMoments(t, listMoments(people, false, "migrate"), w.interfereAtMoment) })
 	t.Run("random", w.runStorm)
 }
@@ -201,7 +210,11 @@ func (w *world) killAtMoment(ctx context.Context, t *testing.T, m harmedStep) (e
 	if inPlace := m.journey.without != nil && slices.Equal(a.listSteps(), m.journey.steps); inPlace && m.harm.name != "node" && now.restarts != before.restarts {
 		return fmt.Errorf("the job was requeued, and had been lent a GPU where it runs: %s", a)
 	}
-	if made, err := c.countCheckpoints(ctx); err != nil || slices.Max(append(valuesOf(made), 0)) > 1 {
+	var made map[string]int
+	if err := waitFor(ctx, time.Minute, func() (bool, string) { // a proxyd that was killed may not answer yet
+		made, err = c.countCheckpoints(ctx)
+		return err == nil, fmt.Sprint(err)
+	}); err != nil || slices.Max(append(valuesOf(made), 0)) > 1 {
 		return fmt.Errorf("checkpoints by action: %v %w", made, err)
 	}
 	return errors.Join(w.letGo(ctx, c, m.journey, a, now), c.finishAndCheck(ctx))
@@ -252,18 +265,21 @@ func (w *world) prepareJob(ctx context.Context, j journey) (*counter, situation,
 		options = nil
 	}
 	script := inBash
-	if j.name == "grow" {
+	if j.borrows() {
 		script, options = writeTraining(longestTraining), mayGrow
 	}
 	c, err := w.submitCounter(ctx, "job", script, options...)
 	if err != nil {
 		return c, situation{}, err
 	}
-	if j.name == "grow" {
+	if j.borrows() {
 		c.losses = w.losses
 	}
 	if j.name != "hold" {
 		err = c.waitForCounting(ctx)
+	}
+	if err == nil && j.name == "shrink" {
+		err = w.growInPlace(ctx, c)
 	}
 	if err == nil && j.waits && j.name != "hold" {
 		var id int64
@@ -272,6 +288,19 @@ func (w *world) prepareJob(ctx context.Context, j journey) (*counter, situation,
 		}
 	}
 	return c, c.readSituation(ctx), err
+}
+
+// growInPlace has another job lend the job a GPU.
+func (w *world) growInPlace(ctx context.Context, c *counter) error {
+	id, err := w.beginAction(ctx, "operator", "resize", "--gpus", "2", fmt.Sprint(c.id))
+	if err != nil {
+		return err
+	}
+	a, err := w.waitForAction(ctx, id)
+	if err == nil && (a.State != "done" || !slices.Equal(a.listSteps(), inPlace)) {
+		err = fmt.Errorf("no GPU was lent in place: %s", a)
+	}
+	return err
 }
 
 // paused matches the line that preemptd logs at a pause.
