@@ -15,7 +15,7 @@ import (
 // why. The mark at its end identifies the action's checkpoint.
 func (w *actionRun) checkpointReason() string {
 	mark := w.checkpointMark()
-	return clipText(w.a.Kind+" by "+w.requesterAndReason(), rpc.MaxReason-len(mark)) + mark
+	return ClipText(w.a.Kind+" by "+w.requesterAndReason(), rpc.MaxReason-len(mark)) + mark
 }
 
 // checkpointMark has the number by which people know the action, as in comments.

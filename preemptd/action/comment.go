@@ -37,7 +37,7 @@ func withOurComment(had, text string) string {
 		had = had[:i]
 	}
 	parts := []string{}
-	for _, part := range []string{strings.TrimRight(had, "; "), ourMark + clipText(text, maxComment), rest} {
+	for _, part := range []string{strings.TrimRight(had, "; "), ourMark + ClipText(text, maxComment), rest} {
 		if part != "" {
 			parts = append(parts, part)
 		}
@@ -45,8 +45,8 @@ func withOurComment(had, text string) string {
 	return strings.Join(parts, "; ")
 }
 
-// clipText makes a text fit for a comment or a reason: a single line, without quotes.
-func clipText(text string, most int) string {
+// ClipText makes a text fit for a comment, a reason or an event: a single line, without quotes.
+func ClipText(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == '"' || r == '\'' {
 			return ' '

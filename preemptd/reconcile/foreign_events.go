@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/cluster"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
@@ -25,7 +26,11 @@ type jobHistory struct {
 	nodes     string    // where the job ran, or "" if the job did not run
 	began     time.Time // the run on these nodes
 	lost      string    // the work that is lost, by the job's comment
+	lostRun   int64     // the newest run of which that is in the journal
 }
+
+// maxLostText limits what is recorded of a comment, which the job's user can write.
+const maxLostText = 300
 
 // lostWork matches proxyd's part of the comment of a job that lost work with the run before: how the present run began,
 // and how much is lost.
@@ -50,13 +55,15 @@ func (l *Loop) recordForeign(ctx context.Context, settings Settings, seen cluste
 		j := &seen.Jobs[i]
 		was, met := l.lastSeen[j.ID]
 		h := historyOf(j, k.Action[j.ID] != "")
-		now[j.ID] = h
-		if !l.DryRun && met && h.lost != "" && h.lost != was.lost {
-			lost := journal.Event{Job: j.ID, Restarts: j.Restarts, What: "work lost", At: seen.Time, Text: h.lost}
+		h.lostRun = was.lostRun
+		if !l.DryRun && met && h.lost != "" && h.lost != was.lost && j.Restarts > was.lostRun {
+			h.lostRun = j.Restarts
+			lost := journal.Event{Job: j.ID, Restarts: j.Restarts, What: "work lost", At: seen.Time, Text: action.ClipText(h.lost, maxLostText)}
 			if err := l.Journal.Note(ctx, lost); err != nil {
 				return err
 			}
 		}
+		now[j.ID] = h
 		recent := k.Acted[j.ID].After(lately)
 		if l.DryRun || !met || j.Restarts <= was.restarts || was.ours || k.Action[j.ID] != "" || recent {
 			continue

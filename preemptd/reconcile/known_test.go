@@ -77,8 +77,9 @@ func TestNotice(t *testing.T) {
 	}
 }
 
-// TestLostWorkRecorded: work that a job has lost with its node is in its history once, whoever had the job requeued, when
-// the next run has said so. A comment that is there when preemptd starts, or that stays from the run before, says no more.
+// TestLostWorkRecorded: work that a job has lost with its node is in its history once, with or without an action of
+// preemptd's, when the next run has said so. A comment that is there when preemptd starts, or that stays from the run
+// before, says no more, and neither does a comment that the user has written in the same run.
 func TestLostWorkRecorded(t *testing.T) {
 	s := newSite(t)
 	const restored = "mine; singularity: restored from checkpoint 3 on n1; at most 10m0s of work are lost"
@@ -98,6 +99,8 @@ func TestLostWorkRecorded(t *testing.T) {
 		{3, restored, acting},
 		{3, "singularity: checkpoint 4 at 10:00:00 (interval)", acting},
 		{4, anew, acting},
+		{4, "singularity: any text of the user's; 7s of work are lost", acting},
+		{4, "singularity: another one; 8s of work are lost", acting},
 		{5, "of work are lost; 5s of work are lost", acting},
 	} {
 		seen := cluster.Observation{

@@ -5,6 +5,7 @@ package criu
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -84,13 +85,23 @@ func (i *Image) RestoredByRoot() bool {
 }
 
 // checkAsRoot returns an *UnsupportedHost if criu would be root at a restore of i, and that is not allowed. Root opens
-// what a link leads to that the user has put in a file's place.
+// what a link leads to that the user has put in a file's place. Where the kernel could not be asked, for want of memory or
+// of descriptors, checkAsRoot returns that error: neither is root the way then, nor is the host unsuitable for good.
 func (i *Image) checkAsRoot(allowed bool) error {
-	if allowed || !i.RestoredByRoot() {
+	if i.Program.UID == 0 || !i.HasSysV() {
+		return nil
+	}
+	err := checkNumbering()
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, host.ErrUnsupported):
+		return &Error{Op: "restore", PID: i.Program.PID, Err: err}
+	case allowed:
 		return nil
 	}
 	return &UnsupportedHost{
-		Reason: fmt.Sprintf("the program has System V objects (shared memory, semaphores or queues): %v", checkNumbering()),
+		Reason: fmt.Sprintf("the program has System V objects (shared memory, semaphores or queues): %v", err),
 		Advice: "have it go on on a node with a newer kernel, or, after a look at docs/security.md, set restore_as_root: allow in proxyd.yaml",
 	}
 }

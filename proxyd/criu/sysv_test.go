@@ -5,15 +5,20 @@ package criu
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 )
 
 // letRootNumber has criu be root for programs with System V objects until the test ends, as on a kernel that lets
 // root alone choose their numbers.
 func letRootNumber(t *testing.T) {
 	ofKernel := checkNumbering
-	checkNumbering = func() error { return errors.New("the test has root choose their numbers") }
+	checkNumbering = func() error { return fmt.Errorf("%w: the test has root choose their numbers", host.ErrUnsupported) }
 	t.Cleanup(func() { checkNumbering = ofKernel })
 }
 
@@ -64,5 +69,23 @@ s = socket.socket(socket.AF_UNIX); s.bind('/tmp/socket'); s.listen()`
 			r.closeFar()
 			r.askAndExpect("?", test.want)
 		})
+	}
+}
+
+// TestUndecidedNumbering: where the kernel could not be asked, a program with System V objects is not restored by root,
+// whatever is allowed, and the host does not count as unsuitable.
+func TestUndecidedNumbering(t *testing.T) {
+	ofKernel := checkNumbering
+	t.Cleanup(func() { checkNumbering = ofKernel })
+	img := &Image{Program: Program{PID: 7, UID: 12345}, Files: []File{{Name: "ipcns-var-10.img"}}}
+	for _, allowed := range []bool{false, true} {
+		checkNumbering = func() error { return unix.EMFILE }
+		if err := img.checkAsRoot(allowed); !errors.Is(err, unix.EMFILE) || errors.As(err, new(*UnsupportedHost)) {
+			t.Errorf("allowed %t, no descriptors: %v, want EMFILE and no *UnsupportedHost", allowed, err)
+		}
+		checkNumbering = func() error { return host.ErrUnsupported }
+		if err := img.checkAsRoot(allowed); (err == nil) != allowed {
+			t.Errorf("allowed %t, an old kernel: %v", allowed, err)
+		}
 	}
 }

@@ -61,6 +61,10 @@ func (e Ends) releaseFailedLaunch(ctx context.Context, id uint32) error {
 	if err != nil || !decisions.IsHeldForLaunch(s) {
 		return err
 	}
+	rec, err = e.Records.Load(id) // Slurm may have taken its time: a node may have written the record meanwhile.
+	if err != nil || rec == nil || rec.BeginAnew {
+		return err
+	}
 	tried := rec.CountUnrestoredRun(s.Restarts-1, MaxUnrestoredRuns)
 	if err := e.Records.Save(rec); err != nil {
 		return err

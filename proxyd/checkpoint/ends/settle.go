@@ -141,11 +141,7 @@ func (e Ends) requeueUnrestored(ctx context.Context, id uint32, s *slurm.Job, in
 	}
 	times := s.Restarts + 1
 	if rec != nil {
-		rec.UnrestoredRuns++
-		times = rec.UnrestoredRuns
-		if times > MaxUnrestoredRuns {
-			rec.UnrestoredRuns = 0 // released by a person, the job is tried again as often
-		}
+		times = rec.CountUnrestoredRun(s.Restarts, MaxUnrestoredRuns)
 		if err := e.Records.Save(rec); err != nil {
 			return err
 		}
