@@ -153,7 +153,10 @@ func TestTerminalLost(t *testing.T) {
 	c := newCapsule(t)
 	l := listenIn(t, c)
 	place := l.Addr().String() + ":" + terminalSecret
-	r := terminalTask(c, place, 0, "trap 'exit 6' HUP; echo ready; while :; do sleep 0.05; done").startTask(t)
+	lost := terminalTask(c, place, 0, "trap 'exit 6' HUP; echo ready; while :; do sleep 0.05; done")
+	// A shell traps no signal that was ignored before it: nohup go test.
+	lost.argv = append([]string{"/usr/bin/env", "--default-signal=HUP"}, lost.argv...)
+	r := lost.startTask(t)
 	e := acceptTerminal(t, l)
 	e.sendWindow(33, 77)
 	e.expectLine("ready")

@@ -27,6 +27,11 @@ void *sing_find_symbol(const char *symbol)
 	return NULL;
 }
 
+void sing_missed(const char *symbol, const char *why)
+{
+	(void)symbol, (void)why;
+}
+
 int sing_primary_context(int dev, CUcontext *ctx)
 {
 	(void)dev, (void)ctx;
