@@ -4,10 +4,16 @@
 package srun
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -185,4 +191,222 @@ func TestNoTerminal(t *testing.T) {
 	if out != "told nothing\n" || errs != noTerminalNotice || exitCodeOf(how) != 4 {
 		t.Errorf("got %q, %q, exit code %d", out, errs, exitCodeOf(how))
 	}
+}
+
+// idleStep is a stand-in's script: it shows the place of sing-srun, and ends when a line comes through a named pipe.
+const idleStep = `echo "place $SINGULARITY_SLURM_TERMINAL" >&2
+read -r line < %s
+exit 6`
+
+// idleCall is a sing-srun with --pty, whose step does nothing. The test does what sing-terminal does.
+type idleCall struct {
+	t              *testing.T
+	cmd            *exec.Cmd
+	end            *os.File // of the named pipe
+	address, proof string   // proof is the frame with the secret
+}
+
+// startIdleCall starts sing-srun with its input on a terminal and its output in stdout, if that is not nil.
+func startIdleCall(t *testing.T, stdout *os.File) *idleCall {
+	t.Helper()
+	needHangup(t)
+	needRoot(t)
+	fifo := filepath.Join(tools.dir, "end")
+	os.Remove(fifo)
+	err := unix.Mkfifo(fifo, 0o600)
+	if err == nil {
+		err = os.Chown(fifo, user, group)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, writeScript(t, "idle-step", fmt.Sprintf(idleStep, fifo)))
+	_, slave := openTerminal(t)
+	c := &idleCall{t: t, end: end, cmd: caller{args: []string{"--pty", "a"}, env: protectedEnv}.newCommand()}
+	errR, errW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = slave, slave, errW
+	if stdout != nil {
+		c.cmd.Stdout = stdout
+	}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.cmd.Process.Kill()
+		c.cmd.Wait()
+		end.Close()
+		errR.Close()
+	})
+	errW.Close()
+	s.expectRequest("srun")
+	if err := errR.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	var place string
+	if _, err := fmt.Fscanf(errR, "place %s\n", &place); err != nil {
+		t.Fatal(err)
+	}
+	at := strings.LastIndex(place, ":")
+	c.address, c.proof = place[:at], "\x00\x00\x00 \x01"+place[at+1:]
+	return c
+}
+
+// connect connects to sing-srun and sends bytes.
+func (c *idleCall) connect(bytes string) net.Conn {
+	c.t.Helper()
+	conn, err := net.Dial("tcp4", c.address) //nolint:noctx // a test
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { conn.Close() })
+	if _, err := io.WriteString(conn, bytes); err != nil {
+		c.t.Fatal(err)
+	}
+	return conn
+}
+
+// connectTerminal connects as sing-terminal, and returns when sing-srun has sent the window.
+func (c *idleCall) connectTerminal() net.Conn {
+	c.t.Helper()
+	conn := c.connect(c.proof)
+	if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := io.ReadFull(conn, make([]byte, 13)); err != nil {
+		c.t.Fatal("no window has come: ", err)
+	}
+	return conn
+}
+
+// endStep has the step end.
+func (c *idleCall) endStep() {
+	c.t.Helper()
+	if _, err := c.end.WriteString("end\n"); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// expectEnd waits for sing-srun's end with the exit code of the step.
+func (c *idleCall) expectEnd() {
+	c.t.Helper()
+	if how := waitForCommand(c.t, c.cmd); exitCodeOf(how) != 6 {
+		c.t.Errorf("exit code of sing-srun = %d, want 6", exitCodeOf(how))
+	}
+}
+
+// expectClosed tells whether the other end of a connection is closed within a time.
+func expectClosed(t *testing.T, conn net.Conn, limit time.Duration, what string) {
+	t.Helper()
+	if err := conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := conn.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("%s: read %d bytes, %v, want the end of file", what, n, err)
+	}
+}
+
+// TestTerminalStrangersLeave: connections without the secret do not last, because CRIU captures none: neither before
+// sing-terminal has connected nor while it is connected.
+func TestTerminalStrangersLeave(t *testing.T) {
+	c := startIdleCall(t, nil)
+	expectClosed(t, c.connect("\x00"), 30*time.Second, "a silent connection")
+	before := c.connect("")
+	terminal := c.connectTerminal()
+	expectClosed(t, before, 3*time.Second, "a connection from before sing-terminal's") // was closed before the window came
+	for range 3 {
+		expectClosed(t, c.connect(""), 30*time.Second, "a connection beside sing-terminal's")
+	}
+	terminal.Close()
+	c.connectTerminal().Close()
+	c.endStep()
+	c.expectEnd()
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// setDescriptorLimit sets the soft limit of a process of the user's.
+func setDescriptorLimit(t *testing.T, pid, limit int) {
+	t.Helper()
+	cmd := exec.Command("prlimit", fmt.Sprintf("--nofile=%d:", limit), "--pid", fmt.Sprint(pid))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: group}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("prlimit: %v: %s", err, out)
+	}
+}
+
+// TestTerminalWithoutDescriptors: a connection for which sing-srun has no descriptor does not keep sing-srun busy, and
+// is accepted when there is a descriptor.
+func TestTerminalWithoutDescriptors(t *testing.T) {
+	c := startIdleCall(t, nil)
+	pid := c.cmd.Process.Pid
+	free := 0 // the lowest descriptor that sing-srun does not use
+	for exists(fmt.Sprintf("/proc/%d/fd/%d", pid, free)) {
+		free++
+	}
+	setDescriptorLimit(t, pid, free)
+	waiting := c.connect(c.proof)
+	asleep := 0 // looks in succession that have found sing-srun asleep
+	waitFor(t, 30*time.Second, "sing-srun sleeps", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asleep++; !bytes.Contains(stat, []byte(") S ")) {
+			asleep = 0
+		}
+		return asleep == 50
+	})
+	setDescriptorLimit(t, pid, free+1)
+	if err := waiting.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(waiting, make([]byte, 13)); err != nil {
+		t.Error("no window has come: ", err)
+	}
+	waiting.Close()
+	c.endStep()
+	c.expectEnd()
+}
+
+// TestTerminalSlowReader: output that standard output has not taken at srun's end is not lost, however long its reader
+// takes.
+func TestTerminalSlowReader(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	c := startIdleCall(t, w)
+	w.Close()
+	want := bytes.Repeat([]byte("0123456789abcde\n"), 100<<10/16) // more than the pipe takes
+	terminal := c.connectTerminal()
+	if _, err := terminal.Write(want); err != nil {
+		t.Fatal(err)
+	}
+	terminal.Close()
+	c.endStep()
+	waitFor(t, 30*time.Second, "sing-srun waits for the reader of its output only, and without a limit", func() bool {
+		// The number of the system call and its arguments: ppoll(fds, 1, NULL, ...).
+		call, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", c.cmd.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		words := strings.Fields(string(call))
+		return len(words) > 3 && words[0] == fmt.Sprint(unix.SYS_PPOLL) && words[2] == "0x1" && words[3] == "0x0"
+	})
+	got, err := io.ReadAll(r)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("read %d bytes, %v, want %d bytes", len(got), err, len(want))
+	}
+	c.expectEnd()
 }

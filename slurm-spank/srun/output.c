@@ -15,7 +15,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /*
@@ -300,13 +299,10 @@ static nfds_t relay_events(struct pollfd *p)
 	return (n);
 }
 
-static long milliseconds_now(void)
+/* The smaller of two limits of a wait, of which -1 is none. */
+static int shorter_wait(long a, long b)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-
-	return (t.tv_sec * 1000 + t.tv_nsec / 1000000);
+	return ((int)(b < 0 || (a >= 0 && a < b) ? a : b));
 }
 
 void wait_readable(int fd, int milliseconds)
@@ -319,13 +315,13 @@ void wait_readable(int fd, int milliseconds)
 		nfds_t n = 1;
 		nfds_t of_terminal;
 
-		if (milliseconds >= 0 && left < 0)
+		if (milliseconds >= 0 && left <= 0)
 			return;
 		of_terminal = terminal_events(p + n);
 		n += of_terminal;
 		n += relay_events(p + n);
 		n += feeding_events(p + n);
-		if (await_events(p, n, milliseconds < 0 ? -1 : (int)left) <= 0)
+		if (await_events(p, n, shorter_wait(milliseconds < 0 ? -1 : left, connection_patience())) < 0)
 			return;
 		if (p[0].revents)
 			return; /* checked first: proxyd's message may say how much output is to be kept */

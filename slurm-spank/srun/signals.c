@@ -92,3 +92,12 @@ int await_events(struct pollfd *p, nfds_t n, int milliseconds)
 	 */
 	return (ppoll(p, n, milliseconds < 0 ? NULL : &limit, &while_waiting));
 }
+
+long milliseconds_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+
+	return (t.tv_sec * 1000 + t.tv_nsec / 1000000);
+}

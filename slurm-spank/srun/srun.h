@@ -125,6 +125,9 @@ void wake_at_resize(void);
 /* As poll; returns -1 when a signal comes. milliseconds is -1 for ever. */
 int await_events(struct pollfd *p, nfds_t n, int milliseconds);
 
+/* The time of the monotonic clock. */
+long milliseconds_now(void);
+
 /* --- input.c --- */
 
 /*
@@ -153,15 +156,16 @@ nfds_t feeding_events(struct pollfd *p);
 enum { TERMINAL_EVENTS = 10 };
 
 /*
- * If srun may have the option --pty, listen for the process that makes the step's terminal, and put this process's place
- * into the environment; or that there is no terminal here. Otherwise, the variable is removed.
+ * If srun may have the option --pty, listen for the process that makes the step's terminal, and set TERMINAL_VARIABLE
+ * to this process's place, or to NO_TERMINAL where srun was typed on no terminal. Without --pty, and where this process
+ * cannot listen, TERMINAL_VARIABLE is removed from the environment.
  */
 void offer_terminal(int argc, char **argv);
 
 /* Fill p with the events of the terminal to wait for. p has room for TERMINAL_EVENTS. */
 nfds_t terminal_events(struct pollfd *p);
 
-/* Pass on keys and output, as the events that have come allow. */
+/* Pass on keys and output, as the events that have come allow, and drop connections that have not shown the secret. */
 void serve_terminal(const struct pollfd *p, nfds_t n);
 
 /* srun has ended: return when all output of the terminal has been shown. The user's terminal is as before then. */
@@ -169,6 +173,37 @@ void finish_terminal(void);
 
 /* Give the user's terminal its mode from before. */
 void restore_terminal(void);
+
+/* --- strangers.c --- */
+
+/*
+ * Let processes connect to a listener, and wait for the secret. The caller keeps the secret in memory. The other
+ * functions may be called before this function, too.
+ */
+void await_secret(int at, const char *shown);
+
+/* Fill p with the events of the listener and of the strangers to wait for. */
+nfds_t connection_events(struct pollfd *p);
+
+/* Milliseconds after which serve_terminal must be called although no event has come, or -1. */
+int connection_patience(void);
+
+/* Whether fd is the listener or a stranger. */
+bool has_connection(int fd);
+
+/* Accept a connection, or read from a stranger. Returns the stranger's socket if the secret has come, else -1. */
+int hear_connection(int fd);
+
+/* Accept a connection and close it. */
+void refuse_connection(void);
+
+void drop_strangers(void);
+
+/* Drop the strangers that have not shown the secret in time. */
+void drop_silent_strangers(void);
+
+/* Let no process connect any more. */
+void close_listener(void);
 
 /* --- output.c --- */
 

@@ -4,7 +4,8 @@
 /*
  * `srun --pty` (../terminal.h): this process has the terminal on which srun was typed, and sing-terminal, beside the
  * step's first task, connects to this process. The place is offered wherever --pty may be meant. proxyd decides
- * whether --pty is an option of srun. If it is none, no process connects, and the terminal stays as it is.
+ * whether --pty is an option of srun. If --pty is an argument of the program, no process connects, and the terminal
+ * stays as it is.
  */
 #define _GNU_SOURCE
 #include "srun.h"
@@ -24,24 +25,13 @@
 #include <unistd.h>
 
 enum {
-	MAX_STRANGERS = 8,
-	STRANGER_READS = FRAME_HEADER + PMI_SECRET_SIZE,
 	/* A terminal that can be written to takes as many bytes without waiting (WAKEUP_CHARS of Linux's tty.h). */
 	PIECE = 256,
-	LAST_PATIENCE = 5000, /* milliseconds for output after srun's end */
-};
-
-/* A connection that has not shown the secret yet. */
-struct stranger {
-	int fd; /* -1: none */
-	struct buffer in;
+	LAST_PATIENCE = 5000, /* milliseconds for sing-terminal's last output, after srun's end */
 };
 
 static struct {
-	int listener; /* -1: no terminal is offered */
 	struct hub_place place;
-	struct stranger strangers[MAX_STRANGERS];
-	size_t next; /* the place of the next stranger */
 
 	int in;	  /* where keys are typed */
 	int sock; /* to sing-terminal; -1: none */
@@ -52,7 +42,7 @@ static struct {
 
 	bool raw;
 	struct termios before;
-} terminal = { .listener = -1, .sock = -1 };
+} terminal = { .sock = -1 };
 
 /* --- the offer --- */
 
@@ -84,6 +74,7 @@ void offer_terminal(int argc, char **argv)
 {
 	const char *word = find_word(argc, argv);
 	char text[128], address[INET_ADDRSTRLEN];
+	int listener;
 
 	unsetenv(TERMINAL_VARIABLE); /* of the step in which this process was started */
 	if (!word)
@@ -93,15 +84,14 @@ void offer_terminal(int argc, char **argv)
 		setenv(TERMINAL_VARIABLE, NO_TERMINAL, 1);
 		return;
 	}
-	terminal.listener = listen_for_servers(&terminal.place);
-	if (terminal.listener < 0 || !inet_ntop(AF_INET, &terminal.place.address, address, sizeof(address))) {
+	listener = listen_for_servers(&terminal.place);
+	if (listener < 0 || !inet_ntop(AF_INET, &terminal.place.address, address, sizeof(address))) {
 		/* Without the variable, the plugin refuses --pty. */
 		fprintf(stderr, "singularity: srun: a terminal cannot be offered: %m\n");
 		return;
 	}
 	wake_at_resize();
-	for (size_t i = 0; i < MAX_STRANGERS; ++i)
-		terminal.strangers[i].fd = -1;
+	await_secret(listener, terminal.place.secret);
 	snprintf(text, sizeof(text), "%s:%d:%s", address, ntohs(terminal.place.port), terminal.place.secret);
 	setenv(TERMINAL_VARIABLE, text, 1);
 }
@@ -170,27 +160,7 @@ static void show_output(void)
 		terminal.output.n = 0; /* the user's terminal has gone */
 }
 
-/* --- connections --- */
-
-static void drop_stranger(struct stranger *s)
-{
-	close(s->fd);
-	free_buffer(&s->in);
-	s->fd = -1;
-}
-
-static void accept_stranger(void)
-{
-	struct stranger *s = &terminal.strangers[terminal.next];
-	const int fd = accept4(terminal.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-	if (fd < 0)
-		return;
-	if (s->fd >= 0)
-		drop_stranger(s); /* the oldest */
-	s->fd = fd;
-	terminal.next = (terminal.next + 1) % MAX_STRANGERS;
-}
+/* --- the connection to sing-terminal --- */
 
 /* The socket is sing-terminal's from now on. */
 static void begin_terminal(int sock)
@@ -199,6 +169,7 @@ static void begin_terminal(int sock)
 
 	setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	terminal.sock = sock;
+	drop_strangers();
 	make_raw();
 	find_window(&terminal.window);
 	send_window();
@@ -209,25 +180,6 @@ static void leave_terminal(void)
 	close(terminal.sock);
 	terminal.sock = -1;
 	free_buffer(&terminal.keys);
-}
-
-static void hear_stranger(struct stranger *s)
-{
-	const ssize_t n = read_into(&s->in, s->fd, STRANGER_READS - s->in.n);
-	struct frame f;
-
-	if (n < 0 && errno == EAGAIN)
-		return;
-	if (n > 0 && find_frame(&s->in, PMI_SECRET_SIZE, &f) == 0)
-		return;
-	if (n > 0 && find_frame(&s->in, PMI_SECRET_SIZE, &f) == STRANGER_READS && f.kind == FRAME_HELLO &&
-	    same_secret(f.bytes, terminal.place.secret) && terminal.sock < 0) {
-		begin_terminal(s->fd);
-		s->fd = -1;
-		free_buffer(&s->in);
-		return;
-	}
-	drop_stranger(s);
 }
 
 static void send_keys(void)
@@ -256,16 +208,8 @@ nfds_t terminal_events(struct pollfd *p)
 
 	if (terminal.output.n > 0)
 		p[n++] = (struct pollfd){ .fd = 1, .events = POLLOUT };
-	if (terminal.listener < 0)
-		return (n);
-	if (terminal.sock < 0) {
-		p[n++] = (struct pollfd){ .fd = terminal.listener, .events = POLLIN };
-		for (size_t i = 0; i < MAX_STRANGERS; ++i) {
-			if (terminal.strangers[i].fd >= 0)
-				p[n++] = (struct pollfd){ .fd = terminal.strangers[i].fd, .events = POLLIN };
-		}
-		return (n);
-	}
+	if (terminal.sock < 0)
+		return (n + connection_events(p + n));
 	note_window();
 	if (!terminal.no_keys && terminal.keys.n < TERMINAL_MOST)
 		p[n++] = (struct pollfd){ .fd = terminal.in, .events = POLLIN };
@@ -274,39 +218,49 @@ nfds_t terminal_events(struct pollfd *p)
 	if (terminal.output.n < TERMINAL_MOST)
 		p[n++] = (struct pollfd){ .fd = terminal.sock, .events = POLLIN };
 
-	return (n);
+	/* Last: the connection of a later sing-terminal comes after the end of the earlier sing-terminal's. */
+	return (n + connection_events(p + n));
 }
 
-static void serve_strangers(const struct pollfd *p)
+/* Serve the listener, or a stranger, which becomes sing-terminal when the secret has come. */
+static void serve_connection(int fd)
 {
-	if (p->fd == terminal.listener)
-		accept_stranger();
-	for (size_t i = 0; i < MAX_STRANGERS; ++i) {
-		if (terminal.strangers[i].fd == p->fd)
-			hear_stranger(&terminal.strangers[i]);
+	int sock;
+
+	if (terminal.sock >= 0) {
+		refuse_connection();
+		return;
 	}
+	sock = hear_connection(fd);
+	if (sock >= 0)
+		begin_terminal(sock);
+}
+
+static void serve_event(const struct pollfd *p)
+{
+	if (p->events == POLLOUT && p->fd == 1)
+		show_output();
+	else if (has_connection(p->fd))
+		serve_connection(p->fd);
+	else if (terminal.sock < 0)
+		return; /* sing-terminal has left just now */
+	else if (p->fd == terminal.in)
+		read_keys();
+	else if (p->fd != terminal.sock)
+		return; /* a stranger that was dropped just now */
+	else if (p->events == POLLOUT)
+		send_keys();
+	else
+		take_output();
 }
 
 void serve_terminal(const struct pollfd *p, nfds_t n)
 {
-	const bool connected = terminal.sock >= 0;
-
 	for (nfds_t i = 0; i < n; ++i) {
-		if (p[i].revents == 0)
-			continue;
-		if (p[i].events == POLLOUT && p[i].fd == 1)
-			show_output();
-		else if (!connected)
-			serve_strangers(&p[i]);
-		else if (terminal.sock < 0)
-			continue; /* sing-terminal has left just now */
-		else if (p[i].fd == terminal.in)
-			read_keys();
-		else if (p[i].events == POLLOUT)
-			send_keys();
-		else
-			take_output();
+		if (p[i].revents != 0)
+			serve_event(&p[i]);
 	}
+	drop_silent_strangers(); /* after their events: the secret may have come while this process stood still */
 	if (terminal.sock < 0 && terminal.output.n == 0)
 		restore_terminal();
 }
@@ -326,10 +280,12 @@ void finish_terminal(void)
 {
 	struct pollfd p[TERMINAL_EVENTS];
 
+	close_listener();
 	terminal.no_keys = true;
 	while ((terminal.sock >= 0 || terminal.output.n > 0) && !must_end()) {
 		const nfds_t n = terminal_events(p);
-		const int come = await_events(p, n, LAST_PATIENCE);
+		/* The reader of standard output may be slow, as a pager is. */
+		const int come = await_events(p, n, terminal.output.n > 0 ? -1 : LAST_PATIENCE);
 
 		if (come == 0)
 			break; /* sing-terminal was killed with its node */
