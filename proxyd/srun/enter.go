@@ -208,7 +208,8 @@ func (e *entrance) rewriteCall() error {
 	return nil
 }
 
-// writeNotice writes to srun's standard error.
+// writeNotice writes to srun's standard error: a pipe to the runner, because the caller's may take nothing (a terminal
+// that was hung up, a descriptor that is open for reading only).
 func (e *entrance) writeNotice() error {
 	_, err := os.Stderr.WriteString(e.cmd.Notice)
 	return err

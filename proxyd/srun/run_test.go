@@ -77,6 +77,28 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestUselessStandardError: srun runs also where the caller's standard error takes nothing, with a notice for it and
+// without.
+func TestUselessStandardError(t *testing.T) {
+	s := newServer(t, standIn(t))
+	for _, args := range [][]string{{"exit 5"}, {"--pty", "exit 5"}} {
+		errs, err := os.Open(os.DevNull) // cannot be written to
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer errs.Close()
+		cmd := caller{args: args, env: protectedEnv}.newCommand()
+		cmd.Stderr = errs
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		s.expectRequest("srun")
+		if how := waitForCommand(t, cmd); exitCodeOf(how) != 5 {
+			t.Errorf("%q: exit code %d, want 5", args, exitCodeOf(how))
+		}
+	}
+}
+
 func TestCannotStart(t *testing.T) {
 	for name, tc := range map[string]struct {
 		program, dir, want string
