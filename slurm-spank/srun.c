@@ -70,8 +70,9 @@ static const char *why_refused(void)
 	if (config.wrong[0])
 		return (config.wrong);
 	/*
-	 * Within a protected job --pty does not come here: the job's srun has a terminal of its own (terminal.h). The
-	 * shell that salloc gives its user is not refused.
+	 * Within a protected job proxyd leaves --pty out (terminal.h), except where sing-srun could not listen, or is of
+	 * a release without terminals, from which the job has its kit. The shell that salloc gives its user is not
+	 * refused.
 	 */
 	if (found.pty && !found.interactive)
 		return ("--pty: a terminal cannot be captured here: start a shell with singctl session, "

@@ -60,8 +60,9 @@ func isProtected(parts []component, env []string) bool {
 	return protected
 }
 
-// chooseTerminal chooses what comes in the place of --pty. It stays where sing-srun has offered nothing, and the plugin
-// refuses it; and in a step that is not protected, which has Slurm's own terminal.
+// chooseTerminal chooses what comes in the place of --pty. srun gets --pty itself in a step that is not protected, which
+// has Slurm's own terminal, and where TerminalVariable is not set: sing-srun could not listen for the step's terminal, or
+// is of a release that offers none. There the plugin refuses --pty (slurm-spank/srun.c).
 func (w *rewriter) chooseTerminal(parts []component, env []string) error {
 	if !slices.ContainsFunc(parts, func(part component) bool { return asksForPty(part.opts) }) || !isProtected(parts, env) {
 		return nil

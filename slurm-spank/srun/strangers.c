@@ -6,7 +6,8 @@
  * stranger is a connection that has not shown the secret.
  *
  * CRIU captures no connection that was not accepted ("In-flight connection"), and no connection to a process outside of
- * the job. So each connection is accepted at once, also while sing-terminal is connected, and strangers are dropped soon.
+ * the job. So each connection is accepted at once, also while sing-terminal is connected, and strangers are dropped
+ * soon.
  */
 #define _GNU_SOURCE
 #include "srun.h"
