@@ -154,7 +154,7 @@ func TestTerminalLost(t *testing.T) {
 	l := listenIn(t, c)
 	place := l.Addr().String() + ":" + terminalSecret
 	lost := terminalTask(c, place, 0, "trap 'exit 6' HUP; echo ready; while :; do sleep 0.05; done")
-	// A shell traps no signal that was ignored before it: nohup go test.
+	// A shell traps no signal that was ignored when the shell began: nohup go test.
 	lost.argv = append([]string{"/usr/bin/env", "--default-signal=HUP"}, lost.argv...)
 	r := lost.startTask(t)
 	e := acceptTerminal(t, l)
