@@ -91,6 +91,10 @@ func (c *Conductor) admitOrWait(ctx context.Context, t nodesocket.Join, noteLook
 	return admission, nil
 }
 
+// errForgottenStart refuses a task of a run that slurmctld has forgotten: it died right after it had started the run, and
+// shows the job without nodes now. Slurm ends such a run, and starts the job again.
+var errForgottenStart = errors.New("Slurm shows the job on no node, so slurmctld has forgotten this start")
+
 // lookUpRun looks the job's run up in Slurm. plain is the reason why the job is not protected, or
 // "". Caller holds j.capsulesMu.
 func (j *job) lookUpRun(ctx context.Context, t nodesocket.Join) (plain string, err error) {
@@ -103,6 +107,9 @@ func (j *job) lookUpRun(ctx context.Context, t nodesocket.Join) (plain string, e
 	}
 	if s.UID != t.UID {
 		return "", fmt.Errorf("its user is %d, not %d", s.UID, t.UID)
+	}
+	if len(s.Nodes) == 0 {
+		return "", errForgottenStart
 	}
 	s.Restarts = runOfTask(s, t)
 	switch {

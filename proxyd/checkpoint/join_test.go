@@ -132,3 +132,16 @@ func TestScriptUnbegun(t *testing.T) {
 		}
 	}
 }
+
+// TestForgottenStart: a task of a run that slurmctld has forgotten, and shows without nodes, is refused, and the daemon
+// goes on.
+func TestForgottenStart(t *testing.T) {
+	c, dir, program := startJob(t, 1)
+	noError(t, c.records.Save(recordOf(7)))
+	const waits = "7|1001|PENDING|BeginTime|1|1|1||2026-07-01T12:00:05|N/A|7|N/A|N/A|N/A||2026-07-01T12:00:00|N/A|\n"
+	noError(t, os.WriteFile(filepath.Join(dir, "jobs"), []byte(waits), 0o644))
+	task := nodesocket.Join{Job: 7, Step: records.BatchProgram, UID: 1001, Warden: program}
+	if _, err := c.jobFor(7).lookUpRun(t.Context(), task); !errors.Is(err, errForgottenStart) {
+		t.Errorf("lookUpRun: %v, want %v", err, errForgottenStart)
+	}
+}
