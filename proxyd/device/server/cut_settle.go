@@ -35,14 +35,14 @@ type settlingProcess struct {
 	shut         time.Time     // since when the process's calls have not passed
 	patience     time.Duration // how long the calls do not pass while the process is not quiet
 	lastReported *cut.Event    // the last event of which the leader was told
-	changed      func()        // called when the parts that the process keeps back have changed
+	news         chan struct{} // has an item when the parts that the process keeps back have changed
+	changed      func()        // puts the item into news
 }
 
 const (
-	shortPause = 20 * time.Millisecond  // the first wait for work that has begun
-	longPause  = 200 * time.Millisecond // the longest wait
-	mostTries  = 3                      // failed attempts, until work seems to wait for a collective that is kept back
-	passPart   = 8                      // calls pass for this part of the time for which they did not
+	shortPause = 20 * time.Millisecond // the first wait for work that has begun
+	mostTries  = 3                     // failed attempts, until work seems to wait for a collective that is kept back
+	passPart   = 8                     // calls pass for this part of the time for which they did not
 )
 
 // settleProcess brings a process with its gates shut to rest, and again whenever other ranks need more collectives of
@@ -56,7 +56,8 @@ func (a *cutAttempt) settleProcess(p *process) {
 	}
 	news := make(chan struct{}, 1)
 	st := &settlingProcess{
-		a: a, g: g, p: p, since: time.Now(), shut: time.Now(), patience: firstTry, changed: func() { wakeReader(news) },
+		a: a, g: g, p: p, since: time.Now(), shut: time.Now(), patience: firstTry,
+		news: news, changed: func() { wakeReader(news) },
 	}
 	p.KeepParts(st.changed)
 	for look := firstLook; a.ctx.Err() == nil && !p.IsGone(); look = min(2*look, shortPause) {
@@ -136,6 +137,13 @@ func (st *settlingProcess) thawWork() {
 	st.p.ResumeWork()
 }
 
+// pauseAfter is how long the spaces are paused after so many failed attempts to hold them. No block of a kernel begins
+// in a pause: a pause has to be longer than the blocks that have begun.
+func pauseAfter(tries int) time.Duration {
+	const mostDoublings = 8 // which is beyond longTry
+	return min(shortPause<<min(tries, mostDoublings), longTry)
+}
+
 // holdWork pauses the process's spaces if their unfinished work can be saved. If that fails again and again, then work
 // has to be done that seems to wait for a collective.
 func (st *settlingProcess) holdWork() {
@@ -144,14 +152,14 @@ func (st *settlingProcess) holdWork() {
 		return
 	}
 	began := time.Now()
-	limit := began.Add(min(shortPause<<st.tries, longPause))
+	limit := began.Add(pauseAfter(st.tries))
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, firstLook) {
 		p.PutBack()
 		if p.PauseWork() {
 			st.paused = p.WorkIsHeld() && p.Settled() == nil
 			break
 		}
-		if time.Now().After(limit) || !pauseFor(st.a.ctx, pause) {
+		if time.Now().After(limit) || p.IsGone() || !st.waitInPause(pause) {
 			break
 		}
 	}
@@ -165,6 +173,20 @@ func (st *settlingProcess) holdWork() {
 	if tries > mostTries {
 		p.GiveParts()
 	}
+}
+
+// waitInPause waits for a while during a pause; false if the pause has to end, because another rank needs a collective of
+// the process, or the attempt is over.
+func (st *settlingProcess) waitInPause(d time.Duration) bool {
+	select {
+	case <-st.news:
+		wakeReader(st.news) // settleProcess has to know as well
+		if st.p.PartsLeft().Needs {
+			return false
+		}
+	default:
+	}
+	return pauseFor(st.a.ctx, d)
 }
 
 // reportUnquiet tells the leader now and then that the process is not quiet.
