@@ -93,7 +93,7 @@ func (c *Conductor) admitOrWait(ctx context.Context, t nodesocket.Join, noteLook
 
 // errForgottenStart refuses a task of a run that slurmctld has forgotten: it died right after it had started the run, and
 // shows the job without nodes now. Slurm ends such a run, and starts the job again.
-var errForgottenStart = errors.New("Slurm shows the job on no node, so slurmctld has forgotten this start")
+var errForgottenStart = errors.New("slurmctld has forgotten this start: it shows the job on no node")
 
 // lookUpRun looks the job's run up in Slurm. plain is the reason why the job is not protected, or
 // "". Caller holds j.capsulesMu.
