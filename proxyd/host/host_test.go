@@ -271,11 +271,15 @@ func TestPlugin(t *testing.T) {
 	compilePlugin(t, so, "const unsigned plugin_version = 0x1a0503;")
 	shim := write("libsingshim.so", "")
 	for line, want := range map[string]string{
-		"optinal " + so:                               "optinal " + so,
-		"optional " + so + " shimm=" + shim:           "optional " + so + " shimm=" + shim + ": there is no shimm=",
-		"optional " + so + " shim=/nowhere/shim.so":   "optional " + so + " shim=/nowhere/shim.so: no file /nowhere/shim.so",
-		"optional " + so + " without_proxyd=ignore":   "optional " + so + " without_proxyd=ignore: without_proxyd=ignore",
-		"optional " + so + " shim=" + shim + " retry": "",
+		"optinal " + so:                                  "optinal " + so,
+		"optional " + so + " shimm=" + shim:              "optional " + so + " shimm=" + shim + ": there is no shimm=",
+		"optional " + so + " shim=/nowhere/shim.so":      "optional " + so + " shim=/nowhere/shim.so: no file /nowhere/shim.so",
+		"optional " + so + " without_proxyd=ignore":      "optional " + so + " without_proxyd=ignore: without_proxyd=ignore",
+		"optional " + so + " retry=abc":                  "optional " + so + " retry=abc: retry=abc",
+		"optional " + so + " retry=3601":                 "optional " + so + " retry=3601: retry=3601",
+		"optional " + so + " retry":                      "optional " + so + " retry: retry has no value",
+		"optional " + so + " socket=spank.sock":          "optional " + so + " socket=spank.sock: socket=spank.sock",
+		"optional " + so + " shim=" + shim + " retry=30": "",
 	} {
 		write("plugstack.conf", line+"\n")
 		level := Fail

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -97,7 +98,7 @@ func checkPlugin(s *Slurm) Finding {
 // checkPluginArgument returns the mistake in an argument of the plugin's line, with the remedy; ""
 // if the argument is right.
 func checkPluginArgument(argument string) (problem, do string) {
-	key, value, _ := strings.Cut(argument, "=")
+	key, value, hasValue := strings.Cut(argument, "=")
 	known := false
 	for _, k := range pluginArguments {
 		known = known || k == key
@@ -105,6 +106,12 @@ func checkPluginArgument(argument string) (problem, do string) {
 	switch {
 	case !known:
 		return "there is no " + key + "=", "accepted are " + strings.Join(pluginArguments, "=, ") + "="
+	case !hasValue:
+		return argument + " has no value", "write " + key + "=VALUE, or leave it out"
+	case key == "retry" && !isRetryTime(value):
+		return argument, "write retry=SECONDS, 0 to 3600"
+	case key == "socket" && !filepath.IsAbs(value):
+		return argument, "name the socket by an absolute path, or leave socket= out"
 	case key == "without_proxyd" && value != "refuse" && value != "run":
 		return argument, "write without_proxyd=refuse or without_proxyd=run"
 	case (key == "shim" || key == "warden") && value != "none":
@@ -113,6 +120,12 @@ func checkPluginArgument(argument string) (problem, do string) {
 		}
 	}
 	return "", ""
+}
+
+// isRetryTime tells whether the plugin takes a value of retry=.
+func isRetryTime(value string) bool {
+	seconds, err := strconv.Atoi(value)
+	return err == nil && seconds >= 0 && seconds <= 3600
 }
 
 // pluginPath returns the path at which slurmd finds the plugin; "": not known.
