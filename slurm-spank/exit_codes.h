@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Exit codes of a task whose program has not run. */
+/* Exit codes of a task without a run of its program. */
 #ifndef SING_EXIT_CODES_H
 #define SING_EXIT_CODES_H
 

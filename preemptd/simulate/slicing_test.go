@@ -53,7 +53,7 @@ func countedRows(t *testing.T) (rows []countedRow) {
 // TestSlicingTime: the model comes near the counts of make slicing (docs/splicing.md), by the number of meetings that
 // were counted. With two meetings, as policies take it, it comes near those of mlp, which meets twice.
 func TestSlicingTime(t *testing.T) {
-	// Of the ways in which memory moves, rows count whose switches move memory: see docs/splicing.md.
+	// Of the ways in which memory moves, the rows count in which switches move memory: see docs/splicing.md.
 	const large = "mlp --extra 1000000"
 	needs := map[string]struct{ memory, alike float64 }{"swap": {1, 0}, "alias": {1, 8.0 / 9}} // of its nine blocks, eight are alike
 	checked := map[string]int{}

@@ -148,7 +148,7 @@ func waitAfterEnd(t *testing.T, r *running, e srunEnd) syscall.WaitStatus {
 	return r.waitForEnd()
 }
 
-// TestTerminalLost: when sing-srun has gone, the program gets SIGHUP, as one whose terminal was closed.
+// TestTerminalLost: when sing-srun has gone, the program gets SIGHUP, as after the end of a terminal.
 func TestTerminalLost(t *testing.T) {
 	c := newCapsule(t)
 	l := listenIn(t, c)

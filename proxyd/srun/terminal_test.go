@@ -198,7 +198,7 @@ const idleStep = `echo "place $SINGULARITY_SLURM_TERMINAL" >&2
 read -r line < %s
 exit 6`
 
-// idleCall is a sing-srun with --pty, whose step does nothing. The test does what sing-terminal does.
+// idleCall is a sing-srun with --pty, of a step that does nothing. The test does what sing-terminal does.
 type idleCall struct {
 	t              *testing.T
 	cmd            *exec.Cmd
@@ -258,8 +258,8 @@ func startIdleCall(t *testing.T, stdout *os.File) *idleCall {
 	return c
 }
 
-// connect connects to sing-srun and sends bytes.
-func (c *idleCall) connect(bytes string) net.Conn {
+// connectWith connects to sing-srun and sends bytes.
+func (c *idleCall) connectWith(bytes string) net.Conn {
 	c.t.Helper()
 	conn, err := net.Dial("tcp4", c.address) //nolint:noctx // a test
 	if err != nil {
@@ -275,7 +275,7 @@ func (c *idleCall) connect(bytes string) net.Conn {
 // connectTerminal connects as sing-terminal, and returns when sing-srun has sent the window.
 func (c *idleCall) connectTerminal() net.Conn {
 	c.t.Helper()
-	conn := c.connect(c.proof)
+	conn := c.connectWith(c.proof)
 	if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		c.t.Fatal(err)
 	}
@@ -316,12 +316,12 @@ func expectClosed(t *testing.T, conn net.Conn, limit time.Duration, what string)
 // sing-terminal has connected nor while it is connected.
 func TestTerminalStrangersLeave(t *testing.T) {
 	c := startIdleCall(t, nil)
-	expectClosed(t, c.connect("\x00"), 30*time.Second, "a silent connection")
-	before := c.connect("")
+	expectClosed(t, c.connectWith("\x00"), 30*time.Second, "a silent connection")
+	before := c.connectWith("")
 	terminal := c.connectTerminal()
 	expectClosed(t, before, 3*time.Second, "a connection from before sing-terminal's") // was closed before the window came
 	for range 3 {
-		expectClosed(t, c.connect(""), 30*time.Second, "a connection beside sing-terminal's")
+		expectClosed(t, c.connectWith(""), 30*time.Second, "a connection beside sing-terminal's")
 	}
 	terminal.Close()
 	c.connectTerminal().Close()
@@ -329,7 +329,7 @@ func TestTerminalStrangersLeave(t *testing.T) {
 	c.expectEnd()
 }
 
-func exists(path string) bool {
+func isPresent(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
@@ -350,11 +350,11 @@ func TestTerminalWithoutDescriptors(t *testing.T) {
 	c := startIdleCall(t, nil)
 	pid := c.cmd.Process.Pid
 	free := 0 // the lowest descriptor that sing-srun does not use
-	for exists(fmt.Sprintf("/proc/%d/fd/%d", pid, free)) {
+	for isPresent(fmt.Sprintf("/proc/%d/fd/%d", pid, free)) {
 		free++
 	}
 	setDescriptorLimit(t, pid, free)
-	waiting := c.connect(c.proof)
+	waiting := c.connectWith(c.proof)
 	asleep := 0 // looks in succession that have found sing-srun asleep
 	waitFor(t, 30*time.Second, "sing-srun sleeps", func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -316,7 +316,7 @@ func TestNoHub(t *testing.T) {
 	}
 }
 
-// TestHubThatCannotWait: a hub whose limit of descriptors was lowered below those that it has cannot wait for any of
+// TestHubThatCannotWait: a hub with a limit of descriptors that was lowered below those that it has cannot wait for any of
 // them, and ends, rather than trying for ever.
 func TestHubThatCannotWait(t *testing.T) {
 	hub, place := startHubProcess(t)

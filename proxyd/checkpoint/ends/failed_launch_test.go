@@ -115,7 +115,7 @@ func TestFailedLaunchReleased(t *testing.T) {
 	}
 }
 
-// TestFailedLaunchBounded: a job whose launches fail again and again is released MaxUnrestoredRuns times, and then stays held,
+// TestFailedLaunchBounded: a job with launches that fail again and again is released MaxUnrestoredRuns times, and then stays held,
 // and its comment says why. A person releases the job, and then the launch is tried as often again. A run that its nodes have counted is
 // not counted again.
 func TestFailedLaunchBounded(t *testing.T) {

@@ -124,7 +124,7 @@ func TestRunWalk(t *testing.T) {
 	}
 }
 
-// TestSnapshotDuringSave: while a record is written into a shared folder whose server is away, the run can be looked at and
+// TestSnapshotDuringSave: while a record is written into a shared folder of a server that is away, the run can be looked at and
 // enters other states, and the next change of the record waits for the first.
 func TestSnapshotDuringSave(t *testing.T) {
 	r := &Run{}

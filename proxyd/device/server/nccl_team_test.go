@@ -317,7 +317,7 @@ func readAll(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestTeamAtCut: cuts of ranks whose devices are in a team are found while collectives are queued, and change no result.
+// TestTeamAtCut: cuts of ranks with devices in a team are found while collectives are queued, and change no result.
 func TestTeamAtCut(t *testing.T) {
 	server, _ := realServer(t)
 	s := server([]int{0, 1}, false)

@@ -31,13 +31,13 @@ func (b *Backend) Compact(ctx context.Context, dirs []string) error {
 			if err != nil {
 				return err
 			}
-			return load.add(ctx, name)
+			return load.addChunk(ctx, name)
 		})
 		if err != nil {
 			return err
 		}
 	}
-	return load.put(ctx)
+	return load.writePack(ctx)
 }
 
 // isMostlyDeleted tells whether the pack to which a name belongs has lost more than half of its names.
@@ -76,7 +76,7 @@ type batch struct {
 // maxBatch is the largest content of a new pack that is held in memory.
 const maxBatch = 8 << 20
 
-func (b *batch) add(ctx context.Context, name string) error {
+func (b *batch) addChunk(ctx context.Context, name string) error {
 	data, err := b.store.Get(ctx, name, maxBatch, nil)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrForeign) {
 		return nil // swept meanwhile, or damaged, which Verify reports
@@ -85,7 +85,7 @@ func (b *batch) add(ctx context.Context, name string) error {
 		return err
 	}
 	if b.bytes+len(data) > maxBatch || len(b.files) == maxPack {
-		if err := b.put(ctx); err != nil {
+		if err := b.writePack(ctx); err != nil {
 			return err
 		}
 	}
@@ -94,7 +94,7 @@ func (b *batch) add(ctx context.Context, name string) error {
 	return nil
 }
 
-func (b *batch) put(ctx context.Context) error {
+func (b *batch) writePack(ctx context.Context) error {
 	if len(b.files) == 0 {
 		return nil
 	}
