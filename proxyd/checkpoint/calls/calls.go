@@ -4,6 +4,8 @@
 package calls
 
 import (
+	"log/slog"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
@@ -114,6 +116,9 @@ var (
 
 // Name returns the call's name.
 func (c Call[Args, Reply]) Name() string { return c.name }
+
+// LogValue has the log show a call by its name.
+func (c Call[Args, Reply]) LogValue() slog.Value { return slog.StringValue(c.name) }
 
 // EncodeArgs makes the message of a call with arguments.
 func (c Call[Args, Reply]) EncodeArgs(args Args) *rpc.CallRequest { return c.encodeArgs(args) }

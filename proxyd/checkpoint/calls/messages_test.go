@@ -7,8 +7,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -176,6 +178,15 @@ func TestTypedCalls(t *testing.T) {
 	found := bytesFields((&rpc.CallReply{}).ProtoReflect().Descriptor(), map[protoreflect.FullName]bool{})
 	if want := []string{"DumpReply.part", "DumpReply.capsules", "UploadShareReply.part"}; !slices.Equal(found, want) {
 		t.Errorf("replies have bytes in %v, and only %v are parts of a manifest", found, want)
+	}
+}
+
+// TestLoggedCalls: the log names a call, without the call's functions.
+func TestLoggedCalls(t *testing.T) {
+	var log bytes.Buffer
+	slog.New(slog.NewTextHandler(&log, nil)).Info("step begins", "step", Release)
+	if got := log.String(); !strings.HasSuffix(got, ` msg="step begins" step=release`+"\n") {
+		t.Errorf("the log has %q, without step=release at the end", got)
 	}
 }
 
