@@ -114,14 +114,14 @@ UNIT_WHOLE    = \
 TEST_HERE = \
 	'plugin, on stubs of Slurm: $(SELF) test-c'
 TEST_CLUSTER = \
-	'cluster, some: $(GO_CLUSTER) cluster -timeout 40m ./tests/cluster -run "^($(SOME_CLUSTER))$$"' \
-	'control, some: $(GO_CLUSTER) control -timeout 60m ./tests/control -skip "$(FULL_CONTROL)"'
+	'cluster, some: $(GO_CLUSTER) cluster -timeout 40m -parallel 3 ./tests/cluster -run "^($(SOME_CLUSTER))$$"' \
+	'control, some: $(GO_CLUSTER) control -timeout 60m -parallel 4 ./tests/control -skip "$(FULL_CONTROL)"' \
+	'faults, some: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -seed 49 -some 2 -always ^restore/sruns/kill_slurmctld$$'
 TEST_PROGRAMS = \
 	'programs, some: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(SOME_PROGRAMS))$$"' \
 	'devices, some: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(DEVICES) -rounds 3 -seed 7 -lanes 2 -name devices-test -run "$(SOME_DEVICES)$$"' \
 	'devices, PyTorch: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(DEVICES) -rounds 1 -seed 7 -lanes 2 -name devices-test -run "$(TORCH_DEVICES)$$"' \
-	'attacks and losses: $(GO_CLUSTER) cluster -timeout 45m ./tests/cluster -run "^($(ATTACKS))$$"' \
-	'faults, some: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -seed 49 -some 2 -always ^restore/sruns/kill_slurmctld$$'
+	'attacks and losses: $(GO_CLUSTER) cluster -timeout 45m -parallel 3 ./tests/cluster -run "^($(ATTACKS))$$"'
 FULL_HERE = \
 	'root file systems: $(SELF) trees' \
 	'plugin, for each Slurm: $(SELF) plugins'
@@ -134,7 +134,7 @@ FULL_PROGRAMS = \
 	'devices, the rest: $(GO_CLUSTER) corpus -timeout 60m ./tests/corpus $(DEVICES) -rounds 2 -seed 7 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$|$(TORCH_DEVICES)$$"' \
 	'controller, some kills: $(GO_CLUSTER) harm -timeout 30m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8' \
 	'programs, more: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(MORE_PROGRAMS))$$"' \
-	'faults, the rest: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -seed 49 -some 8 -after 2 -run "^TestFaults$$"' \
+	'faults, the rest: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -name faults-rest -seed 49 -some 8 -after 2 -run "^TestFaults$$"' \
 	'demo: $(SELF) demo'
 
 test: deps build $(LINT) ## lint, unit tests, C tests, and some of what runs on clusters; ends in the count (20 min)

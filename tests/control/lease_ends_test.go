@@ -49,6 +49,7 @@ func (s *site) preemptBySlurm() {
 // Slurm itself preempts a lease; another lease is requeued while its node drains, and begins again. The running job is
 // never requeued, and has the results of the undisturbed training.
 func TestLeasesWithoutController(t *testing.T) {
+	t.Parallel()
 	s := raiseSite(t, *name+"-alone", 1, 2, 2)
 	s.configurePolicies("")
 	s.preemptBySlurm()

@@ -206,6 +206,7 @@ func (s *site) watchState(ctx context.Context, j *job) string {
 // TestLeases: a training of four ranks on a single GPU of its own is put on two, three and four GPUs and back, at
 // random moments; the training stays the same run of the same job, and has the results of the undisturbed training.
 func TestLeases(t *testing.T) {
+	t.Parallel()
 	s := raiseSite(t, *name+"-four", 1, 4, 4)
 	s.configurePolicies("")
 	j := s.submitTraining("four", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-4 --export=ALL,RANKS=4")
@@ -260,6 +261,7 @@ func (s *site) checkPlacements(node string, least int) {
 // place. The training goes on on a single node, by a requeue: there its capsules share a GPU and a device server, which are lent
 // another GPU, as one; proxyd's successor knows the lease. The training has the results of the undisturbed training.
 func TestLeasesOfNodes(t *testing.T) {
+	t.Parallel()
 	s := raiseSite(t, *name+"-lent", 2, 2, 4)
 	s.configurePolicies("")
 	j := s.submitTraining("lent", "--qos=basic --nodes=2 --ntasks=4 --ntasks-per-node=2 --overcommit --gpus-per-node=1 --singularity-gpus=2-4")

@@ -81,6 +81,7 @@ func (j *job) resizeNodes(n, restarts int) state {
 // keeps equal blocks of their ranks once; proxyd's successor finds the server again, and its end costs no more than any
 // device server's.
 func TestFewerNodes(t *testing.T) {
+	t.Parallel()
 	const extra = "600000" // parameters: blocks of memory that all ranks hold alike
 	s := raiseSite(t, *name+"-nodes", 4, 1, 4, "--extra", extra)
 	s.configurePolicies("")

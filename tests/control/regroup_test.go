@@ -15,6 +15,7 @@ import (
 // From its first checkpoint on, the ranks of one training share a GPU, and the training has the results of the
 // undisturbed training.
 func TestRegrouped(t *testing.T) {
+	t.Parallel()
 	const extra = "600000"
 	s := raiseSite(t, *name+"-pairs", 1, 2, 2, "--extra", extra)
 	s.configurePolicies("")

@@ -14,6 +14,7 @@ import (
 
 // TestControl runs all scenarios in turn on a single cluster: the jobs of each scenario need the whole cluster.
 func TestControl(t *testing.T) {
+	t.Parallel()
 	s := raiseSite(t, *name, 3, 2, 2)
 	for _, scenario := range []struct {
 		name string
