@@ -162,7 +162,10 @@ func (r restart) adoptCapsule(ctx context.Context, n capsuleNote) error {
 	}
 	lc := &localCapsule{j: j, index: n.Index, capsule: cap, note: n, criuRestored: map[string]bool{}}
 	if all, err := cap.Ended(ctx); err == nil {
-		_, lc.scriptEnded = all[records.BatchProgram]
+		var status syscall.WaitStatus
+		if status, lc.scriptEnded = all[records.BatchProgram]; lc.scriptEnded { // before this daemon began, which gets no event of it
+			j.log.Info("program ended", "capsule", lc.index, "program", records.BatchProgram, "status", describeEnd(status))
+		}
 	}
 	if lc.changes, err = files.OpenChangeList(c.folders().changeListDir(n.Job, n.Index), c.records.ChangedFilesPath(n.Job, n.Index)); err != nil {
 		cap.Close()

@@ -31,6 +31,7 @@ func TestDaemonsStopped(t *testing.T) {
 	}
 	t.Run("the script ends before it is frozen", c.endsBeforeFreeze)
 	t.Run("the script ends when it is requeued", c.endsRequeued)
+	t.Run("the script ends while proxyd is away", c.endsWithoutProxyd)
 	t.Run("the leader dies before all are open", c.diesBeforeOpen)
 }
 
@@ -150,10 +151,7 @@ func (c protected) endsRequeued(t *testing.T) {
 		return unread.MatchString(said), "no word from init: " + said
 	})
 	c.endScript(t, job)
-	waitFor(t, 60*time.Second, func() (bool, string) {
-		r := c.runOn(t, "n1", "", "pgrep", "-x", "sing-warden")
-		return r.code == 1, "wardens: " + r.out + r.err
-	})
+	c.waitForNoWarden(t)
 	waitFor(t, 60*time.Second, func() (bool, string) { // the epilog has come, too
 		said := strings.Fields(c.runOn(t, "n1", "", "ss", "-xlnH", "src", "/run/singularity-slurm/spank.sock").out)
 		return len(said) > 2 && said[2] != "0", strings.Join(said, " ")
@@ -170,6 +168,30 @@ func (c protected) endsRequeued(t *testing.T) {
 	if got := c.jobLog(job); got != "begin\nend\nbegin\nend" {
 		t.Errorf("the script was not run anew:\n%s", got)
 	}
+}
+
+// endsWithoutProxyd: proxyd is killed, and has not heard of the end of the script; the next daemon logs that end.
+func (c protected) endsWithoutProxyd(t *testing.T) {
+	job := c.submitJob(t, "--singularity -w n1", untilTold+"; exit 3")
+	c.waitForLine(t, job, "begin")
+	c.waitForInit(t, job)
+	c.stopProxyd(t, "n1")
+	c.endScript(t, job)
+	c.waitForNoWarden(t)
+	c.runOn(t, "n1", "", "pkill", "-KILL", "-x", "proxyd").mustSucceed(t) // the daemon is started again by itself
+	c.waitForLog(t, "n1", `msg="program ended" job=`+job+` capsule=0 program=batch status="exit code 3"`)
+	if s := c.waitForEnd(t, job); !strings.Contains(s, "FAILED") {
+		t.Errorf("the job ended as %s, want FAILED", s)
+	}
+}
+
+// waitForNoWarden waits until all tasks on n1 have ended, for Slurm as well.
+func (c protected) waitForNoWarden(t *testing.T) {
+	t.Helper()
+	waitFor(t, 60*time.Second, func() (bool, string) {
+		r := c.runOn(t, "n1", "", "pgrep", "-x", "sing-warden")
+		return r.code == 1, "wardens: " + r.out + r.err
+	})
 }
 
 // diesBeforeOpen: the leader of a restore has all programs back and is about to have every node let packets pass. The
