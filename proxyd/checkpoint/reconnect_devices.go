@@ -22,30 +22,44 @@ import (
 
 // reconnectHere carries out calls.ReconnectDevices on this node.
 func (r *restore) reconnectHere(ctx context.Context, _ store.ID, args calls.ReconnectDevicesArgs) (map[int]string, error) {
-	j := r.j
-	at, servers := map[int]string{}, map[int]deviceConnector{}
-	for _, lc := range j.localCapsules() {
-		if lc.devices == nil {
-			continue
-		}
-		servers[lc.index] = lc.devices
-		if args.Peers != nil {
-			continue
-		}
-		var err error
-		if at[lc.index], err = lc.reconnectAddress(ctx); err != nil {
-			return nil, fmt.Errorf("capsule %d: %w", lc.index, err)
+	servers := map[int]deviceConnector{}
+	for _, lc := range r.j.localCapsules() {
+		if lc.devices != nil {
+			servers[lc.index] = lc.devices
 		}
 	}
 	if args.Peers == nil {
-		return at, nil
+		return findAddresses(ctx, servers)
 	}
-	return at, connectServers(ctx, servers, args.Peers)
+	return map[int]string{}, connectServers(ctx, servers, args.Peers)
 }
 
 // deviceConnector is a device server that connects to the other device servers of its job.
 type deviceConnector interface {
+	Status(ctx context.Context) (*server.Status, error)
+	Address(ctx context.Context) (string, error)
 	Reconnect(ctx context.Context, peers map[int]string) error
+}
+
+// findAddresses returns the addresses at which the device servers of a node, by their capsules, wait for the others: ""
+// for a server that works already. A server that had no network when it was saved waits for no other and is left out; it
+// is told the addresses of the others all the same, for its programs may have NCCL's unique ids of theirs.
+func findAddresses(ctx context.Context, servers map[int]deviceConnector) (map[int]string, error) {
+	addresses := map[int]string{}
+	for index, s := range servers {
+		st, err := s.Status(ctx)
+		var at string
+		if err == nil && st.Stopped {
+			at, err = s.Address(ctx)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("capsule %d: %w", index, err)
+		}
+		if !st.Stopped || at != "" {
+			addresses[index] = at
+		}
+	}
+	return addresses, nil
 }
 
 // connectServers has the device servers of a node, by their capsules, connect to all of the job's device servers. Each
@@ -63,16 +77,6 @@ func connectServers(ctx context.Context, servers map[int]deviceConnector, peers 
 	return g.Wait()
 }
 
-// reconnectAddress returns the address at which the device server waits for the other servers; ""
-// if the server works already.
-func (lc *localCapsule) reconnectAddress(ctx context.Context) (string, error) {
-	st, err := lc.devices.Status(ctx)
-	if err != nil || !st.Stopped {
-		return "", err
-	}
-	return lc.devices.Address(ctx)
-}
-
 // reconnectDevices connects the stopped device servers of a restored job with each other.
 func (r *restore) reconnectDevices(ctx context.Context, snap runs.Snapshot) (bool, error) {
 	if !slices.ContainsFunc(snap.Point.Meta.Capsules, func(m records.CapsuleMeta) bool { return m.Devices != nil }) {
@@ -81,7 +85,7 @@ func (r *restore) reconnectDevices(ctx context.Context, snap runs.Snapshot) (boo
 	nodes := snap.Point.NodesWithPart(snap.Placement)
 	peers, err := r.reconnectOnNodes(ctx, nodes, calls.ReconnectDevicesArgs{})
 	// A server that works already is connected: this daemon's predecessor has done that.
-	if err == nil && !slices.Contains(slices.Collect(maps.Values(peers)), "") {
+	if err == nil && len(peers) > 0 && !slices.Contains(slices.Collect(maps.Values(peers)), "") {
 		_, err = r.reconnectOnNodes(ctx, nodes, calls.ReconnectDevicesArgs{Peers: peers})
 	}
 	if err != nil {

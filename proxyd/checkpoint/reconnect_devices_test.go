@@ -15,6 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
@@ -87,8 +88,52 @@ func TestCompleteAfterRestart(t *testing.T) {
 	}
 }
 
+// restoredServer is a device server with a status and an address.
+type restoredServer struct {
+	stopped bool
+	address string
+	deviceConnector
+}
+
+func (s restoredServer) Status(context.Context) (*server.Status, error) {
+	return &server.Status{Stopped: s.stopped}, nil
+}
+func (s restoredServer) Address(context.Context) (string, error) { return s.address, nil }
+
+// TestServerWithoutNetwork: a job of which a capsule had not made its first communicator when it was saved is connected: the
+// capsule's programs may have an identity that another capsule's server has made.
+func TestServerWithoutNetwork(t *testing.T) {
+	alone, err := findAddresses(t.Context(), map[int]deviceConnector{1: restoredServer{stopped: true}})
+	noError(t, err)
+	waits, err := findAddresses(t.Context(), map[int]deviceConnector{2: restoredServer{stopped: true, address: "b"}})
+	noError(t, err)
+	works, err := findAddresses(t.Context(), map[int]deviceConnector{2: restoredServer{address: "b"}})
+	noError(t, err)
+	for _, c := range []struct {
+		name      string
+		at        map[string]map[int]string
+		connected bool
+	}{
+		{"another waits", map[string]map[int]string{"n2": alone, "n3": waits}, true},
+		{"another works", map[string]map[int]string{"n2": alone, "n3": works}, false},
+		{"no other has a network", map[string]map[int]string{"n2": alone, "n3": alone}, false},
+	} {
+		r := &wholeNodes{asked: map[string]int{}, at: c.at}
+		j := restoredOn(t, r)
+		if did, err := j.restore.takeSteps(t.Context(), j.run.Snapshot(), nodeReports); err != nil || !did {
+			t.Fatalf("%s: takeSteps when a node reports = %v, %v; want true", c.name, did, err)
+		}
+		if connected := r.asked["reconnect_devices n2"] == 1 && r.asked["reconnect_devices n3"] == 1; connected != c.connected {
+			t.Errorf("%s: calls %v, connected is %v, want %v", c.name, r.asked, connected, c.connected)
+		}
+	}
+}
+
 // meetingServer is a device server that is connected when all of the job's device servers have been told to connect.
-type meetingServer struct{ told *sync.WaitGroup }
+type meetingServer struct {
+	told *sync.WaitGroup
+	deviceConnector
+}
 
 func (s meetingServer) Reconnect(ctx context.Context, _ map[int]string) error {
 	s.told.Done()
@@ -103,7 +148,7 @@ func (s meetingServer) Reconnect(ctx context.Context, _ map[int]string) error {
 }
 
 // failingServer is a device server that cannot connect.
-type failingServer struct{}
+type failingServer struct{ deviceConnector }
 
 func (failingServer) Reconnect(context.Context, map[int]string) error { return errors.New("no route") }
 
@@ -113,7 +158,7 @@ func TestConnectSharedNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a server that waits for ever fails the test at once
 		var told sync.WaitGroup
 		told.Add(3)
-		servers := map[int]deviceConnector{0: meetingServer{&told}, 1: meetingServer{&told}, 4: meetingServer{&told}}
+		servers := map[int]deviceConnector{0: meetingServer{told: &told}, 1: meetingServer{told: &told}, 4: meetingServer{told: &told}}
 		if err := connectServers(t.Context(), servers, nil); err != nil {
 			t.Error(err)
 		}

@@ -2776,7 +2776,7 @@ func (x *ReconnectDevicesCall) GetPeers() map[int32]string {
 
 type ReconnectDevicesReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Addresses     map[int32]string       `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by capsule; "": the server works already
+	Addresses     map[int32]string       `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by capsule; "": the server works already; none: it waits for no other
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

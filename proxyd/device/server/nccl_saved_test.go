@@ -175,6 +175,34 @@ func TestMovedRendezvous(t *testing.T) {
 	}
 }
 
+// TestMovedBeforeMeeting: a server whose ranks had an identity of another server's, and had not gone there yet, finds that
+// server's successor.
+func TestMovedBeforeMeeting(t *testing.T) {
+	job, next := makeNumbered(t, "test", 2), makeNumbered(t, "other", 2)
+	var all []rank
+	for _, s := range job {
+		p, cs := attachProcess(t, s, 1)
+		cs[0].beginContext(ctxA, 0)
+		all = append(all, rank{cs[0], p})
+	}
+	id := [128]byte(all[0].must("ncclGetUniqueId"))
+	folders, rings := saveAndEnd(t, job, 0)
+	peers := takePlaces(t, next, folders, rings)
+	if peers[0] == "" || peers[1] != "" {
+		t.Fatalf("addresses %v, want one of the server that has made an identity, and none of the other", peers)
+	}
+	reconnectAll(t, next, peers)
+	for i, r := range all {
+		r.init(commB, 2, i, id)
+	}
+	for i, r := range all {
+		if state, size, rank, _ := r.waitForState(commB); state != 0 || size != 2 || int(rank) != i {
+			t.Errorf("rank %d: state %d, %d of %d", i, state, rank, size)
+		}
+	}
+	checkSums(t, all, commB, 3)
+}
+
 // TestMovedLeavers: ranks that have left are not waited for: a rank that needs them is told, another rank ends in
 // peace.
 func TestMovedLeavers(t *testing.T) {
