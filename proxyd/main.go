@@ -99,6 +99,22 @@ func newCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; %w", err, errUsage) })
 	root.PersistentFlags().StringVar(&file, "config", config.File, "read the configuration from `FILE`")
 	load := func() (*config.Config, error) { return config.Load(file, os.Environ()) }
+	show := &cobra.Command{
+		Use: "config", Short: "Print the configuration, each key with what it means", Args: wantArguments(),
+		Example: "  proxyd config\n  proxyd config --config /nonexistent >proxyd.yaml.new",
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := load()
+			if config.NoteEmpty(c.ErrOrStderr(), file) || errors.Is(err, fs.ErrNotExist) {
+				return config.Explain(c.OutOrStdout())
+			}
+			if err != nil {
+				return err
+			}
+			return cfg.Explain(c.OutOrStdout())
+		},
+	}
+	loadOnly := func() error { _, err := load(); return err }
+	show.AddCommand(configCheckCommand(&file, loadOnly, "  proxyd config check\n  proxyd config check --config proxyd.yaml.new"))
 	root.AddCommand(
 		&cobra.Command{
 			Use: "daemon", Short: "Run until SIGTERM; capsules outlive it", Args: wantArguments(),
@@ -111,20 +127,7 @@ func newCommand() *cobra.Command {
 				return runDaemon(c.Context(), cfg, cfg.Log.NewLogger(os.Stderr))
 			},
 		},
-		&cobra.Command{
-			Use: "config", Short: "Print the configuration, each key with what it means", Args: wantArguments(),
-			Example: "  proxyd config\n  proxyd config --config /nonexistent >proxyd.yaml.new",
-			RunE: func(c *cobra.Command, _ []string) error {
-				cfg, err := load()
-				if config.NoteEmpty(c.ErrOrStderr(), file) || errors.Is(err, fs.ErrNotExist) {
-					return config.Explain(c.OutOrStdout())
-				}
-				if err != nil {
-					return err
-				}
-				return cfg.Explain(c.OutOrStdout())
-			},
-		},
+		show,
 		&cobra.Command{
 			Use: "key FILE", Short: "Write a new key for the cluster's checkpoints; all nodes need the same", Args: wantArguments("FILE"),
 			Example: "  proxyd key /etc/singularity-slurm/key",

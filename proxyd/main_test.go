@@ -48,10 +48,17 @@ func TestPlaceholders(t *testing.T) {
 }
 
 func TestCommandLine(t *testing.T) {
-	key, empty := filepath.Join(t.TempDir(), "key"), filepath.Join(t.TempDir(), "empty.yaml")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	key := filepath.Join(dir, "key")
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
 	}
+	empty, sound, wrong := write("empty.yaml", ""), write("sound.yaml", "shared: /shared\n"), write("wrong.yaml", "shared: /shared\nkep: 3\ninterval: 30\n")
+	relay, wrongRelay := write("relay.yaml", "per_user: 10\n"), write("wrong-relay.yaml", "alow: 10.0.0.0/8\nper_user: many\n")
 	for _, tt := range []struct {
 		args     string
 		code     int
@@ -66,6 +73,13 @@ func TestCommandLine(t *testing.T) {
 		{"daemon now", 2, "", `proxyd: daemon: unexpected argument "now"; `},
 		{"config --config " + empty, 0, "# ", empty + " is empty: each key has its default. "},
 		{"relay config --config " + empty, 0, "# ", empty + " is empty: each key has its default. "},
+		{"config check --config " + sound, 0, "the configuration is fine\n", ""},
+		{"config check --config " + wrong, 1, "", "proxyd: configuration: " + wrong + ": kep: no such key; did you mean keep?\n" + wrong + `: interval: "30": want a time as in 30s, 10m, 2h or 7d, or 0, or auto`},
+		{"config check --config " + empty, 1, "", empty + " is empty: each key has its default. "},
+		{"config check --config /nowhere", 1, "", "proxyd: configuration: open /nowhere: no such file or directory"},
+		{"config check all", 2, "", `proxyd: check: unexpected argument "all"; `},
+		{"relay config check --config " + relay, 0, "the configuration is fine\n", ""},
+		{"relay config check --config " + wrongRelay, 1, "", "proxyd: configuration: " + wrongRelay + ": alow: no such key; did you mean allow?\n" + wrongRelay + `: per_user: "many": want a number from `},
 		{"config --x", 2, "", "proxyd: unknown flag: --x; "},
 		{"key", 2, "", "proxyd: key: no FILE is named; "},
 		{"key a b", 2, "", `proxyd: key: unexpected argument "b"; `},

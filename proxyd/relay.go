@@ -44,7 +44,7 @@ func relayCommand() *cobra.Command {
 		},
 	}
 	c.PersistentFlags().StringVar(&file, "config", relayconfig.File, "read the configuration from `FILE`")
-	c.AddCommand(&cobra.Command{
+	show := &cobra.Command{
 		Use: "config", Short: "Print the relay's configuration, each key with what it means", Args: wantArguments(),
 		Example: "  proxyd relay config >relay.yaml.new",
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -55,7 +55,10 @@ func relayCommand() *cobra.Command {
 			}
 			return cfg.Explain(c.OutOrStdout())
 		},
-	})
+	}
+	loadOnly := func() error { _, err := load(); return err }
+	show.AddCommand(configCheckCommand(&file, loadOnly, "  proxyd relay config check"))
+	c.AddCommand(show)
 	return c
 }
 
