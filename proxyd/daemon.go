@@ -45,6 +45,7 @@ import (
 // node is a node's daemon while it runs.
 type node struct {
 	cfg           *config.Config
+	loadConfig    func() (*config.Config, error) // as the next start would
 	log           *slog.Logger
 	cluster       *host.Slurm
 	shared        *shared.Folder
@@ -52,6 +53,7 @@ type node struct {
 	sockets       func() // ends the answers to Slurm's side of the node
 	watch         shared.Watch
 	folder        *posix.Backend // of store
+	keyPrint      string         // fingerprint of the key that store has
 	store         *store.Store
 	stage         *stage.Stage // nil: checkpoints go straight into store
 	overlay       *overlay.Overlay
@@ -61,8 +63,13 @@ type node struct {
 }
 
 // runDaemon is the daemon's life, top to bottom. The steps are undone in reverse order at the end.
-func runDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
-	n := &node{cfg: cfg, log: log}
+func runDaemon(ctx context.Context, load func() (*config.Config, error)) error {
+	cfg, err := load()
+	if err != nil {
+		return err
+	}
+	log := cfg.Log.NewLogger(os.Stderr)
+	n := &node{cfg: cfg, loadConfig: load, log: log}
 	n.meter = &meter{Metrics: metrics.New(version, reports.Events(), checkpoint.Phases()), n: n}
 	for _, step := range []struct {
 		name string
@@ -174,6 +181,7 @@ func (n *node) openStore(ctx context.Context) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
+	n.keyPrint = key.Fingerprint()
 	owner, err := store.ThisProcess()
 	if err != nil {
 		return nil, err
@@ -362,17 +370,7 @@ func (n *node) servePeers(context.Context) (func(), error) {
 	grpc := api.NewServer(api.Options{
 		Node: n.cfg.NodeName, Version: version, SlurmUser: n.cluster.UID, Operators: n.cfg.Operators, Keep: n.cfg.Keep,
 		Conductor: service{n}, Health: n.health, Log: n.log,
-		Doctor: func(ctx context.Context, measure bool) []host.Finding {
-			self, err := os.Executable()
-			if err != nil {
-				n.log.Warn("doctor does not know its own program", "error", err)
-			}
-			return host.Probe(ctx, n.cfg, host.LearntFacts{
-				Libexec: libexec, Program: self, Capture: n.conductor.LongestCapture(), Measure: measure, SharedID: n.shared.Mark().ID,
-				CheckShared: func() error { return n.watch.CheckNow(ctx, n.checkShared) },
-				CheckDivert: overlay.CheckDivert, AskRelay: n.askRelay, Interpreted: softgpu.CheckMachineCode(),
-			})
-		},
+		Doctor: n.examine,
 	}, coder)
 	tcp, err := net.Listen("tcp", n.cfg.Listen)
 	if err != nil {

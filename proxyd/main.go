@@ -120,11 +120,7 @@ func newCommand() *cobra.Command {
 			Use: "daemon", Short: "Run until SIGTERM; capsules outlive it", Args: wantArguments(),
 			Example: "  proxyd daemon",
 			RunE: func(c *cobra.Command, _ []string) error {
-				cfg, err := load()
-				if err != nil {
-					return err
-				}
-				return runDaemon(c.Context(), cfg, cfg.Log.NewLogger(os.Stderr))
+				return runDaemon(c.Context(), load)
 			},
 		},
 		show,

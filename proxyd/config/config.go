@@ -141,6 +141,10 @@ func (c *Config) Fingerprint() string {
 	return fmt.Sprintf("%x", sum[:6])
 }
 
+// ChangedKeys returns the names of the keys that have other values in another configuration. Values of the environment
+// count, too.
+func (c *Config) ChangedKeys(other *Config) []string { return keys.ChangedKeys(c.values, other.values) }
+
 // setDerived derives settings that were left empty, and checks settings against each other.
 func (c *Config) setDerived(file string) []error {
 	var errs []error

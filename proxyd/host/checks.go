@@ -5,8 +5,6 @@ package host
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -151,7 +149,11 @@ func checkKey(_ context.Context, n *node) Finding {
 	f := Finding{Name: "key", Needs: n.cfg.KeyFile + ", the same on all nodes, for root only"}
 	var st unix.Stat_t
 	err := unix.Lstat(n.cfg.KeyFile, &st)
+	f.Fingerprint = n.known.KeyInUse
 	switch {
+	case errors.Is(err, unix.ENOENT) && n.known.KeyInUse != "":
+		return f.withProblem(Fail, "none; proxyd works with "+n.known.KeyInUse+", which it read when it started, and will not start again",
+			"copy it from another node: with a new one (proxyd key "+n.cfg.KeyFile+") all checkpoints made so far are refused")
 	case errors.Is(err, unix.ENOENT):
 		return f.withProblem(Fail, "none", "once for the cluster: proxyd key "+n.cfg.KeyFile+"; then copy it to all nodes")
 	case err != nil:
@@ -162,25 +164,36 @@ func checkKey(_ context.Context, n *node) Finding {
 		return f.withProblem(Fail, fmt.Sprintf("owned by user %d, mode %04o", st.Uid, st.Mode&0o7777),
 			fmt.Sprintf("chown root:root %[1]s && chmod 600 %[1]s; if others could read it, it has to be replaced, with which all checkpoints made so far are refused: docs/install.md, The key", n.cfg.KeyFile))
 	}
-	key, err := os.ReadFile(n.cfg.KeyFile)
-	if err != nil {
-		return f.withProblem(Fail, err.Error(), "let root read it")
+	if n.known.ReadKey == nil {
+		return f.withOK("there")
 	}
-	f.Fingerprint = keyFingerprint(key)
-	return f.withOK("there, " + f.Fingerprint)
+	inFile, err := n.known.ReadKey()
+	if err != nil {
+		return f.withProblem(Fail, err.Error(), "copy the cluster's key to "+n.cfg.KeyFile+", owned by root with mode 0600")
+	}
+	if inFile != n.known.KeyInUse {
+		return f.withProblem(Fail, fmt.Sprintf("proxyd works with %s, which it read when it started; the file was replaced since, and has %s", n.known.KeyInUse, inFile),
+			"if all nodes are to have the new key: systemctl restart proxyd, in the order of docs/install.md, A new key; else put the old key back")
+	}
+	return f.withOK("there, " + inFile)
 }
 
-// keyFingerprint returns a text that differs between keys and does not reveal the key.
-func keyFingerprint(key []byte) string {
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte("singularity-slurm: fingerprint of a key"))
-	return shortHash(mac.Sum(nil))
-}
-
-// checkConfiguration only returns the fingerprint: singctl compares the fingerprints of the nodes.
+// checkConfiguration compares the configuration that the daemon works with and that of the file. singctl compares the
+// fingerprints of the nodes.
 func checkConfiguration(_ context.Context, n *node) Finding {
-	f := Finding{Name: "configuration", Needs: "the same on all nodes, but for what is a node's own"}
+	f := Finding{Name: "configuration", Needs: "a file that proxyd accepts and has read; the same on all nodes, but for what is a node's own"}
 	f.Fingerprint = n.cfg.Fingerprint()
+	if n.known.LoadConfig == nil {
+		return f.withOK(f.Fingerprint)
+	}
+	inFile, err := n.known.LoadConfig()
+	if err != nil {
+		return f.withProblem(Fail, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "configuration: "), "\n", "; ")+"; proxyd works with what it read when it started, and will not start again",
+			"mend the file until `proxyd config check` is content, then systemctl restart proxyd: jobs run on")
+	}
+	if changed := n.cfg.ChangedKeys(inFile); len(changed) > 0 {
+		return f.withProblem(Warn, "proxyd works with an older configuration than the file has: "+strings.Join(changed, ", "), "systemctl restart proxyd: jobs run on")
+	}
 	return f.withOK(f.Fingerprint)
 }
 

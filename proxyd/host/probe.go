@@ -27,6 +27,13 @@ type LearntFacts struct {
 	Program string
 	// Interpreted says why software GPUs only interpret kernels on this node; nil if they compile them.
 	Interpreted error
+	// KeyInUse is the fingerprint of the key that the daemon has read; "": not known.
+	KeyInUse string
+	// ReadKey reads the file of the key as the next start of the daemon would, and returns the fingerprint; nil: not
+	// compared.
+	ReadKey func() (fingerprint string, err error)
+	// LoadConfig reads the configuration as the next start of the daemon would; nil: not compared.
+	LoadConfig func() (*config.Config, error)
 	// SharedID is the ID in the shared folder's mark; "": not known.
 	SharedID string
 	// CheckShared tells whether the shared folder is the one that the daemon has begun with; nil: not asked.

@@ -4,7 +4,9 @@
 package store
 
 import (
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -20,8 +22,9 @@ import (
 // Key seals manifests. All daemons of a cluster hold the same key. The zero Key is not usable;
 // see KeyFile and NewKey.
 type Key struct {
-	seal [32]byte
-	set  bool
+	seal        [32]byte
+	fingerprint string
+	set         bool
 }
 
 const (
@@ -35,9 +38,20 @@ func NewKey(secret []byte) (Key, error) {
 	if len(secret) < minKey || len(secret) > maxKey {
 		return Key{}, fmt.Errorf("key: %d bytes, want %d to %d", len(secret), minKey, maxKey)
 	}
-	k := Key{set: true}
+	k := Key{set: true, fingerprint: fingerprintSecret(secret)}
 	blake3.DeriveKey(keyContext, secret, k.seal[:])
 	return k, nil
+}
+
+// Fingerprint returns a text that differs between keys and does not reveal the key. Nodes of different releases compare
+// their fingerprints.
+func (k Key) Fingerprint() string { return k.fingerprint }
+
+func fingerprintSecret(secret []byte) string {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte("singularity-slurm: fingerprint of a key"))
+	sum := sha256.Sum256(mac.Sum(nil))
+	return fmt.Sprintf("%x", sum[:6])
 }
 
 // sealOf returns the seal of b.

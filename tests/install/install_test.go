@@ -268,6 +268,18 @@ func (s *site) makeMistakes(t *testing.T, line string) {
 			8, []string{"nodes differ", "FAIL  key", "copy the cluster's key"}},
 		{"no key", func(t *testing.T) { s.mustRun(t, "n2", "mv "+keyFile+" /root/key") }, func(t *testing.T) { s.mustRun(t, "n2", "mv /root/key "+keyFile) },
 			8, []string{"FAIL  key", "proxyd key " + keyFile}},
+		{"the key is replaced, and proxyd is not restarted", func(t *testing.T) { s.mustRun(t, "n2", "mv "+keyFile+" /root/key; proxyd key "+keyFile) },
+			func(t *testing.T) { s.mustRun(t, "n2", "mv /root/key "+keyFile) },
+			8, []string{"node n2: ", "FAIL  key", "the file was replaced since", "put the old key back"}},
+		{"proxyd.yaml changes, and proxyd is not restarted", func(t *testing.T) { s.mustRun(t, "n2", "echo 'keep: 5' >>"+configuration) },
+			func(t *testing.T) { s.mustRun(t, "n2", "sed -i /keep/d "+configuration) },
+			0, []string{"node n2: ", "WARN  configuration", "an older configuration than the file has: keep", "systemctl restart proxyd"}},
+		{"a mistake in proxyd.yaml, and proxyd is not restarted", func(t *testing.T) {
+			s.mustRun(t, "n2", "echo 'kep: 5' >>"+configuration)
+			s.checkCommand(t, "n2", "proxyd config check", 1, configuration+": kep: no such key; did you mean keep?")
+		},
+			func(t *testing.T) { s.mustRun(t, "n2", "sed -i /kep/d "+configuration) },
+			8, []string{"node n2: ", "FAIL  configuration", "kep: no such key; did you mean keep?", "proxyd config check"}},
 		{"another configuration", func(t *testing.T) { s.mustRun(t, "n2", "echo 'keep: 5' >>"+configuration); s.restartProxyd(t, "n2") },
 			func(t *testing.T) { s.mustRun(t, "n2", "sed -i /keep/d "+configuration); s.restartProxyd(t, "n2") },
 			0, []string{"nodes differ", "WARN  configuration", "copy proxyd.yaml"}},

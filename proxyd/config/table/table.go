@@ -153,11 +153,21 @@ func (t *Table[C]) Variable(name string) string {
 // Flag returns the name of the flag that overrides a key, without dashes.
 func Flag(name string) string { return strings.NewReplacer(".", "-", "_", "-").Replace(name) }
 
+// ChangedKeys returns the names of the keys that differ between two configurations.
+func (t *Table[C]) ChangedKeys(a, b Values) []string {
+	return t.changedKeys(a, b, func(Key[C]) bool { return true })
+}
+
 // NeedsRestart returns the names of the keys that differ between two configurations and take effect only at a start.
 func (t *Table[C]) NeedsRestart(a, b Values) []string {
+	return t.changedKeys(a, b, func(k Key[C]) bool { return k.AtStart })
+}
+
+// changedKeys returns the names of the keys that counts accepts and that differ between two configurations.
+func (t *Table[C]) changedKeys(a, b Values, counts func(Key[C]) bool) []string {
 	var names []string
 	for _, k := range t.Keys {
-		if k.AtStart && a[k.Name].Text != b[k.Name].Text {
+		if counts(k) && a[k.Name].Text != b[k.Name].Text {
 			names = append(names, k.Name)
 		}
 	}
