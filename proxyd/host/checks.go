@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 )
 
 // checkRoot checks that this process is root and has the capabilities that proxyd needs.
@@ -203,9 +205,15 @@ func checkShared(_ context.Context, n *node) Finding {
 }
 
 func judgeShared(f Finding, n *node) Finding {
+	// First: the owner and mode of a mount point say nothing about the folder.
+	if n.known.CheckShared != nil {
+		if err := n.known.CheckShared(); err != nil {
+			return judgeAway(f, n.cfg.Shared, err)
+		}
+	}
 	fs, err := statFilesystem(n.cfg.Shared)
 	if err != nil {
-		return f.withProblem(Fail, err.Error(), "mount the shared file system, then mkdir -m 755 "+n.cfg.Shared)
+		return f.withProblem(Fail, err.Error(), mountCommand("the shared file system", n.cfg.Shared))
 	}
 	if fs.owner != 0 || fs.mode&0o022 != 0 {
 		return f.withProblem(Fail, fmt.Sprintf("owned by user %d, mode %04o", fs.owner, uint32(fs.mode)),
@@ -214,16 +222,36 @@ func judgeShared(f Finding, n *node) Finding {
 	if err := SharedIsRoots(n.cfg.Shared); err != nil {
 		return f.withProblem(Fail, err.Error(), "have each folder from / to it, and what proxyd has in it, belong to root, with mode 755; proxyd does not start before")
 	}
-	if n.known.CheckShared != nil {
-		if err := n.known.CheckShared(); err != nil {
-			return f.withProblem(Fail, err.Error(), "mount the shared file system; until then tasks that start wait for it")
-		}
-	}
 	if _, err := tryFolder(n.cfg.Shared); err != nil {
 		return f.withProblem(Fail, err.Error(), "use a file system where root of every node can link, rename and flush (NFS: no_root_squash)")
 	}
 	f.Fingerprint = n.known.SharedID
 	return judgeSpace(f, fs)
+}
+
+// judgeAway completes the finding of a shared folder that is not the folder with which the daemon has begun.
+func judgeAway(f Finding, folder string, err error) Finding {
+	const waits = "; until then tasks that start wait for it"
+	switch {
+	case errors.Is(err, shared.ErrUnmarked):
+		return f.withProblem(Fail, fmt.Sprintf("the file system of %s is not mounted: %v", folder, shared.ErrUnmarked), mountCommand("the shared file system", folder)+waits)
+	case errors.Is(err, shared.ErrForeign):
+		return f.withProblem(Fail, err.Error(), "chown root the mark that the line names, and chmod go-w it; where NFS squashes root, export it with no_root_squash"+waits)
+	case errors.Is(err, shared.ErrNoStore), errors.Is(err, shared.ErrOtherStore):
+		return f.withProblem(Fail, err.Error(), mountCommand("the store's file system", filepath.Join(folder, "store"))+waits)
+	case errors.Is(err, shared.ErrOther):
+		return f.withProblem(Fail, err.Error(), "mount the shared file system of this cluster in its place"+waits)
+	}
+	return f.withProblem(Fail, err.Error(), "mount the shared file system again, or see its server"+waits)
+}
+
+// isSharedAway tells whether the shared folder is not the folder with which the daemon has begun; its store may be away.
+func (n *node) isSharedAway() bool {
+	if n.known.CheckShared == nil {
+		return false
+	}
+	err := n.known.CheckShared()
+	return err != nil && !errors.Is(err, shared.ErrNoStore) && !errors.Is(err, shared.ErrOtherStore)
 }
 
 // judgeSpace completes the finding of a folder that nodes share, by its file system and free space.
@@ -249,7 +277,7 @@ func checkStore(_ context.Context, n *node) Finding {
 
 func judgeStore(f Finding, n *node) Finding {
 	whole, err := statFilesystem(n.cfg.Shared)
-	if err != nil {
+	if err != nil || n.isSharedAway() {
 		return f.withProblem(Fail, "cannot tell without the shared folder", "see there")
 	}
 	fs, err := statFilesystem(n.storeFolder())
@@ -276,8 +304,12 @@ func checkStaging(_ context.Context, n *node) Finding {
 
 func judgeStaging(f Finding, dir string) Finding {
 	fs, err := statFilesystem(dir)
-	if err != nil {
-		return f.withProblem(Fail, err.Error(), "mkdir -m 700 "+dir)
+	switch {
+	case missingMount(dir) != "":
+		return f.withProblem(Fail, "the file system of "+dir+" is not mounted", mountCommand("its disk", dir))
+	case err != nil:
+		return f.withProblem(Fail, err.Error(),
+			fmt.Sprintf("mount its disk: the folder was there when proxyd started; if it was removed, what was in it is lost: mkdir -m 700 %s, and systemctl restart proxyd", dir))
 	}
 	if fs.owner != 0 || fs.mode&0o077 != 0 {
 		return f.withProblem(Fail, fmt.Sprintf("owned by user %d, mode %04o", fs.owner, uint32(fs.mode)),
@@ -309,7 +341,7 @@ const toleratedClock = 30 * time.Second
 
 func judgeClock(f Finding, n *node) Finding {
 	ahead, err := tryFolder(n.cfg.Shared)
-	if err != nil {
+	if err != nil || n.isSharedAway() {
 		return f.withProblem(Warn, "cannot tell without the shared folder", "see there")
 	}
 	found := fmt.Sprintf("%s apart", ahead.Abs().Round(time.Millisecond))

@@ -247,7 +247,7 @@ func TestPlugin(t *testing.T) {
 	stack := filepath.Join(dir, "plugstack.conf")
 	check := func(level Level, found string) {
 		t.Helper()
-		f := checkPlugin(&Slurm{Version: "26.05", Plugstack: stack})
+		f := checkPlugin(&Slurm{Version: "26.05", Plugstack: stack}, "")
 		if f.Level != level || f.Found != found || (f.Do == "") != (level == OK) {
 			t.Errorf("%+v, want %s: %s", f, level, found)
 		}
@@ -297,6 +297,54 @@ func TestPlugin(t *testing.T) {
 	check(Warn, "required "+so)
 	write("plugstack.conf", "include plugstack.conf\n") // an endless include
 	check(Fail, "no line with it")
+}
+
+// TestMisspeltPlugin: doctor names the line of plugstack.conf that is meant to load the plugin and does not, and what is
+// to be written there.
+func TestMisspeltPlugin(t *testing.T) {
+	prefix := t.TempDir()
+	libraries := filepath.Join(prefix, "lib", "singularity-slurm")
+	if err := os.MkdirAll(libraries, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	libexec := filepath.Join(prefix, "libexec", "singularity-slurm")
+	if got := installedLibraries(libexec); got != "" {
+		t.Errorf("the plugin is not there, and installedLibraries = %q", got)
+	}
+	so, shim := filepath.Join(libraries, "spank_singularity.so"), filepath.Join(libraries, "libsingshim.so")
+	compilePlugin(t, so, "const unsigned plugin_version = 0x1a0503;")
+	if err := os.WriteFile(shim, nil, 0o644); err != nil { //nolint:gosec // a library
+		t.Fatal(err)
+	}
+	if got := installedLibraries(libexec); got != libraries {
+		t.Errorf("installedLibraries = %q, want %q", got, libraries)
+	}
+	stack := filepath.Join(prefix, "plugstack.conf")
+	meant := func(path string) string {
+		return "no line with it; line 2 of " + stack + " seems to be meant: optional " + path
+	}
+	write := func(path string) string {
+		return "write " + so + " in the place of " + path + ", in line 2 of " + stack
+	}
+	for name, tt := range map[string]struct{ line, found, do string }{
+		"right":                   {"optional " + so + " shim=" + shim, "optional " + so + " shim=" + shim, ""},
+		"no line":                 {"", "no line with it", "add to " + stack + " on every node: optional " + so + " shim=" + shim},
+		"another plugin":          {"required /usr/lib/slurm/spank_pyxis.so", "no line with it", "add to " + stack + " on every node: optional " + so + " shim=" + shim},
+		"a letter is missing":     {"optional /opt/spank_singularty.so", meant("/opt/spank_singularty.so"), write("/opt/spank_singularty.so")},
+		"another name":            {"optional " + libraries + "/singularity.so", meant(libraries + "/singularity.so"), write(libraries + "/singularity.so")},
+		"our arguments":           {"optional /opt/plugin.so without_proxyd=run", meant("/opt/plugin.so without_proxyd=run"), write("/opt/plugin.so")},
+		"another folder":          {"optional /opt/spank_singularity.so", "open /opt/spank_singularity.so: no such file or directory", write("/opt/spank_singularity.so")},
+		"a name without a folder": {"optional spank_singularity.so", "optional spank_singularity.so: no such file in Slurm's PluginDir, /usr/lib/slurm", write("spank_singularity.so")},
+		"a misspelt shim":         {"optional " + so + " shim=/opt/libsingshin.so", "optional " + so + " shim=/opt/libsingshin.so: no file /opt/libsingshin.so", "write shim=" + shim},
+	} {
+		if err := os.WriteFile(stack, []byte("# plugins\n"+tt.line+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f := checkPlugin(&Slurm{Version: "26.05", Plugstack: stack, PluginDir: "/usr/lib/slurm"}, libraries)
+		if f.Found != tt.found || f.Do != tt.do || (f.Level == OK) != (tt.do == "") {
+			t.Errorf("%s: %+v; want found %q, do %q", name, f, tt.found, tt.do)
+		}
+	}
 }
 
 // compilePlugin makes a shared library like a plugin of Slurm.
@@ -428,7 +476,7 @@ func TestProbe(t *testing.T) {
 			t.Errorf("clock: %+v; want OK", f)
 		}
 		n.cfg.Staging.Folder = filepath.Join(dir, "stage")
-		if f := checkStaging(t.Context(), n); f.Level != Fail || f.Do != "mkdir -m 700 "+n.cfg.Staging.Folder {
+		if f := checkStaging(t.Context(), n); f.Level != Fail || !strings.HasPrefix(f.Do, "mount its disk: ") || !strings.Contains(f.Do, "mkdir -m 700 "+n.cfg.Staging.Folder) {
 			t.Errorf("a staging folder that is not there: %+v", f)
 		}
 		if err := errors.Join(os.Mkdir(n.cfg.Staging.Folder, 0o755), os.Chmod(n.cfg.Staging.Folder, 0o755)); err != nil {

@@ -68,7 +68,7 @@ func checkPlugstack(_ context.Context, n *node) Finding {
 	if err != nil {
 		return Finding{Name: "slurm: plugin", Needs: plugin + " in plugstack.conf"}.withoutSlurm(err)
 	}
-	return checkPlugin(s)
+	return checkPlugin(s, installedLibraries(n.known.Libexec))
 }
 
 func checkProctrack(_ context.Context, n *node) Finding {

@@ -285,6 +285,11 @@ func (s *site) makeMistakes(t *testing.T, line string) {
 			0, []string{"nodes differ", "WARN  configuration", "copy proxyd.yaml"}},
 		{"optinal", setLine(strings.Replace(line, "optional", "optinal", 1)), setLine(line),
 			8, []string{"FAIL  slurm: plugin", "write optional in the place of optinal"}},
+		{"a misspelt plugin", setLine(strings.Replace(line, "spank_singularity", "spank_singularty", 1)), func(t *testing.T) {
+			s.mustRun(t, "n2", "sed -i /spank_singularty/d "+plugstack)
+			setLine(line)(t)
+		},
+			8, []string{"FAIL  slurm: plugin", "of " + plugstack + " seems to be meant: ", "write " + strings.Fields(line)[1] + " in the place of "}},
 		{"shimm=", setLine(strings.Replace(line, "shim=", "shimm=", 1)), setLine(line), 8, []string{"FAIL  slurm: plugin", "there is no shimm="}},
 		{"a shim that is not there", setLine(strings.Replace(line, shim, "shim=/usr/lib/shim.so", 1)), setLine(line), 8, []string{"FAIL  slurm: plugin", "no file /usr/lib/shim.so"}},
 		{"no line", func(t *testing.T) { s.mustRun(t, "n2", "sed -i '/spank_singularity/d' "+plugstack) }, setLine(line), 8, []string{"FAIL  slurm: plugin", "no line with it"}},
@@ -292,6 +297,10 @@ func (s *site) makeMistakes(t *testing.T, line string) {
 			8, []string{"FAIL  slurm: plugin", "is built for Slurm 24.11", "headers of Slurm"}},
 		{"the shared folder is not mounted", func(t *testing.T) { s.mustRun(t, "n2", "mount -t tmpfs -o mode=755 tmpfs /shared/singularity") }, func(t *testing.T) { s.mustRun(t, "n2", "umount -l /shared/singularity") },
 			8, []string{"FAIL  shared folder", "it has no mark of a cluster", "mount the shared file system"}},
+		{"the shared folder is not mounted, and a user owns the mount point", func(t *testing.T) {
+			s.mustRun(t, "n2", "mount -t tmpfs -o mode=777,uid=1000 tmpfs /shared/singularity")
+		}, func(t *testing.T) { s.mustRun(t, "n2", "umount -l /shared/singularity") },
+			8, []string{"FAIL  shared folder", "the file system of /shared/singularity is not mounted", "mount the shared file system"}},
 		{"another cluster's folder", func(t *testing.T) {
 			s.mustRun(t, "n2", "mount -t tmpfs -o mode=755 tmpfs /shared/singularity && proxyd init --cluster other")
 		}, func(t *testing.T) { s.mustRun(t, "n2", "umount -l /shared/singularity") },

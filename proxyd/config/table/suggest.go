@@ -11,7 +11,7 @@ func (t *Table[C]) suggestKey(name string) string {
 	const tooFar = 3
 	nearest, least := "", tooFar
 	for _, k := range t.Keys {
-		distance := editDistance(name, k.Name)
+		distance := EditDistance(name, k.Name)
 		if _, key, ok := strings.Cut(k.Name, "."); ok && key == name {
 			distance = 1 // the key is right, and outside of its section
 		}
@@ -25,9 +25,9 @@ func (t *Table[C]) suggestKey(name string) string {
 	return "; did you mean " + nearest + "?"
 }
 
-// editDistance is the number of letters that must be inserted, deleted or replaced to turn a into
+// EditDistance is the number of letters that must be inserted, deleted or replaced to turn a into
 // b.
-func editDistance(a, b string) int {
+func EditDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
