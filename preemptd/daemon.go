@@ -45,6 +45,7 @@ type daemonOptions struct {
 type controller struct {
 	daemonOptions
 	cfg      atomic.Pointer[config.Config]
+	started  *config.Config // read at the start; of some keys the values stay until the next start
 	slurm    *slurmrest.Client
 	cluster  string
 	journal  *journal.Journal
@@ -59,7 +60,7 @@ type controller struct {
 
 // runDaemon is the daemon's life, top to bottom. The parts that runDaemon opens are closed in reverse.
 func runDaemon(ctx context.Context, cfg *config.Config, options daemonOptions) error {
-	c := &controller{daemonOptions: options}
+	c := &controller{daemonOptions: options, started: cfg}
 	log := options.log
 	c.cfg.Store(cfg)
 	c.policies = newPolicies(log)

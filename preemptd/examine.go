@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -92,9 +94,37 @@ The exit code is 1 if something has to be done first.`,
 	}
 }
 
+func configurationFinding() *rpc.Finding {
+	return &rpc.Finding{Name: "configuration", Needs: "keys that preemptd knows, with values that it accepts"}
+}
+
+// checkConfiguration compares the configuration that this preemptd works with and that of the file.
+func (c *controller) checkConfiguration() *rpc.Finding {
+	f := configurationFinding()
+	set := func(level rpc.Finding_Level, found, do string) *rpc.Finding {
+		f.Level, f.Found, f.Do = level, found, do
+		return f
+	}
+	inFile, err := c.load()
+	if err != nil {
+		return set(rpc.Finding_FAIL, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "configuration: "), "\n", "; ")+"; preemptd works with what it has read before, and will not start again",
+			"mend the file until `preemptd config check` is content, then systemctl reload preemptd")
+	}
+	atStart := c.started.NeedsRestart(inFile)
+	changed := slices.DeleteFunc(c.cfg.Load().ChangedKeys(inFile), func(key string) bool { return slices.Contains(atStart, key) })
+	const older = "preemptd works with an older configuration than the file has: "
+	switch {
+	case len(atStart) > 0:
+		return set(rpc.Finding_WARN, older+strings.Join(append(atStart, changed...), ", "), "systemctl restart preemptd: actions under way go on after that")
+	case len(changed) > 0:
+		return set(rpc.Finding_WARN, older+strings.Join(changed, ", "), "systemctl reload preemptd")
+	}
+	return set(rpc.Finding_OK, "as in the file", "")
+}
+
 // examineWithoutDaemon examines a controller that need not run.
 func examineWithoutDaemon(ctx context.Context, load func() (*config.Config, error)) []*rpc.Finding {
-	f := &rpc.Finding{Name: "configuration", Needs: "keys that preemptd knows, with values that it accepts"}
+	f := configurationFinding()
 	cfg, err := load()
 	c := &controller{}
 	if err == nil {

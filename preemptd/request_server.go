@@ -130,7 +130,9 @@ func (d *requestServer) apiOptions(cfg *config.Config) api.Options {
 		CheckSize: func(ctx context.Context, job *slurmrest.Job, kind string, args action.Args) error {
 			return sizes.CheckAction(ctx, job, kind, args, kind == "resize")
 		},
-		Doctor: func(ctx context.Context) []*rpc.Finding { return d.examineController().Examine(ctx) },
+		Doctor: func(ctx context.Context) []*rpc.Finding {
+			return append([]*rpc.Finding{d.checkConfiguration()}, d.examineController().Examine(ctx)...)
+		},
 		Rights: func(ctx context.Context) error { return d.examineController().Rights(ctx) }, Host: hostName(),
 		Proxyds: d.nodes.statusMessage,
 		Wake: func() {

@@ -123,6 +123,11 @@ func parseConfig(file string, text []byte, environ []string, flags map[string]st
 	return c, nil
 }
 
+// ChangedKeys names the keys with different values. Values of the environment and of flags count, too.
+func (c *Config) ChangedKeys(other *Config) []string {
+	return keys.ChangedKeys(c.values, other.values)
+}
+
 // NeedsRestart names the keys with different values that take effect only at a start.
 func (c *Config) NeedsRestart(other *Config) []string {
 	return keys.NeedsRestart(c.values, other.values)

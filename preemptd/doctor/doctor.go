@@ -211,14 +211,21 @@ func (c *Controller) slurmConfig(ctx context.Context) (map[string]string, error)
 func (c *Controller) checkPreemptType(ctx context.Context) *rpc.Finding {
 	f := &rpc.Finding{Name: "slurm: preemption", Needs: "PreemptType=preempt/none, if policies preempt"}
 	config, err := c.slurmConfig(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return setOK(f, "not known: "+err.Error())
-	case config["PreemptType"] != "preempt/none" && config["PreemptType"] != "(null)" && len(c.Policies()) > 0:
-		return setProblem(f, rpc.Finding_WARN, "PreemptType="+config["PreemptType"], "set PreemptType=preempt/none in slurm.conf and restart slurmctld: else Slurm preempts first, and whole jobs")
 	}
-	return setOK(f, "PreemptType="+config["PreemptType"])
+	switch kind := config["PreemptType"]; {
+	case kind == "" || kind == "preempt/none" || kind == unsetValue:
+		return setOK(f, "Slurm's own is off (PreemptType=preempt/none, or none in slurm.conf)")
+	case len(c.Policies()) > 0:
+		return setProblem(f, rpc.Finding_WARN, "Slurm's own is on (PreemptType="+kind+"): Slurm preempts first, and whole jobs", "set PreemptType=preempt/none and PreemptMode=OFF in slurm.conf and restart slurmctld")
+	default:
+		return setOK(f, "Slurm's own is on (PreemptType="+kind+"), and preemptd has no policy that preempts")
+	}
 }
+
+// unsetValue is how scontrol shows a key that slurm.conf does not have.
+const unsetValue = "(null)"
 
 func (c *Controller) checkDatabase(ctx context.Context) *rpc.Finding {
 	f := &rpc.Finding{Name: "slurm: database", Needs: "sacctmgr and slurmdbd, which know operators and QOS"}
@@ -229,7 +236,11 @@ func (c *Controller) checkDatabase(ctx context.Context) *rpc.Finding {
 	if err != nil {
 		return setProblem(f, rpc.Finding_WARN, err.Error(), "start slurmdbd: until then nobody but root and SlurmUser is operator")
 	}
-	return setOK(f, "answers for "+strings.Join(strings.Fields(out), ", "))
+	clusters := strings.Fields(out)
+	if len(clusters) == 0 {
+		return setProblem(f, rpc.Finding_WARN, "slurmdbd answers, and knows no cluster", "sacctmgr add cluster NAME, with the ClusterName of slurm.conf, and restart slurmctld: until then nobody but root and SlurmUser is operator")
+	}
+	return setOK(f, "answers for "+strings.Join(clusters, ", "))
 }
 
 // checkLeases looks whether jobs that lend GPUs can be submitted.

@@ -58,11 +58,12 @@ func TestExamine(t *testing.T) {
 		{"Slurm preempts", func(c *Controller) {
 			c.Run = replaceAnswer(c.Run, "show config", "PreemptType = preempt/qos\nSlurmUser = slurm(1)\n", nil)
 		},
-			"slurm: preemption WARN: PreemptType=preempt/qos", "PreemptType=preempt/none"},
+			"slurm: preemption WARN: Slurm's own is on (PreemptType=preempt/qos): Slurm preempts first, and whole jobs", "PreemptType=preempt/none"},
 		{"Slurm preempts, and nothing here does", func(c *Controller) {
 			c.Run = replaceAnswer(c.Run, "show config", "PreemptType = preempt/qos\nSlurmUser = slurm(1)\n", nil)
 			c.Policies = func() []*rpc.Policy { return nil }
 		}, "", ""},
+		{"slurmdbd knows no cluster", func(c *Controller) { c.Run = replaceAnswer(c.Run, "show cluster", "", nil) }, "slurm: database WARN: slurmdbd answers, and knows no cluster", "sacctmgr add cluster"},
 		{"slurmdbd is away", func(c *Controller) { c.Run = replaceAnswer(c.Run, "show cluster", "", fails) }, "slurm: database WARN: it does not answer", "start slurmdbd"},
 		{"QOS of leases", func(c *Controller) {
 			c.LeaseQOS, c.Run = "spare", replaceAnswer(c.Run, "show qos name=spare", "spare\n", nil)
@@ -104,6 +105,22 @@ func TestExamine(t *testing.T) {
 				t.Errorf("found %q, do %q; want %q, do %q", got, do, tt.want, tt.do)
 			}
 		})
+	}
+}
+
+// TestPreemptTypeInWords: where slurm.conf has no PreemptType, scontrol shows "(null)", and doctor says what that means.
+func TestPreemptTypeInWords(t *testing.T) {
+	for value, want := range map[string]string{
+		"preempt/none": "Slurm's own is off (PreemptType=preempt/none, or none in slurm.conf)",
+		"(null)":       "Slurm's own is off (PreemptType=preempt/none, or none in slurm.conf)",
+		"preempt/qos":  "Slurm's own is on (PreemptType=preempt/qos), and preemptd has no policy that preempts",
+	} {
+		c := soundController()
+		c.Policies = func() []*rpc.Policy { return nil }
+		c.Run = replaceAnswer(c.Run, "show config", "PreemptType = "+value+"\nSlurmUser = slurm(1)\n", nil)
+		if f := c.checkPreemptType(t.Context()); f.GetLevel() != rpc.Finding_OK || f.GetFound() != want {
+			t.Errorf("PreemptType=%s: %v; want ok, %q", value, f, want)
+		}
 	}
 }
 

@@ -370,6 +370,9 @@ func (s *site) installController(t *testing.T) {
 		s.mustRun(t, "ctl", strings.NewReplacer("NAME", "slurmrestd").Replace(c))
 	}
 	s.checkCommand(t, "ctl", "singctl doctor --controller", 0, "ok    slurm: rights       slurmrestd, Operator")
+	s.checkCommand(t, "ctl", "mkdir -p /etc/singularity-slurm; echo 'intervall: 5s' >>/etc/singularity-slurm/preemptd.yaml; singctl doctor --controller", 8, "FAIL  configuration", "intervall: no such key; did you mean interval?", "preemptd config check")
+	s.checkCommand(t, "ctl", "sed -i 's/^intervall: .*/interval: 7s/' /etc/singularity-slurm/preemptd.yaml; singctl doctor --controller", 0, "WARN  configuration", "an older configuration than the file has: interval", "systemctl reload preemptd")
+	s.mustRun(t, "ctl", "rm /etc/singularity-slurm/preemptd.yaml")
 	s.stopDaemon(t, "n2", "proxyd")
 	s.checkCommand(t, "ctl", "singctl doctor --controller", 0, "WARN  nodes               1 of 2 proxyds do not answer: n2")
 	if ended := s.startDaemon(t, "n2", "proxyd daemon", "6830"); ended != "" {
