@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -33,25 +34,24 @@ fast that is, until it has captured a job; 16 nodes are asked at a time.
 --controller looks at preemptd instead: may it operate, which proxyds answer, policies, database.
 SINGULARITY_SLURM_CONTROLLER names where it listens.
 
+While slurmctld does not answer, nodes and addresses are those of slurm.conf of this host: SLURM_CONF,
+or where Slurm's packages have it.
+
 The exit code is 8 if a node fails, 6 if a daemon does not answer.`,
 		Args: argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			names := a.nodes
 			switch {
-			case all && len(names) > 0, controller && (all || len(names) > 0):
+			case all && len(a.nodes) > 0, controller && (all || len(a.nodes) > 0):
 				return rpc.Errorf(rpc.ErrInvalid, "--all, --node and --controller exclude each other")
 			case controller:
 				return a.examineController(ctx)
-			case all:
-				var err error
-				if names, err = a.slurm.nodeNames(ctx, false); err != nil {
-					return err
-				}
-			case len(names) == 0:
-				names = []string{a.here}
 			}
-			return a.examineNodes(ctx, names, verbose || len(names) == 1)
+			nodes, err := a.listNodes(ctx, all)
+			if err != nil {
+				return err
+			}
+			return a.examineNodes(ctx, nodes, verbose || len(nodes) == 1)
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "ask every node that Slurm knows")
@@ -86,6 +86,62 @@ func (a doctorCommand) examineController(ctx context.Context) error {
 	})
 }
 
+// examinedNode is a node that doctor asks; without an address, Slurm is asked for that first.
+type examinedNode struct{ name, address string }
+
+// listNodes returns the nodes to ask: all, else the nodes that the caller has named, else this node. While slurmctld does
+// not answer, they are as slurm.conf of this host has them, and doctor says so.
+func (a doctorCommand) listNodes(ctx context.Context, all bool) ([]examinedNode, error) {
+	names := a.nodes
+	if !all && len(names) == 0 {
+		names = []string{a.here}
+	}
+	var first node
+	var silence error
+	if all {
+		names, silence = a.slurm.nodeNames(ctx, false)
+	} else {
+		first, silence = a.slurm.nodeAddress(ctx, names[0]) // an unknown name is told when the node is asked
+	}
+	if isSilence(silence) {
+		return a.listNodesOfFile(ctx, names, silence)
+	}
+	if all && silence != nil {
+		return nil, silence
+	}
+	nodes := make([]examinedNode, len(names))
+	for i, name := range names {
+		nodes[i].name = name
+	}
+	if first.address != "" {
+		nodes[0] = examinedNode(first)
+	}
+	return nodes, nil
+}
+
+// listNodesOfFile is listNodes without slurmctld; names are the nodes to ask, nil for all. It returns silence, the
+// error of Slurm's command, where no slurm.conf lists nodes.
+func (a doctorCommand) listNodesOfFile(ctx context.Context, names []string, silence error) ([]examinedNode, error) {
+	known, file, err := a.slurm.nodesOfFile(ctx)
+	if err != nil {
+		fmt.Fprintf(a.stderr, "without slurmctld the nodes are not known: %s\n", safeLine(err.Error()))
+		return nil, silence
+	}
+	var nodes []examinedNode
+	for _, n := range known {
+		if names == nil || slices.Contains(names, n.name) {
+			nodes = append(nodes, examinedNode(n))
+		}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(nodes, func(n examinedNode) bool { return n.name == name }) {
+			return nil, rpc.Errorf(rpc.ErrInvalid, "node %.80q: slurmctld does not answer, and %s has none of that name", name, file)
+		}
+	}
+	fmt.Fprintf(a.stderr, "slurmctld does not answer: the nodes are as %s has them\n", safeLine(file))
+	return nodes, nil
+}
+
 // examination is the answer of a node.
 type examination struct {
 	reply *rpc.DoctorReply
@@ -94,16 +150,18 @@ type examination struct {
 
 // examineNodes asks nodes side by side and prints the answers in order. whole says that findings
 // that are ok are printed too.
-func (a doctorCommand) examineNodes(ctx context.Context, names []string, whole bool) error {
+func (a doctorCommand) examineNodes(ctx context.Context, nodes []examinedNode, whole bool) error {
 	const atOnce = 16
-	answers := make([]examination, len(names))
+	answers := make([]examination, len(nodes))
+	names := make([]string, len(nodes))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
-	for i, name := range names {
+	for i, n := range nodes {
+		names[i] = n.name
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			answers[i] = a.examineNode(ctx, name)
+			answers[i] = a.examineNode(ctx, n)
 		})
 	}
 	wg.Wait()
@@ -115,10 +173,12 @@ func (a doctorCommand) examineNodes(ctx context.Context, names []string, whole b
 	return a.printDoctor(names, answers, whole)
 }
 
-func (a doctorCommand) examineNode(ctx context.Context, name string) examination {
-	n, err := a.slurm.nodeAddress(ctx, name)
-	if err != nil {
-		return examination{err: err}
+func (a doctorCommand) examineNode(ctx context.Context, asked examinedNode) examination {
+	n, err := node(asked), error(nil)
+	if n.address == "" {
+		if n, err = a.slurm.nodeAddress(ctx, n.name); err != nil {
+			return examination{err: err}
+		}
 	}
 	var e examination
 	e.err = a.callNode(n, func(c *rpc.Client) error {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -261,4 +262,114 @@ func (s slurm) queuedJobs(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	return strings.Split(strings.TrimSpace(out), "\n"), nil
+}
+
+// isSilence tells whether an error of a command of Slurm's says that slurmctld does not answer.
+func isSilence(err error) bool {
+	return errors.Is(err, errSlurmSilent) || errors.Is(err, rpc.ErrTimeout)
+}
+
+// slurmConfPlaces are the files in which hosts have slurm.conf, unless SLURM_CONF names it; the second is that of hosts
+// that get it from slurmctld.
+var slurmConfPlaces = []string{"/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf"}
+
+// nodesOfFile returns the nodes that slurm.conf of this host lists, and the path of that file: slurmctld is not asked.
+func (s slurm) nodesOfFile(ctx context.Context) (all []node, file string, err error) {
+	places := slurmConfPlaces
+	if named, ok := os.LookupEnv("SLURM_CONF"); ok && named != "" {
+		places = []string{named}
+	}
+	for _, file = range places {
+		lines, err := readNodeLines(file, 4)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		for _, line := range lines {
+			more, err := s.expandNodeLine(ctx, line)
+			if err != nil {
+				return nil, "", fmt.Errorf("%s: NodeName=%s: %w", file, line.names, err)
+			}
+			all = append(all, more...)
+		}
+		if len(all) > 0 {
+			return all, file, nil
+		}
+	}
+	return nil, "", fmt.Errorf("no nodes in %s", strings.Join(places, ", "))
+}
+
+// nodeLine has what a line of slurm.conf says of nodes, as host lists.
+type nodeLine struct{ names, addresses string }
+
+// readNodeLines reads the lines of nodes from slurm.conf and from files that it includes.
+func readNodeLines(file string, depth int) ([]nodeLine, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var all []nodeLine
+	for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", " ")) {
+		line, _, _ = strings.Cut(line, "#")
+		words := strings.Fields(line)
+		if len(words) == 2 && strings.EqualFold(words[0], "include") && depth > 0 {
+			path := words[1]
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(filepath.Dir(file), path)
+			}
+			more, err := readNodeLines(path, depth-1)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				return nil, err
+			}
+			all = append(all, more...)
+			continue
+		}
+		if len(words) == 0 || !strings.HasPrefix(strings.ToLower(words[0]), "nodename=") {
+			continue
+		}
+		var n nodeLine
+		for _, word := range words {
+			key, value, _ := strings.Cut(word, "=")
+			switch strings.ToLower(key) {
+			case "nodename":
+				n.names = value
+			case "nodeaddr":
+				n.addresses = value
+			}
+		}
+		if n.names != "DEFAULT" {
+			all = append(all, n)
+		}
+	}
+	return all, nil
+}
+
+// expandNodeLine returns the nodes of a line of slurm.conf. A node without an address of its own has its name for that.
+func (s slurm) expandNodeLine(ctx context.Context, line nodeLine) ([]node, error) {
+	names, err := s.expandHosts(ctx, line.names)
+	if err != nil {
+		return nil, err
+	}
+	addresses := names
+	if line.addresses != "" {
+		if addresses, err = s.expandHosts(ctx, line.addresses); err != nil {
+			return nil, err
+		}
+	}
+	if len(addresses) != len(names) {
+		return nil, fmt.Errorf("%d names and %d addresses", len(names), len(addresses))
+	}
+	all := make([]node, len(names))
+	for i := range names {
+		all[i] = node{names[i], addresses[i]}
+	}
+	return all, nil
+}
+
+// expandHosts returns the names that a host list stands for. scontrol does not ask slurmctld for that.
+func (s slurm) expandHosts(ctx context.Context, list string) ([]string, error) {
+	out, err := s.runCommand(ctx, "scontrol", "show", "hostnames", list)
+	return strings.Fields(out), err
 }

@@ -34,6 +34,52 @@ func TestSilentSlurmctld(t *testing.T) {
 	}
 }
 
+// TestDoctorWithoutSlurmctld: doctor asks the nodes that slurm.conf has, and says so; its summary and its exit code are
+// those of their answers.
+func TestDoctorWithoutSlurmctld(t *testing.T) {
+	c := newCluster(t)
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	t.Setenv("AWAY", write("away", strings.Repeat("x\n", 1000)))
+	conf := write("slurm.conf", "ClusterName=mini\nNodeName=DEFAULT CPUs=4\nnodename=n[1-2] \\\n  NodeAddr=127.0.0.[1-2] CPUs=4 # two\nInclude more.conf\nInclude none.conf\nPartitionName=main Nodes=ALL\n")
+	write("more.conf", "NodeName=n3 NodeAddr=127.0.0.3\n")
+	note := "! slurmctld does not answer: the nodes are as " + conf + " has them\n"
+	const silent = "! singctl: slurmctld does not answer: "
+	for _, tt := range []struct {
+		command, conf string
+		want          []string
+		none          string
+	}{
+		{"doctor --all", conf, []string{note, "node n1: proxyd 1.0\n", "node n3: proxyd does not answer: dial tcp 127.0.0.3:PORT: ", "nodes differ\n",
+			"3 nodes: 0 ok, 0 with warnings, 2 failing, 1 without an answer\n", "! singctl: 1 of 3 nodes gave no answer: n3\n", "exit 6\n"}, ""},
+		{"doctor --node n1,n2", conf, []string{note, "2 nodes: 0 ok, 0 with warnings, 2 failing, 0 without an answer\n", "exit 8\n"}, "n3"},
+		{"doctor --node n2", conf, []string{note, "node n2: proxyd 1.0\n"}, "exit"},
+		{"doctor", conf, []string{note, "node n1: proxyd 1.0\n", "exit 8\n"}, "n2"},
+		{"doctor --node n1,n9", conf, []string{`! singctl: node "n9": slurmctld does not answer, and ` + conf + " has none of that name\n", "exit 2\n"}, "proxyd 1.0"},
+		{"doctor --all", write("bad.conf", "NodeName=n[1\n"), []string{"without slurmctld the nodes are not known: " + dir + "/bad.conf: NodeName=n[1: ", silent, "exit 6\n"}, "proxyd 1.0"},
+		{"doctor --all", write("uneven.conf", "NodeName=n[1-2] NodeAddr=127.0.0.3\n"), []string{"2 names and 1 addresses", silent, "exit 6\n"}, "proxyd 1.0"},
+		{"doctor --all", dir + "/none.conf", []string{"no nodes in " + dir + "/none.conf\n", silent, "exit 6\n"}, "proxyd 1.0"},
+	} {
+		t.Setenv("SLURM_CONF", tt.conf)
+		got := c.runLine(t.Context(), "alice", strings.Fields(tt.command)...)
+		for _, want := range tt.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("singctl %s with %s prints\n%s\nwithout %q", tt.command, tt.conf, got, want)
+			}
+		}
+		if tt.none != "" && strings.Contains(got, tt.none) {
+			t.Errorf("singctl %s with %s prints\n%s\nwith %q", tt.command, tt.conf, got, tt.none)
+		}
+	}
+}
+
 // TestSlurmReasons: the reasons are read from the messages of Slurm's commands, and the message is shown as it was.
 func TestSlurmReasons(t *testing.T) {
 	all := []error{errSlurmSilent, errUnknownJob, errUnknownNode, errNoAdministrator, errNodeState}
