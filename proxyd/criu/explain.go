@@ -36,16 +36,18 @@ const (
 	CureSegment    = "have a single task start both programs"
 	CurePeer       = "have a single task start both programs, or have them connect by TCP"
 	CureLinkedFile = "have it close the file, or keep the name by which it was opened; in /tmp and /dev/shm that is no matter"
+	CureDebugger   = "end the debugger or tracer"
 	CureWatch      = "switch the watching of files off in the program, or have it watch a folder of another file system"
+
+	CureOutsideTracer = "wait until that has ended, or ask the node's administrator to end it"
 )
 
 // Cures that only rules of this file have.
 const (
-	cureClose    = "have it close that before a checkpoint"
-	cureAccept   = "it can be captured when the connection is accepted"
-	curePutBack  = "put the file back as it was at the checkpoint"
-	cureDebugger = "end the debugger or tracer"
-	cureNode     = "have the job run on a node like that of its checkpoint"
+	cureClose   = "have it close that before a checkpoint"
+	cureAccept  = "it can be captured when the connection is accepted"
+	curePutBack = "put the file back as it was at the checkpoint"
+	cureNode    = "have the job run on a node like that of its checkpoint"
 )
 
 // obstacleRule translates a complaint of CRIU.
@@ -94,7 +96,7 @@ var obstacles = []obstacleRule{
 	{`Can't poke \d+ @ `, "WHO runs code in shared memory", "link the program dynamically: then it is given what CRIU needs there", lasts},
 	{`PIDFD_THREAD`, "WHO holds a pidfd of a thread", cureClose, lasts},
 	{`pidfd pid (\d+) is not a part of process tree`, "WHO holds a pidfd of process $1, which is not the program's", cureClose, lasts},
-	{`PID (\d+) has uprobes`, "WHO is being traced (uprobes)", cureDebugger, lasts},
+	{`PID (\d+) has uprobes`, "WHO is being traced (uprobes)", CureDebugger, lasts},
 
 	// Connections.
 	{`MPTCP|multipathtcp|Unsupported proto (?:132|262)`, "WHO uses a protocol that cannot be dumped (MPTCP or SCTP)", "have it use TCP; for a Go program set GODEBUG=multipathtcp=0", lasts},
@@ -131,14 +133,14 @@ var obstacles = []obstacleRule{
 	{`File (\S+) has bad mode (\S+) \(expect (\S+)\)`, "the permissions of file /$1 have changed", "give the file the permissions that it had", lasts},
 
 	// Processes.
-	{`Unseizable non-zombie (\d+) found, state t`, "process $1 is run by a debugger", cureDebugger, lasts},
+	{`Unseizable non-zombie (\d+) found, state t`, "process $1 is run by a debugger", CureDebugger, lasts},
 	// In a frozen cgroup criu takes each process that it cannot seize for a zombie.
 	{`zombie (\d+) \(comm (.*)\) found while seizing`, "process $1 ($2) is run by a debugger, or its main thread has ended while others run", "end the debugger, or have the main thread wait for the others (pthread_join)", lasts},
-	{`Unable to attach to.*|(?:PTRACE_SEIZE|Unable to interrupt).*Operation not permitted|is (?:already )?traced by|Unexpected error for pid (\d+)`, "WHO is run by a debugger", cureDebugger, lasts},
+	{`Unable to attach to.*|(?:PTRACE_SEIZE|Unable to interrupt).*Operation not permitted|is (?:already )?traced by|Unexpected error for pid (\d+)`, "WHO is run by a debugger", CureDebugger, lasts},
 	{`Can't dump nested (\S+) namespace for (\d+)`, "process $2 is in a $1 namespace of its own (a container in the program)", CureContainer, lasts},
 	{`doesn't live in (\S+) ns`, "WHO is in a namespace of its own (a container in the program)", CureContainer, lasts},
 	{`Zombie thread not supported|Zombies with threads`, "WHO has a main thread that has ended while others run", "have the main thread wait for the others (pthread_join)", lasts},
-	{`Individually stopped threads`, "WHO has threads that are stopped one by one", cureDebugger, lasts},
+	{`Individually stopped threads`, "WHO has threads that are stopped one by one", CureDebugger, lasts},
 	{`session leader of .*is outside of its pid namespace|A session leader of (\d+)\(\d+\) is outside`, "WHO belongs to a session outside the program", "start it below setsid", lasts},
 	{`Timeout reached|Unable to freeze cgroup`, "the program cannot be stopped: one of its processes does not leave a system call (a hanging file system?)", "wait until the file system answers, or end that process", lasts},
 	{`Can't get rlimit`, "the limits of WHO cannot be read: the user is not the one that was given", "", ofNode},

@@ -64,6 +64,10 @@ var refusals = map[string]refusal{
 		"./holds landlock", "",
 		"holds", "has confined itself by Landlock: run the program without its sandbox",
 	},
+	"tracer": {
+		"./holds tracer", "",
+		"holds", "is traced by holds: end the debugger or tracer",
+	},
 	"System V memory of two programs": {
 		"srun -n1 -o step.$SLURM_JOB_ID ./holds segment & until grep -q ready step.$SLURM_JOB_ID; do sleep 0.1; done; ./holds segment", "",
 		"holds", "shares System V memory with another program of the job: have a single task start both programs",
@@ -84,7 +88,7 @@ func TestRefusals(t *testing.T) {
 		}
 		t.Run("io_uring by the C library", func(t *testing.T) { t.Parallel(); c.doesWithoutCall(t, "425, 4, ctypes.create_string_buffer(256)") })
 		t.Run("Landlock by the C library", func(t *testing.T) { t.Parallel(); c.doesWithoutCall(t, "444, None, 0, 1") })
-		t.Run("found by criu", func(t *testing.T) { t.Parallel(); c.namesDebugged(t) })
+		t.Run("found by criu", func(t *testing.T) { t.Parallel(); c.namesPidfd(t) })
 		t.Run("components", func(t *testing.T) { t.Parallel(); c.failsComponents(t) })
 		t.Run("multi-prog", func(t *testing.T) { t.Parallel(); c.capturesPrograms(t) })
 	})
@@ -168,20 +172,17 @@ time.sleep(1000)'`))
 	c.runAsRoot(t, "scancel "+job)
 }
 
-// namesDebugged: an obstacle that only CRIU finds is told as the others are, with its cure, and the job runs on.
-func (c protected) namesDebugged(t *testing.T) {
+// namesPidfd: an obstacle that only CRIU finds is told as the others are, with its cure, and the job runs on.
+func (c protected) namesPidfd(t *testing.T) {
 	job := c.submitFile(t, c.writeScript(t, `python3 -c '
-import ctypes, os, signal, sys, time
-child = os.fork()
-if child == 0:
-    ctypes.CDLL(None).ptrace(0, 0, 0, 0); signal.raise_signal(signal.SIGSTOP); os._exit(0)
-os.waitid(os.P_PID, child, os.WSTOPPED | os.WNOWAIT)
+import os, time
+fd = os.pidfd_open(1)
 print("ready", flush=True)
 while not os.path.exists("end.%s" % os.environ["SLURM_JOB_ID"]): time.sleep(0.1)
-ctypes.CDLL(None).ptrace(7, child, None, None); os.waitpid(child, 0)
+os.close(fd)
 print("ended", flush=True); time.sleep(1000)'`))
 	c.waitForLine(t, job, "ready")
-	const line = `^  batch on n[12]: process \d+ \(python3\) is run by a debugger, or its main thread has ended while others run: end the debugger, or have `
+	const line = `^  batch on n[12]: process \d+ \(python3\): holds a pidfd of process 1, which is not the program's: have it close that before a checkpoint`
 	c.checkCommand(t, "alice", "singctl checkpoint -q "+job, 5, "^singctl: job "+job+": checkpoint 1: dump: this cannot be captured:$", line,
 		"^hint: the job runs on as before; end what is named, or wait for it, and try again$")
 	c.checkCommand(t, "alice", "singctl show "+job, 0, "^stands in the way of a checkpoint:$", line+`.* \(since .*\)$`)

@@ -95,15 +95,15 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 				return found
 			}
 			found = append(found, processObstacles(ctx, p, init, pid, own, queues, files, watched)...)
-			if what := nestedNamespaces(init, pid); what != "" {
-				found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: criu.CureContainer})
+			see := func(what, cure string) {
+				if what != "" {
+					found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: cure})
+				}
 			}
-			if what := confined.Describe(pid); what != "" {
-				found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: criu.CureConfined})
-			}
-			if what := users.Describe(pid); what != "" {
-				found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: criu.CureTiles})
-			}
+			see(nestedNamespaces(init, pid), criu.CureContainer)
+			see(confined.Describe(pid), criu.CureConfined)
+			see(users.Describe(pid), criu.CureTiles)
+			see(describeTracer(init, pid))
 		}
 	}
 	found = append(found, findSharedSegments(ctx, init, programs, members)...)

@@ -273,7 +273,13 @@ ctypes.CFUNCTYPE(None, ctypes.c_void_p)(ctypes.addressof(ctypes.c_char.from_buff
 // startPython starts a script, and returns its PID when the script has reached its end, where the process waits.
 func startPython(t *testing.T, script string) int {
 	t.Helper()
-	program := exec.Command("python3", "-c", script+`
+	return startPythonAs(t, "python3", script)
+}
+
+// startPythonAs is startPython with another path of Python's interpreter.
+func startPythonAs(t *testing.T, python, script string) int {
+	t.Helper()
+	program := exec.Command(python, "-c", script+`
 print("ready", flush=True)
 import sys; sys.stdin.read()`)
 	program.Stderr = os.Stderr

@@ -1,15 +1,17 @@
 /* SPDX-FileCopyrightText: 2026 The singularity-slurm authors */
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Makes the descriptor or memory that its argument names, or confines itself, by the system call, and stays. Linked statically, so that no library
- * answers in the kernel's place. */
+/* Makes the descriptor or memory that its argument names, confines itself, or traces a child, by the system call, and stays. Linked statically, so
+ * that no library answers in the kernel's place. */
 #include <linux/io_uring.h>
 #include <linux/landlock.h>
 #include <linux/perf_event.h>
 #include <linux/userfaultfd.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -48,6 +50,19 @@ static long confine(void)
 	return (close(ruleset));
 }
 
+/* trace has this process trace a child, as strace does with a program that runs. */
+static long trace(void)
+{
+	const pid_t child = fork();
+
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	return (child < 0 ? -1 : ptrace(PTRACE_SEIZE, child, NULL, NULL));
+}
+
 static long open_kind(const char *kind)
 {
 	struct io_uring_params params = { 0 };
@@ -62,6 +77,8 @@ static long open_kind(const char *kind)
 		return (attach());
 	if (strcmp(kind, "landlock") == 0)
 		return (confine());
+	if (strcmp(kind, "tracer") == 0)
+		return (trace());
 	return (-1);
 }
 
