@@ -133,9 +133,9 @@ func (j *job) lookUpRun(ctx context.Context, t nodesocket.Join) (plain string, e
 	}
 	snap := j.run.Snapshot()
 	isNewRun := snap.Record == nil || snap.Number != s.Restarts
-	lost, anew := "", ""
+	lost, anew, startLine := "", "", ""
 	if isNewRun && s.Restarts > 0 && !rec.ScriptUnbegun {
-		lost, anew = describeNextRun(j, s, point, before)
+		lost, anew, startLine = describeNextRun(j, s, point, rec, before)
 	}
 	j.beginRun(rec, s.Restarts, s.Nodes, point)
 	if isNewRun && j.leaderNode() == j.c.Node {
@@ -143,8 +143,7 @@ func (j *job) lookUpRun(ctx context.Context, t nodesocket.Join) (plain string, e
 		j.report.WriteEvent(makeStartEvent(s.Restarts, s.Nodes, point, lost, rec.ScriptUnbegun))
 		if anew != "" {
 			j.report.SetComment(anew)
-			j.report.SetStartLine("this run begins anew, for there is no checkpoint" + lost +
-				"; with --singularity-interval=TIME, or singctl checkpoint, there is one when a node dies")
+			j.report.SetStartLine(startLine)
 		}
 	}
 	return "", nil

@@ -4,6 +4,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -48,15 +49,19 @@ func TestBeginsAnew(t *testing.T) {
 	}
 	const lost = "; 59s of work are lost"
 	for name, tt := range map[string]struct {
-		noRecord  bool // the run before was requeued before this daemon had heard of that run
-		unbegun   bool // the run before was requeued before the batch script had its place
-		hold      bool // the site holds jobs without a checkpoint
-		beginAnew bool // the run before had ended by itself
+		noRecord  bool          // the run before was requeued before this daemon had heard of that run
+		unbegun   bool          // the run before was requeued before the batch script had its place
+		hold      bool          // the site holds jobs without a checkpoint
+		beginAnew bool          // the run before had ended by itself
+		interval  time.Duration // of the job's options
 		events    []records.Event
 		want      string // behind the words of line and comment; "-": there is neither
-		why       string // at the end of the comment
+		why       string // at the end of the comment, and of the line instead of advice
+		advice    string // at the end of the line, if it is not the usual advice
 	}{
-		"it ran for a minute":      {events: []records.Event{event(records.EventStarted, 0), event(records.EventEnded, 59*time.Second)}, want: lost},
+		"it ran for a minute": {events: []records.Event{event(records.EventStarted, 0), event(records.EventEnded, 59*time.Second)}, want: lost},
+		"its interval is set": {interval: 90 * time.Second, events: []records.Event{event(records.EventStarted, 0), event(records.EventEnded, 59*time.Second)}, want: lost,
+			advice: "; the first is made 1m30s after the start, as --singularity-interval says, or by singctl checkpoint"},
 		"it ran for half a second": {events: []records.Event{event(records.EventStarted, 0), event(records.EventEnded, time.Second/2)}},
 		"its start was not noted":  {},
 		"its checkpoint failed": {events: []records.Event{event(records.EventStarted, 0), {At: start, What: records.EventFailed, Text: "checkpoint 1 (requeue): prepare: why"},
@@ -70,7 +75,7 @@ func TestBeginsAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, dir, program := startJob(t, 1)
 			rec := recordOf(7)
-			rec.BeginAnew, rec.ScriptUnbegun = tt.beginAnew, tt.unbegun
+			rec.BeginAnew, rec.ScriptUnbegun, rec.Options.Interval = tt.beginAnew, tt.unbegun, tt.interval
 			if !tt.noRecord {
 				noError(t, c.records.Save(rec))
 			}
@@ -101,8 +106,9 @@ func TestBeginsAnew(t *testing.T) {
 				}
 				return
 			}
-			if !strings.HasPrefix(line, "this run "+words+tt.want+"; with --singularity-interval=TIME") {
-				t.Errorf("line for the job's log %q", line)
+			advice := cmp.Or(tt.why, tt.advice, "; with --singularity-interval=TIME, or singctl checkpoint, there is one when a node dies")
+			if want := "this run " + words + tt.want + advice; line != want {
+				t.Errorf("line for the job's log %q, want %q", line, want)
 			}
 			if !strings.Contains(comment, "singularity: "+words+tt.want+tt.why+"\n") {
 				t.Errorf("comment of the job: %q", comment)

@@ -212,8 +212,8 @@ func (j *job) holdWithoutCheckpoint(lost *upload.Record) error {
 }
 
 // describeNextRun describes, at the start of a run after the first, the work that is lost, and sets the comment of a run for
-// which no checkpoint was wanted. anew is the text of the comment for a run without a checkpoint.
-func describeNextRun(j *job, s *slurm.Job, point *runs.ResumePoint, before earlierRun) (lost, anew string) {
+// which no checkpoint was wanted. anew, a comment, and startLine, for the job's log, say that the run begins anew.
+func describeNextRun(j *job, s *slurm.Job, point *runs.ResumePoint, rec *records.Record, before earlierRun) (lost, anew, startLine string) {
 	switch {
 	case point != nil:
 		lost = j.c.findLostWork(s, point.ID.Number)
@@ -222,9 +222,23 @@ func describeNextRun(j *job, s *slurm.Job, point *runs.ResumePoint, before earli
 		j.report.ReplaceCheckpointComment("begins anew: the run before had ended by itself")
 	default:
 		lost = j.c.findLostWork(s, 0)
-		anew = "begins anew, for there is no checkpoint" + lost + describeFailure(j.c.timeline, s.ID)
+		failure := describeFailure(j.c.timeline, s.ID)
+		anew = "begins anew, for there is no checkpoint" + lost + failure
+		startLine = "this run " + anew
+		if failure == "" {
+			startLine += adviseInterval(rec.Options.Interval)
+		}
 	}
-	return lost, anew
+	return lost, anew, startLine
+}
+
+// adviseInterval says, as the end of a sentence, how a job comes to have a checkpoint when a node dies. every is the job's
+// option; 0: the job has none.
+func adviseInterval(every time.Duration) string {
+	if every == 0 {
+		return "; with --singularity-interval=TIME, or singctl checkpoint, there is one when a node dies"
+	}
+	return fmt.Sprintf("; the first is made %v after the start, as --singularity-interval says, or by singctl checkpoint", every)
 }
 
 // findLostWork describes, at the start of a run, the work of the earlier runs that is lost; "": none. number is that of
