@@ -25,6 +25,9 @@ func Why(s *sdk.Snapshot, j *sdk.Job) string {
 
 // whyWaits says which jobs and rules keep a job waiting.
 func whyWaits(s *sdk.Snapshot, j *sdk.Job) string {
+	if why := whyRequiredNotUp(s, j); why != "" {
+		return why
+	}
 	t := &trial{before: s, after: s, room: sdk.NewRoom(s)}
 	if t.room.Find(j, j.GPUs, nil) != nil {
 		return "there is room for it: Slurm is to start it"
@@ -55,6 +58,23 @@ func whyWaits(s *sdk.Snapshot, j *sdk.Job) string {
 	}
 	for _, why := range slices.Sorted(maps.Keys(not)) {
 		parts = append(parts, nameSome(not[why])+": "+why)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// whyRequiredNotUp names the nodes that a job must have and on which no job can start; empty: there are none.
+func whyRequiredNotUp(s *sdk.Snapshot, j *sdk.Job) string {
+	var parts []string
+	for _, place := range j.Required {
+		n := &s.Nodes[place]
+		if n.State == sdk.NodeUp {
+			continue
+		}
+		part := fmt.Sprintf("it must have node %s, which is %s", n.Name, n.State)
+		if n.Reason != "" {
+			part += ": " + n.Reason
+		}
+		parts = append(parts, part)
 	}
 	return strings.Join(parts, "; ")
 }

@@ -25,6 +25,15 @@ func TestWhy(t *testing.T) {
 		"nobody there": {func(s *sdk.Snapshot) { findJob(s, 30).GPUs = 8; findJob(s, 30).CPUs = 99; s.Jobs = s.Jobs[2:3] },
 			"there is no room, and no job of a lower tier holds any; its promise cannot be kept: it asks for 4 GPUs on one node, beside 99 CPUs and 1 MiB " +
 				"of memory, and the nodes that it may use do not have that together"},
+		"a node that it must have is down": {func(s *sdk.Snapshot) {
+			findJob(s, 30).Required = []int32{1}
+			s.Nodes[1].State, s.Nodes[1].Reason = sdk.NodeDown, "Not responding"
+		}, "it must have node b, which is down: Not responding; its promise cannot be kept: it asks for 4 GPUs, and it may use none of the nodes that are up"},
+		"nodes that it must have start no jobs": {func(s *sdk.Snapshot) {
+			findJob(s, 30).Required = []int32{0, 1}
+			s.Nodes[0].State, s.Nodes[1].State = sdk.NodeDown, sdk.NodeDraining
+		}, "it must have node a, which is down; it must have node b, which is draining; its promise cannot be kept: it asks for 4 GPUs, " +
+			"and it may use none of the nodes that are up; not all promises can be kept: premium: 3.8 GPUs are promised, 0 are there"},
 		"not enough": {func(s *sdk.Snapshot) { findJob(s, 30).CPUs, findJob(s, 20).Fraction = 9, 0.5 },
 			"it would not fit even if these gave way: jobs 10, 40, 41; job 20: less than the promised 70 % would be left; its promise cannot be kept: " +
 				"it asks for 4 GPUs on one node, beside 9 CPUs and 1 MiB of memory, and the nodes that it may use do not have that together"},
