@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -112,8 +111,9 @@ func makeReport(err error, o outcome) errorReport {
 	if errors.As(err, &e) {
 		report.Hint = cmp.Or(e.Hint, report.Hint)
 		for _, o := range e.Obstacles {
-			report.Obstacles = append(report.Obstacles, obstacleText(o))
+			report.Obstacles = append(report.Obstacles, obstacleText(o, 0))
 		}
+		report.grouped = groupObstacles(e.Obstacles)
 	}
 	var c *control.Error
 	if errors.As(err, &c) && c.Hint != "" {
@@ -132,7 +132,7 @@ func (a *app) printError(err error, report errorReport) {
 		a.printJSON(map[string]any{"error": report})
 	}
 	fmt.Fprintf(a.stderr, "singctl: %s\n", safeText(textForPeople(err)))
-	for _, o := range report.Obstacles {
+	for _, o := range report.grouped {
 		fmt.Fprintf(a.stderr, "  %s\n", o)
 	}
 	if report.Hint != "" {
@@ -140,32 +140,14 @@ func (a *app) printError(err error, report errorReport) {
 	}
 }
 
-// textForPeople is an error's text without the obstacles that proxyd names in it: they stand below the text, each on
-// a line of its own.
-func textForPeople(err error) string {
-	var e *rpc.Error
-	if !errors.As(err, &e) || len(e.Obstacles) == 0 {
-		return err.Error()
-	}
-	named := make([]string, len(e.Obstacles))
-	for i, o := range e.Obstacles {
-		named[i] = o.GetWhat()
-		if o.GetPid() != 0 {
-			named[i] = fmt.Sprintf("%s (PID %d) %s", o.GetCommand(), o.GetPid(), o.GetWhat())
-		}
-		if o.GetCure() != "" {
-			named[i] += ": " + o.GetCure()
-		}
-	}
-	return strings.Replace(err.Error(), strings.Join(named, "; "), "this cannot be captured:", 1)
-}
-
 // errorReport is an error in JSON.
 type errorReport struct {
 	Kind      string   `json:"kind"`
 	Text      string   `json:"text"`
 	Hint      string   `json:"hint,omitempty"`
-	Obstacles []string `json:"obstacles,omitempty"`
+	Obstacles []string `json:"obstacles,omitempty"` // of each process
+
+	grouped []*sameObstacle // for people
 }
 
 // exitCodes is the manual's table of them.

@@ -102,24 +102,6 @@ func durationText(d time.Duration) string {
 	}
 }
 
-func obstacleText(o *rpc.Obstacle) string {
-	s := o.GetProgram()
-	if o.GetNode() != "" {
-		s += " on " + o.GetNode()
-	}
-	if o.GetPid() != 0 {
-		s += fmt.Sprintf(": process %d", o.GetPid())
-		if o.GetCommand() != "" {
-			s += " (" + o.GetCommand() + ")"
-		}
-	}
-	s += ": " + o.GetWhat()
-	if o.GetCure() != "" {
-		s += ": " + o.GetCure()
-	}
-	return safeLine(strings.TrimPrefix(s, ": "))
-}
-
 func orDefault(s, otherwise string) string {
 	if s == "" {
 		return otherwise

@@ -126,18 +126,18 @@ func (a showCommand) printObstacles(j *rpc.Job) {
 	w := a.stdout
 	if len(j.GetObstacles()) > 0 {
 		fmt.Fprintf(w, "\n%s:\n", a.inColour(yellow, "stands in the way of a checkpoint"))
-		for _, o := range j.GetObstacles() {
-			fmt.Fprintf(w, "  %s", obstacleText(o))
-			if o.GetSince() != nil {
-				fmt.Fprintf(w, " (since %s)", timeText(o.GetSince()))
+		for _, o := range groupObstacles(j.GetObstacles()) {
+			fmt.Fprintf(w, "  %s", o)
+			if o.since != nil {
+				fmt.Fprintf(w, " (since %s)", timeText(o.since))
 			}
 			fmt.Fprintln(w)
 		}
 	}
 	if len(j.GetOutside()) > 0 {
 		fmt.Fprintln(w, "\nconnected to outside of the job:")
-		for _, o := range j.GetOutside() {
-			fmt.Fprintf(w, "  %s\n", obstacleText(o))
+		for _, o := range groupObstacles(j.GetOutside()) {
+			fmt.Fprintf(w, "  %s\n", o)
 		}
 	}
 }

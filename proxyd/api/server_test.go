@@ -318,8 +318,8 @@ func TestObstaclesArrive(t *testing.T) {
 	d := startDaemon(t)
 	_, err := d.clientOf(t, apitest.Bob).Checkpoint(t.Context(), &rpc.CheckpointRequest{Job: "813"}, nil)
 	var e *rpc.Error
-	if !errors.As(err, &e) || !errors.Is(err, rpc.ErrObstacle) || len(e.Obstacles) != 1 || e.Obstacles[0].GetWhat() != "holds a terminal (/dev/pts/3)" {
-		t.Errorf("error %v: %+v; want one obstacle, a terminal", err, e)
+	if !errors.As(err, &e) || !errors.Is(err, rpc.ErrObstacle) || len(e.Obstacles) != 2 || e.Obstacles[0].GetWhat() != "holds a terminal (/dev/pts/3)" || e.Obstacles[1].GetPid() != 313 {
+		t.Errorf("error %v: %+v; want an obstacle of two processes, a terminal", err, e)
 	}
 }
 

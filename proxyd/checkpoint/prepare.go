@@ -34,13 +34,7 @@ type ObstacleError struct {
 	ByCRIU    bool // found by a dump: looks at the processes may not find them again
 }
 
-func (e *ObstacleError) Error() string {
-	var all []string
-	for _, o := range e.Obstacles {
-		all = append(all, o.String())
-	}
-	return strings.Join(all, "; ")
-}
+func (e *ObstacleError) Error() string { return summarizeObstacles(e.Obstacles) }
 
 // errRestoring prevents a checkpoint of a job with programs that are not restored yet.
 var errRestoring = rpc.ErrRestoring

@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 )
 
-// TestSummary: what all ranks of a job have stands once in the job's log and comment.
+// TestSummary: what all ranks of a job have stands once in the job's log and comment, and in the error of a checkpoint.
 func TestSummary(t *testing.T) {
 	var found []processes.Obstacle
 	for rank := range 64 {
@@ -23,6 +23,9 @@ func TestSummary(t *testing.T) {
 	want := "python3 (PID 300 and 63 more) uses io_uring: switch it off; python3 (PID 400) serves a file system; sleep (PID 401) uses io_uring; process 9 is run by a debugger"
 	if got := summarizeObstacles(found); got != want {
 		t.Errorf("summarizeObstacles = %q, want %q", got, want)
+	}
+	if got := (&ObstacleError{Obstacles: found}).Error(); got != want {
+		t.Errorf("the error of a checkpoint is %q, want %q", got, want)
 	}
 	if got := summarizeObstacles(nil); got != "" {
 		t.Errorf("without obstacles: %q", got)

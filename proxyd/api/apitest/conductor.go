@@ -127,8 +127,12 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 					{Name: "s0.1", Pid: 310, State: "ended", Started: atMinute(1), Ended: atMinute(50), Status: 9, Command: "python3 train.py"}}},
 			},
 			Checkpoints: checkpoints,
-			Obstacles:   []*rpc.Obstacle{{Program: "s0.0", Node: "n1", Pid: 352, Command: "ssh", What: "has a terminal", Cure: "start it without", Since: atMinute(20)}},
-			Outside:     []*rpc.Obstacle{{Program: "s0.0", Node: "n1", Pid: 353, Command: "python3", What: "is connected to 192.0.2.7:443, which is outside of the job", Cure: "a restore resets it"}},
+			Obstacles: []*rpc.Obstacle{
+				{Program: "s0.0", Node: "n1", Pid: 352, Command: "ssh", What: "has a terminal", Cure: "start it without", Since: atMinute(20)},
+				{Program: "s0.1", Node: "n3", Pid: 311, Command: "python3", What: "has a terminal", Cure: "start it without", Since: atMinute(22)},
+				{Program: "s0.1", Node: "n3", Pid: 352, Command: "ssh", What: "has a terminal", Cure: "start it without", Since: atMinute(21)},
+			},
+			Outside: []*rpc.Obstacle{{Program: "s0.0", Node: "n1", Pid: 353, Command: "python3", What: "is connected to 192.0.2.7:443, which is outside of the job", Cure: "a restore resets it"}},
 			Timeline: []*rpc.Event{
 				{Time: atMinute(0), Event: "started", Where: "n1,n2", Run: 1},
 				{Time: atMinute(10), Event: "checkpoint", Where: "n1,n2", Text: "1 (interval), in 1.3s", Checkpoint: 1, Took: durationpb.New(1300 * time.Millisecond)},
@@ -166,8 +170,11 @@ func (c *Conductor) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, 
 	progress(&rpc.Progress{Phase: c.First})
 	switch job {
 	case "813":
-		return nil, &rpc.Error{Kind: rpc.ErrObstacle, Text: "job 813: checkpoint 1: prepare: python3 (PID 312) holds a terminal (/dev/pts/3)",
-			Obstacles: []*rpc.Obstacle{{Program: "batch", Node: "n2", Pid: 312, Command: "python3", What: "holds a terminal (/dev/pts/3)"}}}
+		return nil, &rpc.Error{Kind: rpc.ErrObstacle, Text: "job 813: checkpoint 1: prepare: python3 (PID 312 and 1 more) holds a terminal (/dev/pts/3): close it",
+			Obstacles: []*rpc.Obstacle{
+				{Program: "batch", Node: "n2", Pid: 312, Command: "python3", What: "holds a terminal (/dev/pts/3)", Cure: "close it"},
+				{Program: "batch", Node: "n2", Pid: 313, Command: "python3", What: "holds a terminal (/dev/pts/3)", Cure: "close it"},
+			}}
 	case "814":
 		return nil, rpc.Errorf(rpc.ErrNotRunning, "job 814 is pending")
 	case "819":
