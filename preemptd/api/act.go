@@ -79,8 +79,8 @@ func (s *Server) beginAction(ctx context.Context, req *rpc.ActRequest) (journal.
 	return a, err
 }
 
-// checkPlace refuses to move a job that runs where it is to be already: the move would cost a restore without any
-// gain.
+// checkPlace returns ErrNothingToDo for a move of a job that runs where it is to be already: the move would cost a restore
+// without any gain.
 func checkPlace(job *slurmrest.Job, what string, args action.Args) error {
 	if what != "migrate" || job.State.Base != slurmrest.Running || job.State.Flags != 0 || args.GPUs != 0 {
 		return nil
@@ -91,10 +91,7 @@ func checkPlace(job *slurmrest.Job, what string, args action.Args) error {
 	if slices.ContainsFunc(args.Nodes, isElsewhere) || slices.ContainsFunc(args.Avoid, isOn) {
 		return nil
 	}
-	return &rpc.Error{
-		Kind: rpc.ErrNotPossible, Text: fmt.Sprintf("migrate: job %s runs on %s already", job.Label(), job.Nodes),
-		Hint: "nothing was done to the job; it runs on",
-	}
+	return rpc.Errorf(rpc.ErrNothingToDo, "migrate: job %s runs on %s already: there is nothing to do", job.Label(), job.Nodes)
 }
 
 // jobFor returns the named job, if the caller may act on it.

@@ -29,6 +29,8 @@ var (
 	ErrNoAction = errors.New("no such action")
 	// ErrNotPossible says that the job cannot have the requested change, and that no action was begun.
 	ErrNotPossible = errors.New("not possible")
+	// ErrNothingToDo says that the job is as the request would have it, and that no action was begun.
+	ErrNothingToDo = errors.New("nothing to do")
 	// ErrSlurm says that Slurm does not answer preemptd.
 	ErrSlurm = errors.New("Slurm does not answer") //nolint:staticcheck // a name
 	// ErrUnsupported says that this preemptd does not know the request.
@@ -46,6 +48,7 @@ var contract = kind.Contract{
 		{Name: "no_action", Kind: ErrNoAction, Code: codes.NotFound},
 		{Name: "busy", Kind: ErrBusy, Code: codes.Aborted},
 		{Name: "not_possible", Kind: ErrNotPossible, Code: codes.FailedPrecondition},
+		{Name: "nothing_to_do", Kind: ErrNothingToDo, Code: codes.FailedPrecondition},
 		{Name: "slurm", Kind: ErrSlurm, Code: codes.FailedPrecondition},
 		{Name: "timeout", Kind: ErrTimeout, Code: codes.DeadlineExceeded},
 		{Name: "internal", Kind: ErrInternal, Code: codes.Internal},

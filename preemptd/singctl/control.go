@@ -62,6 +62,10 @@ func (a *app) actionCommand(c *cobra.Command, request func() (*control.ActReques
 		req.Kind, req.Job, req.Reason = cmp.Or(req.Kind, cmd.Name()), j.name, reason
 		return a.askController(cmd.Context(), func(c *control.Client) error {
 			begun, err := c.Act(cmd.Context(), req)
+			if errors.Is(err, control.ErrNothingToDo) {
+				a.printNothingToDo(err)
+				return nil
+			}
 			if err != nil {
 				return err
 			}
@@ -97,6 +101,15 @@ func (a *app) followAction(ctx context.Context, c *control.Client, id int64) err
 		err = &notDoneError{ended}
 	}
 	return err
+}
+
+// printNothingToDo says why no action was begun for a job that is as the person would have it.
+func (a *app) printNothingToDo(why error) {
+	if a.json {
+		a.printJSON(map[string]any{"nothing_to_do": why.Error()})
+		return
+	}
+	fmt.Fprintln(a.stdout, safeLine(why.Error()))
 }
 
 func (a *app) printAction(m *control.Action) error {

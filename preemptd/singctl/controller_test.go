@@ -59,6 +59,8 @@ func (controller) Act(ctx context.Context, req *control.ActRequest) (*control.Ac
 		return nil, control.Status(&control.Error{Kind: control.ErrBusy, Text: "job 815: preempt: an action is under way", Hint: "singctl history 815 shows it"})
 	case job == 817:
 		return nil, control.Status(&control.Error{Kind: control.ErrSlurm, Text: "preemptd asks Slurm: slurmrestd cannot be reached", Hint: "nothing was done; try again when Slurm answers"})
+	case req.GetKind() == "migrate" && slices.Contains(req.GetAvoid(), "n9"):
+		return nil, control.Status(control.Errorf(control.ErrNothingToDo, "migrate: job %d runs on n1 already: there is nothing to do", job))
 	case slices.Contains([]int64{812, 814, 818}, job):
 		id = job - 800
 	default:
