@@ -116,7 +116,7 @@ func (d service) addPast(out *rpc.Job, id string, s *slurm.Job) bool {
 func addTimeline(out *rpc.Job, events []records.Event) {
 	for _, e := range events {
 		event := &rpc.Event{
-			Time: timestamppb.New(e.At), Event: e.What, Where: e.Where, Text: e.Text, Run: uint32(e.Run), Checkpoint: e.Checkpoint,
+			Time: timestamppb.New(e.At), Event: e.What, Where: e.Where, Text: e.Text, Run: uint32(e.Run), Checkpoint: e.Checkpoint, AfterEnd: e.AfterEnd,
 		}
 		if e.Took > 0 {
 			event.Took = durationpb.New(e.Took)

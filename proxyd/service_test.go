@@ -100,10 +100,10 @@ func TestFill(t *testing.T) {
 	fillJob(out, &checkpoint.View{
 		Record:    records.Record{Slurm: "48_3"},
 		Obstacles: []processes.Obstacle{{What: "x", Node: "n2", Since: at}, {What: "y"}},
-		Events:    []records.Event{{At: at, What: "started", Where: "n1,n2", Run: 2, Checkpoint: 3}, {What: "checkpoint", Checkpoint: 4, Took: time.Second}},
+		Events:    []records.Event{{At: at, What: "started", Where: "n1,n2", Run: 2, Checkpoint: 3, AfterEnd: true}, {What: "checkpoint", Checkpoint: 4, Took: time.Second}},
 	})
 	if out.Id != "48_3" || out.Obstacles[0].Node != "n2" || out.Obstacles[0].Since.AsTime() != at.UTC() || out.Obstacles[1].Since != nil || out.Timeline[0].Where != "n1,n2" ||
-		out.Timeline[0].Run != 2 || out.Timeline[0].Checkpoint != 3 || out.Timeline[0].Took != nil || out.Timeline[1].Took.AsDuration() != time.Second {
+		out.Timeline[0].Run != 2 || out.Timeline[0].Checkpoint != 3 || out.Timeline[0].Took != nil || !out.Timeline[0].AfterEnd || out.Timeline[1].Took.AsDuration() != time.Second {
 		t.Errorf("job as people see it = %v", out)
 	}
 }

@@ -88,7 +88,7 @@ func historyOf(j *slurmrest.Job, ours bool) jobHistory {
 // foreignEvent is an event by another user or program. Slurm keeps the time of the last preemption, and the node that
 // failed last, through later requeues.
 func foreignEvent(j *slurmrest.Job, was jobHistory, seen cluster.Observation) journal.Event {
-	e := journal.Event{Job: j.ID, Restarts: j.Restarts, What: "requeued", At: seen.Time, Text: "by Slurm or a person"}
+	e := journal.Event{Job: j.ID, Restarts: j.Restarts, What: "requeued", At: seen.Time, Text: "by Slurm, a person or itself"}
 	restarted, down := restartedNode(j, was, seen), downNode(was, seen)
 	switch {
 	case !j.PreemptTime.IsZero() && !j.PreemptTime.Equal(was.preempted):

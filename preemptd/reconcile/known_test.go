@@ -69,8 +69,8 @@ func TestNotice(t *testing.T) {
 	for _, e := range slices.Backward(all) {
 		got = append(got, fmt.Sprintf("%d %s %s at %.0f", e.Restarts, e.What, e.Text, e.At.Sub(began).Seconds()))
 	}
-	want := []string{"2 preempted by Slurm at 15", "3 requeued by Slurm or a person at 40", "5 node failed n2 at 70", "6 requeued by Slurm or a person at 80",
-		"7 node failed n3, which was back at once at 100", "8 requeued by Slurm or a person at 120", "9 requeued by Slurm or a person at 140",
+	want := []string{"2 preempted by Slurm at 15", "3 requeued by Slurm, a person or itself at 40", "5 node failed n2 at 70", "6 requeued by Slurm, a person or itself at 80",
+		"7 node failed n3, which was back at once at 100", "8 requeued by Slurm, a person or itself at 120", "9 requeued by Slurm, a person or itself at 140",
 		"10 node failed n4 at 160"}
 	if !slices.Equal(got, want) {
 		t.Errorf("events %q", got)

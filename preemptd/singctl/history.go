@@ -24,8 +24,8 @@ func (a historyCommand) buildCobra() *cobra.Command {
 	c := &cobra.Command{
 		Use: "history [JOB]", Short: "List what was done to a job, or to all your jobs, and why",
 		Long: `history lists what preemptd did to a job, or to all your jobs, newest first, and what befell them without it:
-a preemption by Slurm, a node that failed, requeues by Slurm or a person, of which no more is known, and the work that a
-job has lost when its next run begins. Those have no number, and preemptd lists them only if it ran then.`,
+a preemption by Slurm, a node that failed, requeues by Slurm, a person or the job itself, of which no more is known, and the
+work that a job has lost when its next run begins. Those have no number, and preemptd lists them only if it ran then.`,
 		Args: argumentCount(0, 1, "at most one job"), ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, name := cmd.Context(), ""

@@ -127,7 +127,7 @@ func (s *jobSummary) addEvents(timeline []*rpc.Event) {
 	events := make([]summary.Event, len(timeline))
 	for i, e := range timeline {
 		events[i] = summary.Event{
-			At: e.GetTime().AsTime(), What: e.GetEvent(), Checkpoint: int(e.GetCheckpoint()), Took: max(e.GetTook().AsDuration(), 0),
+			At: e.GetTime().AsTime(), What: e.GetEvent(), Checkpoint: int(e.GetCheckpoint()), Took: max(e.GetTook().AsDuration(), 0), AfterEnd: e.GetAfterEnd(),
 		}
 		if e.GetEvent() == "GPUs" {
 			s.lent = append(s.lent, e)
@@ -236,6 +236,7 @@ func (a summaryCommand) printWork(k *summary.Work) {
 		{k.Saved, durationText(k.Saved) + " saved by checkpoints"},
 		{k.Lost, most + durationText(k.Lost) + " lost after them"},
 		{k.Anew, most + durationText(k.Anew) + " in runs after which it began anew"},
+		{k.Ended, durationText(k.Ended) + " in runs that ended by themselves"},
 	} {
 		if part.took > 0 {
 			parts = append(parts, part.words)
@@ -289,7 +290,7 @@ func (s *jobSummary) jsonObject() map[string]any {
 		o["useful"] = k.UsefulShare(s.totals.Ran)
 		o["work"] = map[string]any{
 			"checkpoints": k.Made, "failed": k.Failed, "longest": k.Longest.Seconds(), "capturing": k.Capturing.Seconds(),
-			"restoring": k.Restoring.Seconds(), "worked": k.Worked.Seconds(), "saved": k.Saved.Seconds(), "lost": k.Lost.Seconds(), "anew": k.Anew.Seconds(),
+			"restoring": k.Restoring.Seconds(), "worked": k.Worked.Seconds(), "saved": k.Saved.Seconds(), "lost": k.Lost.Seconds(), "anew": k.Anew.Seconds(), "ended": k.Ended.Seconds(),
 			"late_end": k.LateEnd,
 		}
 	}

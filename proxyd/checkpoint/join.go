@@ -140,7 +140,9 @@ func (j *job) lookUpRun(ctx context.Context, t nodesocket.Join) (plain string, e
 	j.beginRun(rec, s.Restarts, s.Nodes, point)
 	if isNewRun && j.leaderNode() == j.c.Node {
 		runFence{j}.noteBegunRun()
-		j.report.WriteEvent(makeStartEvent(s.Restarts, s.Nodes, point, lost, rec.ScriptUnbegun))
+		started := makeStartEvent(s.Restarts, s.Nodes, point, lost, rec.ScriptUnbegun)
+		started.AfterEnd = before == endedRun
+		j.report.WriteEvent(started)
 		if anew != "" {
 			j.report.SetComment(anew)
 			j.report.SetStartLine(startLine)

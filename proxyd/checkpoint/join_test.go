@@ -101,7 +101,11 @@ func TestBeginsAnew(t *testing.T) {
 				}
 				events, err := c.timeline.Read(7)
 				noError(t, err)
-				if last := events[len(events)-1]; last.What != records.EventStarted || last.Run != 2 || tt.unbegun && strings.Contains(last.Text, "anew") {
+				last := events[len(events)-1]
+				if last.AfterEnd != tt.beginAnew {
+					t.Errorf("the last event %+v, want that the run before had ended by itself: %v", last, tt.beginAnew)
+				}
+				if last.What != records.EventStarted || last.Run != 2 || tt.unbegun && strings.Contains(last.Text, "anew") {
 					t.Errorf("the last event %+v, want the start of run 2, which does not begin anew", last)
 				}
 				return

@@ -5022,12 +5022,13 @@ func (x *Obstacle) GetCure() string {
 type Event struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	Event         string                 `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"`            // "started", "checkpoint", "no checkpoint", "left", "ended", "restored", "reset", "held", "begins anew"
-	Where         string                 `protobuf:"bytes,3,opt,name=where,proto3" json:"where,omitempty"`            // nodes
-	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`              // for people; tools have the fields
-	Run           uint32                 `protobuf:"varint,5,opt,name=run,proto3" json:"run,omitempty"`               // of "started", counted from 1
-	Checkpoint    uint32                 `protobuf:"varint,6,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // of "started": from which the run resumes, 0: anew; of "checkpoint" and "restored"
-	Took          *durationpb.Duration   `protobuf:"bytes,7,opt,name=took,proto3" json:"took,omitempty"`              // of "checkpoint"
+	Event         string                 `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"`                        // "started", "checkpoint", "no checkpoint", "left", "ended", "restored", "reset", "held", "begins anew"
+	Where         string                 `protobuf:"bytes,3,opt,name=where,proto3" json:"where,omitempty"`                        // nodes
+	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`                          // for people; tools have the fields
+	Run           uint32                 `protobuf:"varint,5,opt,name=run,proto3" json:"run,omitempty"`                           // of "started", counted from 1
+	Checkpoint    uint32                 `protobuf:"varint,6,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`             // of "started": from which the run resumes, 0: anew; of "checkpoint" and "restored"
+	Took          *durationpb.Duration   `protobuf:"bytes,7,opt,name=took,proto3" json:"took,omitempty"`                          // of "checkpoint"
+	AfterEnd      bool                   `protobuf:"varint,8,opt,name=after_end,json=afterEnd,proto3" json:"after_end,omitempty"` // of "started": the run before had ended by itself, and this one begins anew for that
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5109,6 +5110,13 @@ func (x *Event) GetTook() *durationpb.Duration {
 		return x.Took
 	}
 	return nil
+}
+
+func (x *Event) GetAfterEnd() bool {
+	if x != nil {
+		return x.AfterEnd
+	}
+	return false
 }
 
 type CheckpointRequest struct {
@@ -6740,7 +6748,7 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x04what\x18\x04 \x01(\tR\x04what\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
 	"\x04node\x18\x06 \x01(\tR\x04node\x12\x12\n" +
-	"\x04cure\x18\a \x01(\tR\x04cure\"\xd8\x01\n" +
+	"\x04cure\x18\a \x01(\tR\x04cure\"\xf5\x01\n" +
 	"\x05Event\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
 	"\x05event\x18\x02 \x01(\tR\x05event\x12\x14\n" +
@@ -6750,7 +6758,8 @@ const file_proxyd_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\x06 \x01(\rR\n" +
 	"checkpoint\x12-\n" +
-	"\x04took\x18\a \x01(\v2\x19.google.protobuf.DurationR\x04took\"f\n" +
+	"\x04took\x18\a \x01(\v2\x19.google.protobuf.DurationR\x04took\x12\x1b\n" +
+	"\tafter_end\x18\b \x01(\bR\bafterEnd\"f\n" +
 	"\x11CheckpointRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12'\n" +

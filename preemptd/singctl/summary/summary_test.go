@@ -24,53 +24,59 @@ func TestCountWork(t *testing.T) {
 		want   Work
 	}{
 		{name: "requeued after a capture: nothing is lost", events: []Event{
-			{atMinute(0), "started", 0, 0}, {atMinute(11), "checkpoint", 1, m}, {atMinute(12), "left", 0, 0},
-			{atMinute(20), "started", 1, 0}, {atMinute(22), "restored", 1, 0},
-			{atMinute(30), "ended", 0, 0},
+			{At: atMinute(0), What: "started"}, {At: atMinute(11), What: "checkpoint", Checkpoint: 1, Took: m}, {At: atMinute(12), What: "left"},
+			{At: atMinute(20), What: "started", Checkpoint: 1}, {At: atMinute(22), What: "restored", Checkpoint: 1},
+			{At: atMinute(30), What: "ended"},
 		}, want: Work{Made: 1, Longest: m, Capturing: m, Restoring: 2 * m, Worked: 18 * m, Saved: 10 * m}},
 		{name: "a node dies: the run ends when Slurm says", events: []Event{
-			{atMinute(0), "started", 0, 0}, {atMinute(10), "checkpoint", 1, m / 2},
-			{atMinute(40), "started", 1, 0}, {atMinute(41), "restored", 1, 0},
+			{At: atMinute(0), What: "started"}, {At: atMinute(10), What: "checkpoint", Checkpoint: 1, Took: m / 2},
+			{At: atMinute(40), What: "started", Checkpoint: 1}, {At: atMinute(41), What: "restored", Checkpoint: 1},
 		}, runs: []Run{{Ended: atMinute(15)}, {Began: atMinute(40), Elapsed: 20 * m}}, want: Work{Made: 1, Longest: m / 2, Capturing: m / 2, Restoring: m, Worked: 67 * m / 2, Saved: 19 * m / 2, Lost: 5 * m, LateEnd: true}},
-		{name: "a node died, and the job waits", events: []Event{{atMinute(0), "started", 0, 0}},
+		{name: "a node died, and the job waits", events: []Event{{At: atMinute(0), What: "started"}},
 			runs: []Run{{Began: atMinute(0), Ended: atMinute(15)}, {Submitted: atMinute(15)}}, want: Work{Worked: 15 * m}},
 		{name: "a part of the run is lost", events: []Event{
-			{atMinute(0), "started", 0, 0}, {atMinute(5), "no checkpoint", 0, 0},
-			{atMinute(10), "to be run again", 0, 0}, {atMinute(12), "started", 0, 0},
+			{At: atMinute(0), What: "started"}, {At: atMinute(5), What: "no checkpoint"},
+			{At: atMinute(10), What: "to be run again"}, {At: atMinute(12), What: "started"},
 		}, runs: []Run{{Ended: atMinute(11)}}, want: Work{Failed: 1, Worked: 10 * m, Anew: 10 * m}},
 		{name: "twice from one checkpoint", events: []Event{
-			{atMinute(0), "started", 0, 0}, {atMinute(10), "checkpoint", 1, 0},
-			{atMinute(12), "to be run again", 0, 0}, {atMinute(13), "started", 1, 0}, {atMinute(13), "restored", 1, 0},
-			{atMinute(16), "to be run again", 0, 0}, {atMinute(17), "started", 1, 0}, {atMinute(17), "restored", 1, 0},
+			{At: atMinute(0), What: "started"}, {At: atMinute(10), What: "checkpoint", Checkpoint: 1},
+			{At: atMinute(12), What: "to be run again"}, {At: atMinute(13), What: "started", Checkpoint: 1}, {At: atMinute(13), What: "restored", Checkpoint: 1},
+			{At: atMinute(16), What: "to be run again"}, {At: atMinute(17), What: "started", Checkpoint: 1}, {At: atMinute(17), What: "restored", Checkpoint: 1},
 		}, want: Work{Made: 1, Worked: 15 * m, Saved: 10 * m, Lost: 5 * m}},
 		{name: "a restore is cut and tried again", events: []Event{
-			{atMinute(0), "started", 0, 0}, {atMinute(10), "checkpoint", 1, 0}, {atMinute(10), "left", 0, 0},
-			{atMinute(11), "started", 1, 0}, {atMinute(12), "to be run again", 0, 0},
-			{atMinute(20), "started", 1, 0}, {atMinute(21), "restored", 1, 0},
+			{At: atMinute(0), What: "started"}, {At: atMinute(10), What: "checkpoint", Checkpoint: 1}, {At: atMinute(10), What: "left"},
+			{At: atMinute(11), What: "started", Checkpoint: 1}, {At: atMinute(12), What: "to be run again"},
+			{At: atMinute(20), What: "started", Checkpoint: 1}, {At: atMinute(21), What: "restored", Checkpoint: 1},
 		}, want: Work{Made: 1, Restoring: m, Worked: 10 * m, Saved: 10 * m}},
 		{name: "the first half of the time line is dropped", events: []Event{
-			{atMinute(20), "restored", 7, 0}, {atMinute(30), "checkpoint", 8, time.Second}, {atMinute(31), "ended", 0, 0},
+			{At: atMinute(20), What: "restored", Checkpoint: 7}, {At: atMinute(30), What: "checkpoint", Checkpoint: 8, Took: time.Second}, {At: atMinute(31), What: "ended"},
 		}, want: Work{Made: 1, Longest: time.Second, Capturing: time.Second, Worked: 11*m - time.Second}},
 		{name: "requeued three times: what was saved before is counted once", events: []Event{
-			{atMinute(0), "started", 0, 0}, {atMinute(10), "checkpoint", 1, 0}, {atMinute(10), "left", 0, 0},
-			{atMinute(11), "started", 1, 0}, {atMinute(11), "restored", 1, 0},
-			{atMinute(21), "checkpoint", 2, 0}, {atMinute(21), "left", 0, 0},
-			{atMinute(22), "started", 2, 0}, {atMinute(22), "restored", 2, 0},
-			{atMinute(32), "checkpoint", 3, 0}, {atMinute(32), "left", 0, 0},
-			{atMinute(33), "started", 3, 0}, {atMinute(33), "restored", 3, 0},
-			{atMinute(35), "ended", 0, 0},
+			{At: atMinute(0), What: "started"}, {At: atMinute(10), What: "checkpoint", Checkpoint: 1}, {At: atMinute(10), What: "left"},
+			{At: atMinute(11), What: "started", Checkpoint: 1}, {At: atMinute(11), What: "restored", Checkpoint: 1},
+			{At: atMinute(21), What: "checkpoint", Checkpoint: 2}, {At: atMinute(21), What: "left"},
+			{At: atMinute(22), What: "started", Checkpoint: 2}, {At: atMinute(22), What: "restored", Checkpoint: 2},
+			{At: atMinute(32), What: "checkpoint", Checkpoint: 3}, {At: atMinute(32), What: "left"},
+			{At: atMinute(33), What: "started", Checkpoint: 3}, {At: atMinute(33), What: "restored", Checkpoint: 3},
+			{At: atMinute(35), What: "ended"},
 		}, want: Work{Made: 3, Worked: 32 * m, Saved: 30 * m}},
 		{name: "the newest checkpoint is damaged: an older one is restored", events: []Event{
-			{atMinute(0), "started", 0, 0}, {atMinute(10), "checkpoint", 1, 0}, {atMinute(20), "checkpoint", 2, 0}, {atMinute(20), "left", 0, 0},
-			{atMinute(21), "started", 2, 0}, {atMinute(21), "restored", 2, 0}, {atMinute(24), "to be run again", 0, 0},
-			{atMinute(25), "started", 1, 0}, {atMinute(25), "restored", 1, 0}, {atMinute(30), "ended", 0, 0},
+			{At: atMinute(0), What: "started"}, {At: atMinute(10), What: "checkpoint", Checkpoint: 1}, {At: atMinute(20), What: "checkpoint", Checkpoint: 2}, {At: atMinute(20), What: "left"},
+			{At: atMinute(21), What: "started", Checkpoint: 2}, {At: atMinute(21), What: "restored", Checkpoint: 2}, {At: atMinute(24), What: "to be run again"},
+			{At: atMinute(25), What: "started", Checkpoint: 1}, {At: atMinute(25), What: "restored", Checkpoint: 1}, {At: atMinute(30), What: "ended"},
 		}, want: Work{Made: 2, Worked: 28 * m, Saved: 10 * m, Lost: 13 * m}},
 		{name: "resumed, and then it begins anew", events: []Event{
-			{atMinute(0), "started", 0, 0}, {atMinute(10), "checkpoint", 1, 0}, {atMinute(10), "left", 0, 0},
-			{atMinute(11), "started", 1, 0}, {atMinute(11), "restored", 1, 0}, {atMinute(14), "to be run again", 0, 0},
-			{atMinute(15), "started", 0, 0}, {atMinute(16), "ended", 0, 0},
+			{At: atMinute(0), What: "started"}, {At: atMinute(10), What: "checkpoint", Checkpoint: 1}, {At: atMinute(10), What: "left"},
+			{At: atMinute(11), What: "started", Checkpoint: 1}, {At: atMinute(11), What: "restored", Checkpoint: 1}, {At: atMinute(14), What: "to be run again"},
+			{At: atMinute(15), What: "started"}, {At: atMinute(16), What: "ended"},
 		}, want: Work{Made: 1, Worked: 14 * m, Anew: 13 * m}},
-		{name: "it runs", events: []Event{{atMinute(50), "started", 0, 0}}, runs: []Run{{Began: atMinute(50), Elapsed: 10 * m}}, want: Work{Worked: 10 * m}},
+		{name: "it requeues itself, and ends by itself: its programs have saved what they need", events: []Event{
+			{At: atMinute(0), What: "started"}, {At: atMinute(10), What: "checkpoint", Checkpoint: 1}, {At: atMinute(10), What: "left"},
+			{At: atMinute(11), What: "started", Checkpoint: 1}, {At: atMinute(11), What: "restored", Checkpoint: 1}, {At: atMinute(15), What: "ended"},
+			{At: atMinute(17), What: "started", AfterEnd: true}, {At: atMinute(20), What: "to be run again"},
+			{At: atMinute(21), What: "started"}, {At: atMinute(22), What: "ended"},
+		}, want: Work{Made: 1, Worked: 18 * m, Ended: 14 * m, Anew: 3 * m}},
+		{name: "it runs", events: []Event{{At: atMinute(50), What: "started"}}, runs: []Run{{Began: atMinute(50), Elapsed: 10 * m}}, want: Work{Worked: 10 * m}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := CountWork(tt.events, tt.runs); got != tt.want {
@@ -88,7 +94,7 @@ func TestWorkIsCountedOnce(t *testing.T) {
 		made, at := 0, 0
 		add := func(what string, checkpoint int, took time.Duration) {
 			at += r.IntN(10)
-			events = append(events, Event{atMinute(float64(at)), what, checkpoint, took})
+			events = append(events, Event{At: atMinute(float64(at)), What: what, Checkpoint: checkpoint, Took: took, AfterEnd: what == "started" && checkpoint == 0 && r.IntN(2) == 0})
 		}
 		add("started", 0, 0)
 		for range 20 {
@@ -109,7 +115,7 @@ func TestWorkIsCountedOnce(t *testing.T) {
 			}
 		}
 		got := CountWork(events, []Run{{Began: then, Elapsed: time.Duration(at) * time.Minute}})
-		if most := time.Duration(at) * time.Minute; got.Worked > most || got.Saved+got.Lost+got.Anew > got.Worked || got.Saved < 0 || got.Lost < 0 {
+		if most := time.Duration(at) * time.Minute; got.Worked > most || got.Saved+got.Lost+got.Anew+got.Ended > got.Worked || got.Saved < 0 || got.Lost < 0 {
 			t.Fatalf("seed %d: %+v of %v; %+v", seed, got, most, events)
 		}
 	}

@@ -22,6 +22,7 @@ type Event struct {
 	What       string
 	Checkpoint int           // from which a run resumes, 0: anew; that was made; that was restored
 	Took       time.Duration // of a checkpoint
+	AfterEnd   bool          // of a start: the run before had ended by itself
 }
 
 // The kinds of events that are counted. proxyd writes these texts, and never changes them.
@@ -39,7 +40,7 @@ const (
 // of a run, or from the end of its restore, until the run's end, without the time of captures. Each moment of work is
 // counted once:
 //
-//	Worked = Saved + Lost + Anew + the work of the newest run since its start or restore
+//	Worked = Saved + Lost + Anew + Ended + the work of the newest run since its start or restore
 //
 // and so each of them is at most the time that the job ran.
 type Work struct {
@@ -52,6 +53,7 @@ type Work struct {
 	Saved     time.Duration // work of earlier runs that the newest run did not have to do again
 	Lost      time.Duration // work after the checkpoints from which the next runs went on: done again
 	Anew      time.Duration // work of runs after which the job began anew: done again
+	Ended     time.Duration // work of runs that ended by themselves, after which the job began anew with what they had saved
 	// LateEnd: a run that was done again ended without an event, as with its node, and is counted until Slurm noticed:
 	// Lost and Anew are the most that it can be.
 	LateEnd bool
@@ -128,8 +130,12 @@ func (c *workCounter) startRun(e Event) {
 		c.starting = e.At
 		return
 	}
-	c.work.Anew += c.progress
-	c.work.Saved = 0 // the saved work is done again, too
+	if e.AfterEnd {
+		c.work.Ended += c.progress
+	} else {
+		c.work.Anew += c.progress
+	}
+	c.work.Saved = 0 // it is counted with the rest of the progress
 	clear(c.kept)
 	c.progress, c.working, c.since = 0, true, e.At
 }
