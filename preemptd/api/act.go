@@ -69,7 +69,7 @@ func (s *Server) beginAction(ctx context.Context, req *rpc.ActRequest) (journal.
 	if err := s.checkSize(ctx, &job, req.GetKind(), args); err != nil {
 		return journal.Action{}, err
 	}
-	a, err := s.opt.Journal.Begin(ctx, journal.Request{Kind: req.GetKind(), Job: job.ID, Args: raw, Who: who.name, Why: why})
+	a, err := s.opt.Journal.Begin(ctx, journal.Request{Kind: req.GetKind(), Job: job.ID, User: job.User, Args: raw, Who: who.name, Why: why})
 	if errors.Is(err, journal.ErrBusy) {
 		return a, &rpc.Error{Kind: rpc.ErrBusy, Text: err.Error(), Hint: "singctl history " + job.Label() + " shows it"}
 	}

@@ -38,15 +38,18 @@ func (s *Server) identifyCaller(ctx context.Context) (caller, error) {
 	return caller{uid: c.UID, name: p.name, operator: p.operator}, err
 }
 
-// canSeeAction reports whether the caller may know of an action, by the owners of jobs as of the last
-// tick.
+// canSeeAction reports whether the caller may know of an action.
 func (s *Server) canSeeAction(who caller, a *journal.Action) bool {
-	return who.operator || a.Who == who.name || s.ownsJob(who, a.Job)
+	return who.operator || a.Who == who.name || s.ownsJob(who, a.Job, a.User)
 }
 
-func (s *Server) ownsJob(who caller, job int64) bool {
-	users := s.opt.State().Users
-	return users != nil && users(job) == who.name
+// ownsJob tells whether a job is the caller's. user is the job's owner by the journal; "": an older release has not
+// recorded the owner, who is known as long as Slurm knows the job.
+func (s *Server) ownsJob(who caller, job int64, user string) bool {
+	if users := s.opt.State().Users; user == "" && users != nil {
+		user = users(job)
+	}
+	return user == who.name
 }
 
 // visibleAction returns an action that the caller may know of.

@@ -161,8 +161,8 @@ func (s *Server) Show(ctx context.Context, req *rpc.ShowRequest) (*rpc.Action, e
 // maxHistory bounds a list.
 const maxHistory = 100
 
-// History lists the actions that the caller may see. The owner of a job that Slurm has forgotten is not known: the
-// job's actions are shown to operators, and to the users that requested them.
+// History lists the actions and events that the caller may see: those of the caller's jobs, also of jobs that Slurm has
+// forgotten, and the actions that the caller asked for. Operators see all.
 func (s *Server) History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.HistoryReply, error) {
 	reply, err := func() (*rpc.HistoryReply, error) {
 		who, err := s.identifyCaller(ctx)
@@ -205,7 +205,7 @@ func (s *Server) History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.His
 			return nil, err
 		}
 		for _, e := range events {
-			if len(reply.Events) < limit && (everything || s.ownsJob(who, e.Job)) {
+			if len(reply.Events) < limit && (everything || s.ownsJob(who, e.Job, e.User)) {
 				reply.Events = append(reply.Events, &rpc.Event{Job: e.Job, Restarts: e.Restarts, What: e.What, At: timestampOf(e.At), Text: e.Text})
 			}
 		}

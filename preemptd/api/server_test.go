@@ -222,8 +222,30 @@ func TestAct(t *testing.T) {
 	if all, err := c.History(t.Context(), "4711", 0); !errors.Is(err, rpc.ErrNoJob) {
 		t.Errorf("a job that is not there: %v %v", err, all)
 	}
-	// Of a job that Slurm has forgotten the owner is not known, but the caller sees the actions that the caller asked
-	// for.
+	// The owner of a job that Slurm has forgotten is known by the journal.
+	for _, note := range []journal.Event{
+		{Job: 4713, User: "alice", Restarts: 1, What: "requeued", At: time.Unix(1, 0), Text: "by itself"},
+		{Job: 4714, User: "bob", Restarts: 1, What: "requeued", At: time.Unix(1, 0), Text: "by itself"},
+		{Job: 4715, Restarts: 1, What: "requeued", At: time.Unix(1, 0), Text: "recorded by an older release"},
+	} {
+		if err := s.journal.Note(t.Context(), note); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ofPolicy, err := s.journal.Begin(t.Context(), journal.Request{Kind: "preempt", Job: 4713, User: "alice", Args: []byte("{}"), Who: "policy tiers", Why: "room"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", "4713"} {
+		all, err := c.History(t.Context(), name, 0)
+		if err != nil || len(all.GetEvents()) != 1 || all.GetEvents()[0].GetJob() != 4713 || all.GetActions()[0].GetId() != ofPolicy.ID {
+			t.Errorf("History of job %q, after Slurm has forgotten job 4713: %v, %v, want its event and its action", name, err, all)
+		}
+	}
+	if all, err := s.clientOf(bob).History(t.Context(), "4713", 0); !errors.Is(err, rpc.ErrNoJob) {
+		t.Errorf("History of job 4713, of alice, to another user: %v, %v", err, all)
+	}
+	// Without that, the caller sees the actions that the caller asked for.
 	forgotten, err := s.journal.Begin(t.Context(), journal.Request{Kind: "hold", Job: 4712, Args: []byte("{}"), Who: "alice", Why: "asked"})
 	if err != nil {
 		t.Fatal(err)

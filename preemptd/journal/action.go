@@ -52,6 +52,7 @@ const PolicyPrefix = "policy "
 type Request struct {
 	Kind string // "preempt"
 	Job  int64  // Slurm's id; an array's task has its own
+	User string // owner of the job; "": not known
 	Args json.RawMessage
 	Who  string // "alice", "policy tiers"
 	Why  string
@@ -95,9 +96,9 @@ func (j *Journal) Begin(ctx context.Context, r Request) (Action, error) {
 		a.Args = json.RawMessage("{}")
 	}
 	err := j.writeWithMandate(ctx, fmt.Sprintf("job %d: begin %s", r.Job, r.Kind), func(tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, `INSERT INTO action (token, kind, job, args, who, why, created, revision, state, step, step_began, attempt, not_before, memo, problem, ended)
-			VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, '', ?, 0, 0, ?, '', 0)`,
-			a.Token, r.Kind, r.Job, string(a.Args), r.Who, r.Why, unixNano(now), string(a.State), unixNano(now), string(a.Memo))
+		res, err := tx.ExecContext(ctx, `INSERT INTO action (token, kind, job, user, args, who, why, created, revision, state, step, step_began, attempt, not_before, memo, problem, ended)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, '', ?, 0, 0, ?, '', 0)`,
+			a.Token, r.Kind, r.Job, r.User, string(a.Args), r.Who, r.Why, unixNano(now), string(a.State), unixNano(now), string(a.Memo))
 		if err != nil {
 			return err
 		}
@@ -161,7 +162,7 @@ func addLine(ctx context.Context, tx *sql.Tx, a *Action, at time.Time, text stri
 	return err
 }
 
-const columns = "id, token, kind, job, args, who, why, created, revision, state, step, step_began, attempt, not_before, memo, problem, ended"
+const columns = "id, token, kind, job, user, args, who, why, created, revision, state, step, step_began, attempt, not_before, memo, problem, ended"
 
 // Unfinished returns the actions that have not ended, oldest first.
 func (j *Journal) Unfinished(ctx context.Context) ([]Action, error) {
@@ -222,7 +223,7 @@ func (j *Journal) queryActions(ctx context.Context, where string, args ...any) (
 		var a Action
 		var parameters, memo, state string
 		var created, began, notBefore, ended int64
-		if err := rows.Scan(&a.ID, &a.Token, &a.Kind, &a.Job, &parameters, &a.Who, &a.Why, &created, &a.Revision, &state,
+		if err := rows.Scan(&a.ID, &a.Token, &a.Kind, &a.Job, &a.User, &parameters, &a.Who, &a.Why, &created, &a.Revision, &state,
 			&a.Step, &began, &a.Attempt, &notBefore, &memo, &a.Problem, &ended); err != nil {
 			return nil, fmt.Errorf("journal: actions: %w", translateError(err))
 		}

@@ -16,6 +16,7 @@ import (
 // Event is an event of a job that another user or program caused.
 type Event struct {
 	Job      int64
+	User     string // owner of the job; "": not known
 	Restarts int64  // of the job, after the event
 	What     string // "preempted", "requeued", "node failed", "work lost"
 	At       time.Time
@@ -25,15 +26,15 @@ type Event struct {
 // Note records an event. The same event of the same restart is recorded once.
 func (j *Journal) Note(ctx context.Context, e Event) error {
 	return j.writeWithMandate(ctx, fmt.Sprintf("job %d: note", e.Job), func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO event (job, restarts, what, at, text) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-			e.Job, e.Restarts, e.What, unixNano(e.At), e.Text)
+		_, err := tx.ExecContext(ctx, "INSERT INTO event (job, user, restarts, what, at, text) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+			e.Job, e.User, e.Restarts, e.What, unixNano(e.At), e.Text)
 		return err
 	})
 }
 
 // Events returns the events, newest first: of a job, or with 0 of all.
 func (j *Journal) Events(ctx context.Context, job int64, most int) ([]Event, error) {
-	rows, err := j.database().QueryContext(ctx, "SELECT job, restarts, what, at, text FROM event WHERE ? IN (0, job) ORDER BY at DESC LIMIT ?", job, most)
+	rows, err := j.database().QueryContext(ctx, "SELECT job, user, restarts, what, at, text FROM event WHERE ? IN (0, job) ORDER BY at DESC LIMIT ?", job, most)
 	if err != nil {
 		return nil, fmt.Errorf("journal: events: %w", translateError(err))
 	}
@@ -42,7 +43,7 @@ func (j *Journal) Events(ctx context.Context, job int64, most int) ([]Event, err
 	for rows.Next() {
 		var e Event
 		var at int64
-		if err := rows.Scan(&e.Job, &e.Restarts, &e.What, &at, &e.Text); err != nil {
+		if err := rows.Scan(&e.Job, &e.User, &e.Restarts, &e.What, &at, &e.Text); err != nil {
 			return nil, fmt.Errorf("journal: events: %w", translateError(err))
 		}
 		e.At = fromUnixNano(at)

@@ -79,6 +79,10 @@ CREATE TABLE event (
 	PRIMARY KEY (job, restarts, what)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX event_at ON event (at);
+`, `
+-- The owner of the job, whose name Slurm forgets soon after the job has ended; '' : recorded by a release before this version.
+ALTER TABLE action ADD COLUMN user TEXT NOT NULL DEFAULT '';
+ALTER TABLE event ADD COLUMN user TEXT NOT NULL DEFAULT '';
 `,
 }
 

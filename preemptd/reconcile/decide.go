@@ -86,7 +86,11 @@ func actionRequest(s *sdk.Snapshot, i sdk.Intent, all []acceptedStep) (journal.R
 	}
 	args.ForNodes = roomOf(s, i, all)
 	raw, err := action.Encode(i.Verb.String(), args)
-	return journal.Request{Kind: i.Verb.String(), Job: int64(i.Job), Args: raw, Why: i.Reason}, err
+	request := journal.Request{Kind: i.Verb.String(), Job: int64(i.Job), Args: raw, Why: i.Reason}
+	if j, ok := s.Job(i.Job); ok {
+		request.User = j.User
+	}
+	return request, err
 }
 
 // roomOf returns the nodes where an intent makes room for the job that the intent is for: where a

@@ -58,7 +58,7 @@ func (l *Loop) recordForeign(ctx context.Context, settings Settings, seen cluste
 		h.lostRun = was.lostRun
 		if !l.DryRun && met && h.lost != "" && h.lost != was.lost && j.Restarts > was.lostRun {
 			h.lostRun = j.Restarts
-			lost := journal.Event{Job: j.ID, Restarts: j.Restarts, What: "work lost", At: seen.Time, Text: action.ClipText(h.lost, maxLostText)}
+			lost := journal.Event{Job: j.ID, User: j.User, Restarts: j.Restarts, What: "work lost", At: seen.Time, Text: action.ClipText(h.lost, maxLostText)}
 			if err := l.Journal.Note(ctx, lost); err != nil {
 				return err
 			}
@@ -88,7 +88,7 @@ func historyOf(j *slurmrest.Job, ours bool) jobHistory {
 // foreignEvent is an event by another user or program. Slurm keeps the time of the last preemption, and the node that
 // failed last, through later requeues.
 func foreignEvent(j *slurmrest.Job, was jobHistory, seen cluster.Observation) journal.Event {
-	e := journal.Event{Job: j.ID, Restarts: j.Restarts, What: "requeued", At: seen.Time, Text: "by Slurm, a person or itself"}
+	e := journal.Event{Job: j.ID, User: j.User, Restarts: j.Restarts, What: "requeued", At: seen.Time, Text: "by Slurm, a person or itself"}
 	restarted, down := restartedNode(j, was, seen), downNode(was, seen)
 	switch {
 	case !j.PreemptTime.IsZero() && !j.PreemptTime.Equal(was.preempted):

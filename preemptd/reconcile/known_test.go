@@ -49,7 +49,7 @@ func TestNotice(t *testing.T) {
 		{runningJob(9, at(145)), cluster.BuildParameters{}},
 		{slurmrest.Job{Restarts: 10, FailedNode: "n2"}, cluster.BuildParameters{}}, // n4 is down
 	} {
-		step.job.ID = 1
+		step.job.ID, step.job.User = 1, "alice"
 		seen := cluster.Observation{Time: at(10 * i), Jobs: []slurmrest.Job{step.job}, Nodes: []slurmrest.Node{{Name: "n1"}, {Name: "n3", SlurmdStartTime: at(95)}}}
 		if step.job.Restarts == 9 {
 			seen.Checkpoints = map[string][]*rpc.Checkpoint{"1": {{Created: timestamppb.New(at(130))}}}
@@ -67,6 +67,9 @@ func TestNotice(t *testing.T) {
 	}
 	var got []string
 	for _, e := range slices.Backward(all) {
+		if e.User != "alice" {
+			t.Errorf("the owner of the job is %q in the event %+v, want alice", e.User, e)
+		}
 		got = append(got, fmt.Sprintf("%d %s %s at %.0f", e.Restarts, e.What, e.Text, e.At.Sub(began).Seconds()))
 	}
 	want := []string{"2 preempted by Slurm at 15", "3 requeued by Slurm, a person or itself at 40", "5 node failed n2 at 70", "6 requeued by Slurm, a person or itself at 80",
@@ -105,7 +108,7 @@ func TestLostWorkRecorded(t *testing.T) {
 	} {
 		seen := cluster.Observation{
 			Time: began.Add(time.Duration(i) * time.Second),
-			Jobs: []slurmrest.Job{{ID: 1, Restarts: step.restarts, Comment: step.comment, State: slurmrest.State{Base: slurmrest.Running}}},
+			Jobs: []slurmrest.Job{{ID: 1, User: "alice", Restarts: step.restarts, Comment: step.comment, State: slurmrest.State{Base: slurmrest.Running}}},
 		}
 		if err := s.loop.recordForeign(t.Context(), Settings{Interval: time.Second}, seen, step.known); err != nil {
 			t.Fatal(err)
@@ -117,6 +120,9 @@ func TestLostWorkRecorded(t *testing.T) {
 	}
 	var got []string
 	for _, e := range slices.Backward(all) {
+		if e.User != "alice" {
+			t.Errorf("the owner of the job is %q in the event %+v, want alice", e.User, e)
+		}
 		got = append(got, fmt.Sprintf("%d %s %s at %.0f", e.Restarts, e.What, e.Text, e.At.Sub(began).Seconds()))
 	}
 	want := []string{

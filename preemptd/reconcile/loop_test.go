@@ -249,8 +249,8 @@ func TestPremium(t *testing.T) {
 		t.Errorf("third decision = %+v, want no action", d)
 	}
 	past, err := s.journal.History(t.Context(), 0, 10)
-	if err != nil || len(past) != 2 || past[0].State != journal.Done || past[1].State != journal.Done {
-		t.Errorf("history: %v, %+v, want two actions done", err, past)
+	if err != nil || len(past) != 2 || past[0].State != journal.Done || past[1].State != journal.Done || past[0].User != "alice" {
+		t.Errorf("history: %v, %+v, want two actions done, on jobs of alice", err, past)
 	}
 }
 

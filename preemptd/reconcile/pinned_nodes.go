@@ -49,7 +49,7 @@ func (l *Loop) releasePinnedNodes(ctx context.Context, seen cluster.Observation,
 			return nil, err
 		}
 		_, err = l.Journal.Begin(ctx, journal.Request{
-			Kind: sdk.Resume.String(), Job: j.ID, Args: raw, Who: unpinner, Why: "it waits for nodes that it was moved to, and may run anywhere",
+			Kind: sdk.Resume.String(), Job: j.ID, User: j.User, Args: raw, Who: unpinner, Why: "it waits for nodes that it was moved to, and may run anywhere",
 		})
 		if err != nil && !errors.Is(err, journal.ErrBusy) {
 			return nil, err
