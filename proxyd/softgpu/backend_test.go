@@ -27,6 +27,19 @@ func TestBackend(t *testing.T) {
 	})
 }
 
+// TestTight runs the suite of spaces that do not fit together, with equal memory there once and without.
+func TestTight(t *testing.T) {
+	for _, separate := range []bool{false, true} {
+		backendtest.RunTight(t, func(t *testing.T) backend.Backend {
+			b, err := New(Config{Memory: []uint64{backendtest.TightMemory}, Separate: separate})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		})
+	}
+}
+
 // FuzzRestore: a restore checks each field of a saved state, which may come from a damaged file.
 func FuzzRestore(f *testing.F) {
 	for _, s := range []backend.State{

@@ -257,6 +257,40 @@ func (m *memory) writeAt(at uint64, p []byte) error {
 	})
 }
 
+// readParts gives n bytes to take, a part at a time.
+func (m *memory) readParts(at, n uint64, take func(part []byte) error) error {
+	p := make([]byte, min(n, partSize))
+	for end := at + n; at < end; at += uint64(len(p)) {
+		p = p[:min(end-at, partSize)]
+		some, err := m.readAt(at, p)
+		if err != nil {
+			return err
+		}
+		if !some {
+			clear(p)
+		}
+		if err := take(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeParts writes n bytes that give makes, a part at a time.
+func (m *memory) writeParts(at, n uint64, give func(part []byte) error) error {
+	p := make([]byte, min(n, partSize))
+	for end := at + n; at < end; at += uint64(len(p)) {
+		p = p[:min(end-at, partSize)]
+		if err := give(p); err != nil {
+			return err
+		}
+		if err := m.writeAt(at, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // clearRange makes bytes zero.
 func (m *memory) clearRange(at, n uint64) error {
 	m.mu.Lock()

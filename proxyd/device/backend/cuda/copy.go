@@ -107,41 +107,27 @@ func (st *stream) copyHost(src, dst side, b driver.Box) error {
 }
 
 func (st *stream) copyRow(src, dst side, to, from, n uint64) error {
-	switch {
+	read := func(part []byte) error {
+		err := src.host.Read(from, part)
+		from += uint64(len(part))
+		return err
+	}
+	write := func(part []byte) error {
+		err := dst.host.Write(to, part)
+		to += uint64(len(part))
+		return err
+	}
+	switch own := st.context.space; {
 	case src.host != nil && dst.host != nil:
 		return core.CopyHost(dst.host, to, src.host, from, n)
+	case src.host != nil && dst.space == own:
+		return st.driverStream.copyIn(backend.Addr(to), n, read)
 	case src.host != nil:
-		return dst.eachPiece(st, backend.Addr(to), n, func(l *driverStream, at backend.Addr, n uint64) error {
-			return l.copyIn(at, n, func(part []byte) error {
-				err := src.host.Read(from, part)
-				from += uint64(len(part))
-				return err
-			})
-		})
+		return dst.space.eachWindow(backend.Addr(to), n, func(m *memory, at, n uint64) error { return m.writeParts(at, n, read) })
+	case src.space == own:
+		return st.driverStream.copyOut(backend.Addr(from), n, write)
 	}
-	return src.eachPiece(st, backend.Addr(from), n, func(l *driverStream, at backend.Addr, n uint64) error {
-		return l.copyOut(at, n, func(part []byte) error {
-			err := dst.host.Write(to, part)
-			to += uint64(len(part))
-			return err
-		})
-	})
-}
-
-// eachPiece calls f for the n bytes at an address of a side: in the stream's own driver stream where the program sees
-// them, or where the server sees the bytes of another space, which may be unmapped.
-func (s side) eachPiece(st *stream, a backend.Addr, n uint64, f func(l *driverStream, at backend.Addr, n uint64) error) error {
-	if s.space == st.context.space {
-		return f(st.driverStream, a, n)
-	}
-	return s.space.eachWindow(a, n, func(m *memory, at, n uint64) error {
-		if err := m.holdPresent(); err != nil {
-			return err
-		}
-		defer m.releaseHold()
-		m.markBlocks(at, n, false)
-		return m.device.borrowDriverStream(func(l *driverStream) error { return f(l, m.at+backend.Addr(at), n) })
-	})
+	return src.space.eachWindow(backend.Addr(from), n, func(m *memory, at, n uint64) error { return m.readParts(at, n, write) })
 }
 
 // eachWindow calls f for each piece of memory of the n bytes at an address.
@@ -178,8 +164,22 @@ func (st *stream) copySpaces(src, dst side, b driver.Box) error {
 	})
 }
 
-// copyMemory copies between memories, and between devices if they differ: directly if they reach each other.
+// copyMemory copies between memories, and between devices if they differ: directly if they reach each other, and by the
+// host's memory if a device has no room for the memory.
 func copyMemory(to *memory, there uint64, from *memory, at, n uint64) error {
+	err := copyPresent(to, there, from, at, n)
+	if backend.ResultOf(err) != backend.OutOfMemory {
+		return err
+	}
+	return from.readParts(at, n, func(part []byte) error {
+		err := to.writeAt(there, part)
+		there += uint64(len(part))
+		return err
+	})
+}
+
+// copyPresent is copyMemory of memory that is brought to the devices.
+func copyPresent(to *memory, there uint64, from *memory, at, n uint64) error {
 	if err := to.holdPresent(); err != nil {
 		return err
 	}

@@ -168,3 +168,12 @@ func runSuite(t *testing.T, version int) {
 		return openBackend(t, l)
 	}, excused)
 }
+
+// TestTight runs the suite of spaces that do not fit together.
+func TestTight(t *testing.T) {
+	l := newFakeLibrary(t)
+	backendtest.RunTight(t, func(t *testing.T) backend.Backend {
+		l.Reset("", backendtest.TightMemory)
+		return openBackend(t, l)
+	})
+}
