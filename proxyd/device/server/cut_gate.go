@@ -37,6 +37,9 @@ func (a *cutAttempt) shutGates() {
 		}
 		g.shut, g.handed = true, make(chan struct{}, 1)
 		g.p.ForgetLimits() // of the attempt before
+		if len(g.p.Members.Values()) > 0 {
+			g.p.Limit.BeginCut() // other ranks may wait for its collectives
+		}
 		g.p.Ring.OnCounted(func() { wakeReader(g.news) })
 		if g.p.Ring.Shut(wire.Counted) != nil {
 			continue // its end will be reported
@@ -50,9 +53,17 @@ func (a *cutAttempt) shutGates() {
 	}
 }
 
+// findGate finds the gates of a process, or returns nil. The caller does not hold cuts.mu.
+func (a *cutAttempt) findGate(process uint64) *gatedProcess {
+	a.s.cuts.mu.Lock()
+	defer a.s.cuts.mu.Unlock()
+	return a.gates[process]
+}
+
 // openGate undoes shutGates for a process.
 func (g *gatedProcess) openGate() {
 	if g.shut {
+		g.p.Limit.EndCut()
 		g.p.Ring.OnCounted(nil)
 		_ = g.p.Ring.Open(wire.Counted) // fails for a process that is gone, which does not matter
 	}
@@ -66,12 +77,8 @@ func wakeReader(c chan struct{}) {
 	}
 }
 
-// watchCounts reports the counts of a process's operations. A process that has to issue more of these must not wait for
-// room in its streams; its next collective, or the gate, ends what it queues.
+// watchCounts reports the counts of a process's operations.
 func (a *cutAttempt) watchCounts(g *gatedProcess) {
-	if len(g.p.Members.Values()) > 0 {
-		g.p.UnlimitWork(true)
-	}
 	for {
 		var again <-chan time.Time
 		a.s.cuts.mu.Lock()

@@ -76,7 +76,7 @@ const obstacleAfter = time.Second
 // drainProcess waits until no counted message of a process is in flight. For the work that the messages have queued see
 // settleProcess.
 func (a *cutAttempt) drainProcess(g *gatedProcess) {
-	g.p.UnlimitWork(true) // the messages may be behind calls for which the streams have no room
+	g.p.Limit.BeginCut() // the messages may be behind calls for which the streams have no room
 	pause, said := 50*time.Microsecond, time.Now()
 	for {
 		t, err := g.p.Ring.Tally()
@@ -103,7 +103,24 @@ func (a *cutAttempt) drainProcess(g *gatedProcess) {
 
 // reportObstacle tells the leader the reason why a process does not become quiet.
 func (a *cutAttempt) reportObstacle(g *gatedProcess, why string) {
+	if full := g.p.Limit.Reason(); full != "" && full != why {
+		why += "; " + full
+	}
 	a.reportProcessEvent(g, cut.Event{Kind: cut.Obstacle, Reason: why})
+}
+
+// reportFullStreams tells the leader of an attempt, if there is one, that a process has queued more than it may.
+func (k *cutKeeper) reportFullStreams(p *process) {
+	k.mu.Lock()
+	a := k.now
+	k.mu.Unlock()
+	if a == nil {
+		return
+	}
+	g, why := a.findGate(p.ID), p.Limit.Reason()
+	if g != nil && why != "" {
+		a.reportObstacle(g, why)
+	}
 }
 
 // reportProcessEvent tells the leader an event of a process, unless the process has ended.
@@ -187,10 +204,7 @@ func (a *cutAttempt) reportUnsavable() (found bool) {
 	for _, p := range a.s.allProcesses() {
 		if why := p.whyNotSavable(); why != "" {
 			found = true
-			a.s.cuts.mu.Lock()
-			g := a.gates[p.ID]
-			a.s.cuts.mu.Unlock()
-			if g != nil {
+			if g := a.findGate(p.ID); g != nil {
 				a.reportProcessEvent(g, cut.Event{Kind: cut.Stuck, Reason: why})
 			}
 		}
@@ -206,10 +220,7 @@ func (a *cutAttempt) explainFailure(err error) {
 	}
 	for _, err := range all.Unwrap() {
 		if r, is := err.(*unquietError); is { //nolint:errorlint // likewise
-			a.s.cuts.mu.Lock()
-			g := a.gates[r.process]
-			a.s.cuts.mu.Unlock()
-			if g != nil {
+			if g := a.findGate(r.process); g != nil {
 				a.reportObstacle(g, r.what)
 			}
 		}

@@ -48,9 +48,7 @@ const (
 // settleProcess brings a process with its gates shut to rest, and again whenever other ranks need more collectives of
 // the process. settleProcess returns with the attempt.
 func (a *cutAttempt) settleProcess(p *process) {
-	a.s.cuts.mu.Lock()
-	g := a.gates[p.ID]
-	a.s.cuts.mu.Unlock()
+	g := a.findGate(p.ID)
 	if g == nil {
 		return
 	}
@@ -85,12 +83,14 @@ func (st *settlingProcess) letCallsPass() {
 	p := st.p
 	for rested := false; !rested && st.a.ctx.Err() == nil && !p.IsGone(); {
 		p.Interrupt.End()
+		p.Limit.SetShut(false)
 		_ = p.Ring.Open(wire.Calls) // fails for a process that is gone, which does not matter
 		st.reportWhile(st.patience/passPart, func(ctx context.Context) bool {
 			<-ctx.Done()
 			return false
 		})
 		p.Interrupt.Begin()
+		p.Limit.SetShut(true)
 		_ = p.Ring.Shut(wire.Calls)
 		if rested = st.reportWhile(st.patience, func(ctx context.Context) bool { return p.restCalls(ctx) == nil }); !rested {
 			p.ReleaseParts()
@@ -201,10 +201,7 @@ func (st *settlingProcess) reportUnquiet() {
 // purpose.
 func (a *cutAttempt) reportParts(all []*process) {
 	for _, p := range all {
-		a.s.cuts.mu.Lock()
-		g := a.gates[p.ID]
-		a.s.cuts.mu.Unlock()
-		if g != nil {
+		if g := a.findGate(p.ID); g != nil {
 			var none *cut.Event
 			a.reportWithheldCounts(g, p.PartsLeft().Counts, false, &none)
 		}

@@ -109,7 +109,7 @@ func (s *Server) tryCut(ctx context.Context, all []*process, within time.Duratio
 	errs := make([]error, len(all))
 	for _, p := range all {
 		p.Interrupt.Begin()
-		p.UnlimitWork(true)
+		p.Limit.SetShut(true)
 		_ = p.Ring.Shut(wire.Calls) // fails for a process that is gone, which does not matter
 	}
 	s.collectives.HoldMeetings()
@@ -129,7 +129,7 @@ func (s *Server) openGates(all []*process) {
 	s.collectives.ReleaseMeetings()
 	for _, p := range all {
 		p.Interrupt.End()
-		p.UnlimitWork(false)
+		p.Limit.SetShut(false)
 		p.ReleaseParts()
 		p.ResumeWork()
 		if p.Ring != nil {

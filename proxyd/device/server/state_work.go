@@ -106,6 +106,9 @@ func (p *process) carryOutCall(c *dispatch.Call, op uint32, in, room []byte) ([]
 		}
 		p.Work.Note(q)
 	}
+	if p.Limit.CountCall() {
+		p.server.cuts.reportFullStreams(p)
+	}
 	p.noteCall(c, op, in, out, r, err)
 	return out, r, err
 }

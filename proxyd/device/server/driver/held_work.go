@@ -139,6 +139,16 @@ func (h *HeldWork) forgetDoneCalls() {
 	h.sweeps, h.sweepb = 2*len(h.calls), 2*h.bytes
 }
 
+// bytesLeft is how many bytes the messages of unfinished calls have. As long as these are few, finished calls count too.
+func (h *HeldWork) bytesLeft() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.bytes > leastBytes {
+		h.forgetDoneCalls()
+	}
+	return h.bytes
+}
+
 func (c *QueuedCall) isDone() bool {
 	return !slices.ContainsFunc(c.spans, func(w workSpan) bool { return w.stream.Backend.Progress().Done < w.to })
 }
@@ -255,13 +265,6 @@ func (p *Process) PauseWork() bool {
 		allPaused = s.pauseWork() && allPaused
 	}
 	return allPaused && !slices.ContainsFunc(p.allStreams(), func(st *Stream) bool { return st.Backend.Progress().Begun })
-}
-
-// UnlimitWork lets the process's streams take all calls that are in its ring, however much is queued, or no longer.
-func (p *Process) UnlimitWork(on bool) {
-	for _, s := range p.Spaces() {
-		s.Unlimit(on)
-	}
 }
 
 // ResumeWork undoes PauseWork.

@@ -80,6 +80,7 @@ type Process struct {
 	ringHold  ringHold
 	Interrupt Interrupt
 	Work      HeldWork
+	Limit     WorkLimit
 	Sharing   *Sharing
 
 	OnContextEnd []func(*Context) // drop the objects of a context that is being destroyed; they do not wait
@@ -112,7 +113,7 @@ func New(ctx context.Context, cfg Config) *Process {
 		Sharing: cfg.Sharing,
 		devices: make([]deviceState, len(cfg.View)), said: map[string]bool{},
 	}
-	p.Output.to = cfg.Peer
+	p.Output.to, p.Limit.process = cfg.Peer, p
 	p.Lifetime, p.Cancel = context.WithCancel(ctx)
 	return p
 }
