@@ -35,7 +35,7 @@ func (c Count) Fraction() float64 {
 	return float64(c.Delivered) / float64(c.Asked)
 }
 
-// Add puts events into the fraction. An event that is there already has no effect.
+// Add adds events. An event that is there already has no effect.
 func (c *Counter) Add(events ...Event) {
 	for _, e := range events {
 		e.At = time.UnixMilli(e.At.UnixMilli()).UTC()

@@ -123,7 +123,7 @@ const idle = 5 * time.Minute
 // Sundays.
 const patience = 14 * 24 * time.Hour
 
-// epoch is when a trace begins, for snapshots and the fraction.
+// epoch is when a trace begins, for snapshots and the counter of GPU fractions.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (r *run) timeAt(ms int64) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }

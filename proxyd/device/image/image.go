@@ -12,10 +12,11 @@
 //	            u64 flags (bit 13 LZ4, bit 15 zstd), u64, u64 bytes of the payload when decompressed
 //	bundle      our own format: several of the above that are linked when they are loaded, see Bundle
 //
-// All numbers are little-endian. A program passes an image without its length, so Fetch reads the sizes in
-// the image while it copies the image from the program's memory; all other functions work on the copy. The
-// program may have written any bytes: every number is checked before use, and no image makes this package use
-// more memory than a small multiple of MaxSize.
+// All numbers are little-endian. A program passes an image without its length: the shim reads the sizes in the
+// image while it copies the image from the program's memory (libsingshim/shim/device/image.c), and this package
+// works on the copy. Only tests call Fetch, which does in Go what the shim does, to compare the two. The program
+// may have written any bytes: every number is checked before use, and no image makes this package use more memory
+// than a small multiple of MaxSize.
 package image
 
 import (

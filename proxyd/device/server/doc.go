@@ -127,9 +127,10 @@
 // A job has several device servers, and its collectives are over all of them. A leader (package device/cut) finds
 // a cut of them; this is the members' side of it, Exchange:
 //
-//	cut.go         an attempt: opened, its lease, forgotten; the wait for events
+//	cut.go         an attempt: opened, its end without a leader, forgotten; the wait for events
 //	cut_orders.go  the leader's orders: to drain, to shut all calls
 //	cut_gate.go    a barrier.Gate for each process, over the counted gate and the permissions of its ring
+//	cut_settle.go  collectives that no rank has begun are kept back, and the process comes to rest
 //	cut_comms.go   members of communicators: made, given up, held where they meet
 //
 // From opening to forgetting an attempt no process is attached, and admission is locked for writing, as during a save.
