@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checkpoint is the conductor of a node. It gives the tasks of jobs their places in
+// Package checkpoint is the conductor of a node. It admits the tasks of jobs to their
 // capsules, leads the checkpoints of jobs that have their batch script on this node, takes part in
 // the checkpoints of other jobs, and restores jobs.
 //

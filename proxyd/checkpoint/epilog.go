@@ -186,7 +186,7 @@ func (c *Conductor) sweepPeriodically(ctx context.Context) {
 }
 
 // isAbandoned tells whether Slurm runs neither a task nor an epilog of the job on this node any more, while this daemon
-// still has capsules of the job, or was asked for a place and has not given one: the epilog may be handled before the
+// still has capsules of the job, or was asked to admit a task and has not answered: the epilog may be handled before the
 // request of a task, if both come while the daemon is busy.
 func (e runEnding) isAbandoned(ctx context.Context) bool {
 	j := e.j

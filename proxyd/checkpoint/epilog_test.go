@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 )
 
-// TestLeadsBeforeFirstTask: Slurm may end a run while its first task still waits for a place. No
+// TestLeadsBeforeFirstTask: Slurm may end a run while its first task still waits to be admitted. No
 // node is known to lead the job then.
 func TestLeadsBeforeFirstTask(t *testing.T) {
 	c := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil)

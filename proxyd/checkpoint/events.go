@@ -182,7 +182,7 @@ func (c *continuation) decideContinuation(ctx context.Context) {
 var errTerminated = errors.New("the task was ended while it waited for its capsule")
 
 // endWaitWhenTerminated ends the wait of a step's task after Slurm has sent the task SIGTERM, once the outcome is
-// decided. If a checkpoint follows, the task is placed meanwhile, because without the task the step is not complete,
+// decided. If a checkpoint follows, the task is admitted meanwhile, because without the task the step is not complete,
 // and cannot be captured. known is closed when this daemon knows the job's run, which the decision needs. ctx ends with
 // the wait.
 func (j *job) endWaitWhenTerminated(ctx context.Context, terminated, known <-chan struct{}, end context.CancelCauseFunc) {

@@ -50,7 +50,7 @@ func TestBeginsAnew(t *testing.T) {
 	const lost = "; 59s of work are lost"
 	for name, tt := range map[string]struct {
 		noRecord  bool          // the run before was requeued before this daemon had heard of that run
-		unbegun   bool          // the run before was requeued before the batch script had its place
+		unbegun   bool          // the run before was requeued before the batch script was admitted
 		hold      bool          // the site holds jobs without a checkpoint
 		beginAnew bool          // the run before had ended by itself
 		interval  time.Duration // of the job's options
@@ -121,8 +121,8 @@ func TestBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestScriptUnbegun: the record of a job says that the batch script has not begun, from its creation until the script gets
-// its place.
+// TestScriptUnbegun: the record of a job says that the batch script has not begun, from its creation until the script is
+// admitted.
 func TestScriptUnbegun(t *testing.T) {
 	c, _, program := startJob(t, 0)
 	j := c.jobFor(7)

@@ -195,7 +195,7 @@ func (f runFence) noteBegunRun() {
 	}
 }
 
-// noteBegunScript notes in the job's record, on the leader, that the batch script gets its place.
+// noteBegunScript notes in the job's record, on the leader, that the batch script is admitted.
 func (f runFence) noteBegunScript() {
 	j := f.j
 	err := j.run.ChangeRecord(j.c.records.Save, func(rec *records.Record) bool {

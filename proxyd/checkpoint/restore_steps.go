@@ -33,7 +33,7 @@ type restoreStep struct {
 type restoreEvent int
 
 const (
-	scriptStarts restoreEvent = iota // the task of the batch script asks for its place (join.go)
+	scriptStarts restoreEvent = iota // the task of the batch script asks to be admitted (join.go)
 	nodeReports                      // all programs of a node are restored
 )
 
@@ -41,7 +41,7 @@ const (
 //
 //	leader                                         every node
 //	──────                                         ──────────
-//	the batch step's task asks for its place (join.go)
+//	the batch step's task asks to be admitted (join.go)
 //	make the capsules on their nodes     ───────►  files put back, network locked (make_capsules.go)
 //	                                               the batch script is restored (restore.go), on the leader's node
 //	its sing-sruns ask again: the sruns start (sruns.go)

@@ -179,7 +179,7 @@ func (lc *localCapsule) countTasks(ctx context.Context, programs []capsule.Progr
 	return nil
 }
 
-// tasksNotBegun returns the tasks that have a place here, and whose processes have ended before their
+// tasksNotBegun returns the tasks that were admitted here, and whose processes have ended before their
 // programs began: Slurm's SIGTERM, for example, came to a process that was not sing-warden yet. The restore
 // begins these tasks.
 func (lc *localCapsule) tasksNotBegun(ctx context.Context) ([]string, error) {

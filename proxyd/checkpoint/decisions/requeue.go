@@ -17,7 +17,7 @@ const (
 // StatesToRequeue returns the states of Slurm in which the job is requeued although Slurm takes
 // the job to be over. released: the run was captured for a requeue, and Slurm may have taken the
 // end of the wardens for the end of the job (a slurmctld that died at that moment may not know of
-// the requeue). A time limit before the script runs ends the task that still asks for its place,
+// the requeue). A time limit before the script runs ends the task that still asks to be admitted,
 // so that proxyd gets no signal; the job is requeued as after any time limit.
 func StatesToRequeue(released bool, had Progress, next NextRun, onTimeLimit string) []string {
 	var states []string

@@ -94,8 +94,8 @@ const (
 	settleLongestWait = 10 * time.Second
 )
 
-// SettleUnstartedRun handles a run that ended before a task of the run had a place on this node. asked:
-// a task has asked for a place, and was not answered. If this node is the run's first, the run ended
+// SettleUnstartedRun handles a run that ended before a task of the run was admitted on this node. asked:
+// a task has asked to be admitted, and was not answered. If this node is the run's first, the run ended
 // before the restore, or before the start.
 func (e Ends) SettleUnstartedRun(ctx context.Context, id uint32, asked bool) {
 	rec, err := e.Records.Load(id)

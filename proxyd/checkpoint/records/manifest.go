@@ -70,7 +70,7 @@ type CapsuleMeta struct {
 	Programs    []ProgramMeta                 `json:"programs"`
 	Removed     []string                      `json:"removed,omitempty"`   // removed files that are packed by the kernel's names
 	Ended       map[string]syscall.WaitStatus `json:"ended"`               // ended programs of steps that still run
-	NotBegun    []string                      `json:"not_begun,omitempty"` // tasks of steps that still run that had a place, and ended before their programs began
+	NotBegun    []string                      `json:"not_begun,omitempty"` // tasks of steps that still run that were admitted, and ended before their programs began
 	Fingerprint host.Fingerprint              `json:"fingerprint"`
 	OldFiles    *files.State                  `json:"files,omitempty"` // of older releases: package filestate reads both
 	Devices     *DeviceMeta                   `json:"devices,omitempty"`

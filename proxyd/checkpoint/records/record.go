@@ -43,7 +43,7 @@ type Record struct {
 	DeletedNumber uint32 `json:"deleted,omitempty"`
 	// RunsBegun is the number of the newest run that has begun, from 1 on; 0: not known. No earlier run makes a checkpoint.
 	RunsBegun int `json:"runs_begun,omitempty"`
-	// ScriptUnbegun is true until a run has given the batch script its place: nothing of the job has run before that.
+	// ScriptUnbegun is true until a run has admitted the batch script: nothing of the job has run before that.
 	ScriptUnbegun  bool `json:"script_unbegun,omitempty"`
 	UnrestoredRuns int  `json:"cut,omitempty"` // runs in a row that ended before their restore was complete
 	// LastUnrestoredRun is the newest of these runs: several nodes may count the same run.
