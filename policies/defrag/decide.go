@@ -130,12 +130,10 @@ func mayMove(s *sdk.Snapshot, o, j *sdk.Job) bool {
 	return o.State == sdk.Running && o.Preemptable && o.Action == "" && o.Gang == 0 && len(o.Shares) == 1 && o.GPUs > 0 &&
 		o.GPUs < j.GPUs && s.Time.Sub(o.Started) >= s.Rules.MinRun &&
 		(o.Acted.IsZero() || s.Time.Sub(o.Acted) >= s.Rules.CoolDown) &&
-		o.Budget(s.Rules) >= estimatePause(o)
+		o.Budget(s.Rules) >= o.Pause()
 }
 
-func estimatePause(o *sdk.Job) time.Duration { return o.Checkpoint.Dump + o.Checkpoint.Restore }
-
-func moveCost(o *sdk.Job) float64 { return estimatePause(o).Seconds() * float64(o.GPUs) }
+func moveCost(o *sdk.Job) float64 { return o.Pause().Seconds() * float64(o.GPUs) }
 
 // chooseMoves returns which jobs leave a node so that the waiting job has room there: the
 // cheapest first, until there is room enough.

@@ -231,15 +231,14 @@ func (d *decision) movableJobs(c limit) []*sdk.Job {
 	var jobs []*sdk.Job
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		pause := j.Checkpoint.Dump + j.Checkpoint.Restore
 		if j.State == sdk.Running && j.Preemptable && j.Action == "" && j.Gang == 0 && j.Tier < sdk.Premium &&
 			s.Time.Sub(j.Started) >= s.Rules.MinRun && (j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown) &&
-			j.Budget(s.Rules) >= pause && slices.ContainsFunc(j.Shares, func(x sdk.Share) bool { return c.binds(x.Node) }) {
+			j.Budget(s.Rules) >= j.Pause() && slices.ContainsFunc(j.Shares, func(x sdk.Share) bool { return c.binds(x.Node) }) {
 			jobs = append(jobs, j)
 		}
 	}
 	slices.SortStableFunc(jobs, func(a, b *sdk.Job) int {
-		return cmp.Or(cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.Checkpoint.Dump+a.Checkpoint.Restore, b.Checkpoint.Dump+b.Checkpoint.Restore), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.Pause(), b.Pause()), cmp.Compare(a.ID, b.ID))
 	})
 	return jobs
 }
