@@ -127,10 +127,7 @@ func candidateNodes(s *sdk.Snapshot, room *sdk.Room, j *sdk.Job) []candidate {
 
 // mayMove reports whether a job is small, and may be disturbed.
 func mayMove(s *sdk.Snapshot, o, j *sdk.Job) bool {
-	return o.State == sdk.Running && o.Preemptable && o.Action == "" && o.Gang == 0 && len(o.Shares) == 1 && o.GPUs > 0 &&
-		o.GPUs < j.GPUs && s.Time.Sub(o.Started) >= s.Rules.MinRun &&
-		(o.Acted.IsZero() || s.Time.Sub(o.Acted) >= s.Rules.CoolDown) &&
-		o.Budget(s.Rules) >= o.Pause()
+	return s.MayDisturb(o) && o.Gang == 0 && len(o.Shares) == 1 && o.GPUs > 0 && o.GPUs < j.GPUs && o.Budget(s.Rules) >= o.Pause()
 }
 
 func moveCost(o *sdk.Job) float64 { return o.Pause().Seconds() * float64(o.GPUs) }

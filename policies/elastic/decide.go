@@ -52,8 +52,7 @@ func waitingJobs(s *sdk.Snapshot) []*sdk.Job {
 
 // canResize reports whether a job may be resized now, on its nodes.
 func canResize(s *sdk.Snapshot, j *sdk.Job) bool {
-	return j.State == sdk.Running && j.Preemptable && j.Action == "" && j.Gang == 0 && j.GPUs > 0 && j.MaxGPUs > j.Request &&
-		s.Time.Sub(j.Started) >= s.Rules.MinRun && (j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown)
+	return s.MayDisturb(j) && j.Gang == 0 && j.GPUs > 0 && j.MaxGPUs > j.Request
 }
 
 // compareFlags orders false before true.

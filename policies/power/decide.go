@@ -231,9 +231,8 @@ func (d *decision) movableJobs(c limit) []*sdk.Job {
 	var jobs []*sdk.Job
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		if j.State == sdk.Running && j.Preemptable && j.Action == "" && j.Gang == 0 && j.Tier < sdk.Premium &&
-			s.Time.Sub(j.Started) >= s.Rules.MinRun && (j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown) &&
-			j.Budget(s.Rules) >= j.Pause() && slices.ContainsFunc(j.Shares, func(x sdk.Share) bool { return c.binds(x.Node) }) {
+		if s.MayDisturb(j) && j.Gang == 0 && j.Tier < sdk.Premium && j.Budget(s.Rules) >= j.Pause() &&
+			slices.ContainsFunc(j.Shares, func(x sdk.Share) bool { return c.binds(x.Node) }) {
 			jobs = append(jobs, j)
 		}
 	}

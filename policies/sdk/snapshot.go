@@ -102,6 +102,13 @@ func (s *Snapshot) Placing() bool {
 	return false
 }
 
+// MayDisturb reports whether the rules let a policy disturb a running job now: the job can be captured, no action is
+// under way for it, and it has been left alone for long enough. A policy looks at the job's Budget besides.
+func (s *Snapshot) MayDisturb(j *Job) bool {
+	return j.State == Running && j.Preemptable && j.Action == "" &&
+		s.Time.Sub(j.Started) >= s.Rules.MinRun && (j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown)
+}
+
 // Node finds a node's place by its name.
 func (s *Snapshot) Node(name string) (int32, bool) {
 	i, ok := slices.BinarySearchFunc(s.Nodes, name, func(n Node, name string) int { return cmp.Compare(n.Name, name) })

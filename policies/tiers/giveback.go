@@ -33,7 +33,7 @@ func (d *decision) shrunkJobs() []*sdk.Job {
 	var shrunk []*sdk.Job
 	for i := range d.snapshot.Jobs {
 		j := &d.snapshot.Jobs[i]
-		if j.GPUs < min(j.Request, j.MaxGPUs) && j.Gang == 0 && j.State == sdk.Running && j.Preemptable && j.Action == "" && !d.named[j.ID] && d.isSettled(j) {
+		if j.GPUs < min(j.Request, j.MaxGPUs) && j.Gang == 0 && !d.named[j.ID] && d.snapshot.MayDisturb(j) {
 			shrunk = append(shrunk, j)
 		}
 	}
@@ -41,11 +41,6 @@ func (d *decision) shrunkJobs() []*sdk.Job {
 		return cmp.Or(cmp.Compare(b.Tier, a.Tier), cmp.Compare(a.Budget(d.snapshot.Rules), b.Budget(d.snapshot.Rules)), cmp.Compare(a.ID, b.ID))
 	})
 	return shrunk
-}
-
-func (d *decision) isSettled(j *sdk.Job) bool {
-	s := d.snapshot
-	return s.Time.Sub(j.Started) >= s.Rules.MinRun && (j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown)
 }
 
 // reserveQueueHead takes the room that Slurm will give to the first of its queue.

@@ -125,7 +125,7 @@ func (d *decision) delayOn(j *sdk.Job, n int32) delay {
 
 // givesWay reports whether a job has to leave a node as soon as a waiting job can have that node.
 func (d *decision) givesWay(o, waiting *sdk.Job) bool {
-	return o.Tier < waiting.Tier && mayStop(o, d.snapshot) && (keepsPromise(o, d.snapshot) || waiting.Budget(d.snapshot.Rules) < 0)
+	return o.Tier < waiting.Tier && d.snapshot.MayDisturb(o) && (keepsPromise(o, d.snapshot) || waiting.Budget(d.snapshot.Rules) < 0)
 }
 
 // isKeptFrom returns whether a node is kept for another job, to which a job would not give way.

@@ -75,7 +75,7 @@ func (d *decision) clearingsFor(j *sdk.Job) []nodeClearing {
 // isMovable reports whether a job may go on at another node: a job of a single capsule that can
 // stand still for a move.
 func (d *decision) isMovable(m *sdk.Job) bool {
-	return len(m.Shares) == 1 && m.Capsules == 1 && m.Gang == 0 && m.Tier > sdk.Basic && !d.named[m.ID] && mayStop(m, d.snapshot) && keepsPromise(m, d.snapshot)
+	return len(m.Shares) == 1 && m.Capsules == 1 && m.Gang == 0 && m.Tier > sdk.Basic && !d.named[m.ID] && d.snapshot.MayDisturb(m) && keepsPromise(m, d.snapshot)
 }
 
 // leastMoved chooses few jobs that together hold the needed part of a node: again and again the smallest job that is

@@ -119,7 +119,7 @@ func newVictims(s *sdk.Snapshot, room *sdk.Room) *victims {
 func (v *victim) sumUpJobs(s *sdk.Snapshot, room *sdk.Room) bool {
 	v.mayReturn, v.keepsPromise = true, true
 	for _, j := range v.jobs {
-		if !mayStop(j, s) {
+		if !s.MayDisturb(j) {
 			return false
 		}
 		v.tier = max(v.tier, j.Tier)
@@ -136,13 +136,6 @@ func (v *victim) sumUpJobs(s *sdk.Snapshot, room *sdk.Room) bool {
 		v.least = min(v.pause, j.ResizePause(j.GPUs-j.Leased))
 	}
 	return v.tier < sdk.Premium
-}
-
-// mayStop reports whether a running job may be disturbed at all.
-func mayStop(j *sdk.Job, s *sdk.Snapshot) bool {
-	return j.State == sdk.Running && j.Preemptable && j.Action == "" &&
-		s.Time.Sub(j.Started) >= s.Rules.MinRun &&
-		(j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown)
 }
 
 // keepsPromise reports whether a job is at its promise even after a dump and a restore.
