@@ -33,3 +33,15 @@ administrator holds.`,
 	}
 	return a.actionCommand(c, func() (*control.ActRequest, error) { return &control.ActRequest{}, nil })
 }
+
+// resumeCommand is singctl resume.
+type resumeCommand struct{ *app }
+
+func (a resumeCommand) buildCobra() *cobra.Command {
+	c := &cobra.Command{
+		Use: "resume JOB", Short: "Let a held job go on",
+		Long: `resume releases a job that waits, held by singctl preempt --hold or by its user. Only operators release
+what a policy, an operator or an administrator holds.`,
+	}
+	return a.actionCommand(c, func() (*control.ActRequest, error) { return &control.ActRequest{}, nil })
+}

@@ -127,12 +127,8 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 					{Name: "s0.1", Pid: 310, State: "ended", Started: atMinute(1), Ended: atMinute(50), Status: 9, Command: "python3 train.py"}}},
 			},
 			Checkpoints: checkpoints,
-			Obstacles: []*rpc.Obstacle{
-				{Program: "s0.0", Node: "n1", Pid: 352, Command: "ssh", What: "has a terminal", Cure: "start it without", Since: atMinute(20)},
-				{Program: "s0.1", Node: "n3", Pid: 311, Command: "python3", What: "has a terminal", Cure: "start it without", Since: atMinute(22)},
-				{Program: "s0.1", Node: "n3", Pid: 352, Command: "ssh", What: "has a terminal", Cure: "start it without", Since: atMinute(21)},
-			},
-			Outside: []*rpc.Obstacle{{Program: "s0.0", Node: "n1", Pid: 353, Command: "python3", What: "is connected to 192.0.2.7:443, which is outside of the job", Cure: "a restore resets it"}},
+			Obstacles:   terminalObstacles(),
+			Outside:     []*rpc.Obstacle{{Program: "s0.0", Node: "n1", Pid: 353, Command: "python3", What: "is connected to 192.0.2.7:443, which is outside of the job", Cure: "a restore resets it"}},
 			Timeline: []*rpc.Event{
 				{Time: atMinute(0), Event: "started", Where: "n1,n2", Run: 1},
 				{Time: atMinute(10), Event: "checkpoint", Where: "n1,n2", Text: "1 (interval), in 1.3s", Checkpoint: 1, Took: durationpb.New(1300 * time.Millisecond)},
@@ -161,6 +157,15 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 		return &rpc.Job{Id: "819", Uid: Alice, User: "alice", Name: "done", State: "COMPLETED"}, nil
 	}
 	return &rpc.Job{Id: job, Uid: Alice, User: "alice", Name: "wait", State: "PENDING", Checkpoints: checkpoints}, nil
+}
+
+// terminalObstacles returns the obstacles of job 812: its programs have terminals.
+func terminalObstacles() []*rpc.Obstacle {
+	return []*rpc.Obstacle{
+		{Program: "s0.0", Node: "n1", Pid: 352, Command: "ssh", What: "has a terminal", Cure: "start it without", Since: atMinute(20)},
+		{Program: "s0.1", Node: "n3", Pid: 311, Command: "python3", What: "has a terminal", Cure: "start it without", Since: atMinute(22)},
+		{Program: "s0.1", Node: "n3", Pid: 352, Command: "ssh", What: "has a terminal", Cure: "start it without", Since: atMinute(21)},
+	}
 }
 
 // Checkpoint reports the progress of a checkpoint, and makes no checkpoint.

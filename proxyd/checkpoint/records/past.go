@@ -67,7 +67,7 @@ func (t *Timeline) KeepPast(rec *Record) error {
 		return err
 	}
 	// A job that had the number before may have left this file. When two nodes end the job at the same time, the other
-	// node may have removed the time line by now: so the new file is written before the old one is removed, and a file is
+	// node may have removed the time line by now: so the new file is written before the old file is removed, and a file is
 	// always there.
 	return removeIfThere(other)
 }
