@@ -44,9 +44,9 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	}
 	j.capsulesMu.Lock()
 	defer j.capsulesMu.Unlock()
-	next, howEnded := decisions.Resumes, ""
+	next, howEnded, end := decisions.Resumes, "", decisions.RunEnd{}
 	if j.isLeader() {
-		end := j.ending.describeEnd(ctx)
+		end = j.ending.describeEnd(ctx)
 		next, howEnded = end.Next(), end.DescribeOwnRequeue()
 		if err := j.ending.noteNextRun(ctx, next); err != nil {
 			return fmt.Errorf("job %d: %w", id, err)
@@ -57,10 +57,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	leads := rec != nil && snap.Placement.NodeOf(0) == c.Node
 	progress := j.ending.progressOf(snap)
 	statesToRequeue := decisions.StatesToRequeue(snap.HasBeen(runs.Released), progress, next, c.OnTimeLimit)
-	interruption := ends.InterruptedRun("")
-	if progress == decisions.Unrestored && !snap.HasBeen(runs.Released) {
-		interruption = ends.RestoreInterrupted
-	}
+	interruption := toldInterruption(snap, progress)
 	j.mu.Lock()
 	awaitedProtection := j.awaitsProtection
 	j.mu.Unlock()
@@ -68,6 +65,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	if leads && len(statesToRequeue) == 0 && !awaitsRequeue {
 		j.report.AddEvent(records.EventEnded, nodes, howEnded)
 	}
+	cut := ends.CutRun{Job: id, Number: run, Ended: time.Now(), Killed: end.ScriptEnded}
 	if rec != nil {
 		c.jobs.rememberEndedRun(id, run)
 	} else {
@@ -82,11 +80,23 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	}
 	// In the background: the epilog need not wait for the shared folder.
 	c.startBackground(func(ctx context.Context) {
-		if err := c.newEnds().SettleEndedRun(ctx, id, run, statesToRequeue, interruption); err != nil {
+		err := c.newEnds().SettleEndedRun(ctx, id, run, statesToRequeue, interruption)
+		if err == nil && end.IsCut() {
+			err = c.newEnds().RequeueRefusedLaunch(ctx, cut)
+		}
+		if err != nil {
 			c.Log.Error("cannot clean up after the end of a run", "job", id, "error", err)
 		}
 	})
 	return nil
+}
+
+// toldInterruption returns the event by which people are told of the end of a run that came so far.
+func toldInterruption(snap runs.Snapshot, progress decisions.Progress) ends.InterruptedRun {
+	if progress == decisions.Unrestored && !snap.HasBeen(runs.Released) {
+		return ends.RestoreInterrupted
+	}
+	return ""
 }
 
 // describeEnd returns how this run of a job has ended. Only the leader knows that. It must be called

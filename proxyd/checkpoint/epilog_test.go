@@ -4,10 +4,16 @@
 package checkpoint
 
 import (
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 )
 
@@ -40,6 +46,57 @@ func TestAbandonedBeforeStart(t *testing.T) {
 		j.awaitsProtection = tt.asked
 		if got := j.ending.isAbandoned(t.Context()); got != tt.want {
 			t.Errorf("a job that %s: abandoned: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestForgottenRunRequeued: slurmctld has forgotten a run, has it killed, and ends the job because its next launch is refused.
+// The node that led the run has the job requeued.
+func TestForgottenRunRequeued(t *testing.T) {
+	c, dir, program := startJob(t, 1)
+	c.Overlay = &overlay.Overlay{}
+	noError(t, c.records.Save(recordOf(7)))
+	plain, err := c.jobFor(7).lookUpRun(t.Context(), nodesocket.Join{Job: 7, Step: records.BatchProgram, UID: 1001, Warden: program})
+	if plain != "" || err != nil {
+		t.Fatalf("the run is not known: %q, %v", plain, err)
+	}
+	show := func(state, reason, nodes string) {
+		t.Helper()
+		line := "7|1001|" + state + "|" + reason + "|1|1|1|" + nodes + "|2026-07-01T12:00:05|N/A|7|N/A|N/A|N/A|" + nodes + "|2026-07-01T12:00:00|N/A|\n"
+		noError(t, os.WriteFile(filepath.Join(dir, "jobs"), []byte(line), 0o644))
+	}
+	show("PENDING", "BeginTime", "")
+	looks := countLooks(t, dir)
+	noError(t, c.End(t.Context(), 7))
+	waitUntil(t, "the daemon looks at the job again and again", func() bool { return looks() >= 5 })
+	show("FAILED", "NonZeroExitCode", "n1")
+	waitUntil(t, "the job is requeued", func() bool {
+		asked, _ := os.ReadFile(filepath.Join(dir, "asked"))
+		return strings.Contains(string(asked), "requeue 7")
+	})
+}
+
+// countLooks has the squeue in a folder note when a job is looked at, but not when its comment is, and returns a function
+// that counts the looks.
+func countLooks(t *testing.T, dir string) func() int {
+	t.Helper()
+	path := filepath.Join(dir, "squeue")
+	script, err := os.ReadFile(path)
+	noError(t, err)
+	noted := strings.Replace(string(script), "#!/bin/sh\n", "#!/bin/sh\ncase \"$*\" in *Comment*) ;; *) echo x >>\"$(dirname \"$0\")/looks\" ;; esac\n", 1)
+	noError(t, os.WriteFile(path, []byte(noted), 0o755))
+	return func() int {
+		all, _ := os.ReadFile(filepath.Join(dir, "looks"))
+		return strings.Count(string(all), "x")
+	}
+}
+
+// waitUntil waits until ok is true, and fails the test with what has not come after 20 seconds.
+func waitUntil(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not come that %s", what)
 		}
 	}
 }

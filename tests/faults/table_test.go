@@ -60,7 +60,9 @@ func (r results) renderTable() string {
 		"A slurmctld that dies right after it has launched a job has forgotten that, and launches it once more; the node refuses,\n" +
 		"and Slurm holds the job as \"launch failed requeued held\". A node whose slurmd died while it ended a run may refuse the\n" +
 		"next run, too (\"already running\"), if that starts within seconds, as here, and not after the two minutes that Slurm\n" +
-		"waits. No person releases such a job here: proxyd does, and a job that stays held so is lost.\n\n" +
+		"waits. No person releases such a job here: proxyd does, and a job that stays held so is lost. Where slurmctld launches\n" +
+		"the job in the second in which it has the nodes kill the forgotten run, Slurm ends the job (exit code 1), and proxyd\n" +
+		"requeues it.\n\n" +
 		"`.ci/run` runs 9 of the cases (8 by `-seed 49 -some 8`, and one in which Slurm holds the job), `make test` 3 of them,\n" +
 		"`make test-releases` 12 on each older Slurm, and `make test-faults` all. A moment has the name of the call or phase in\n" +
 		"proxyd's log: `reconnect_devices`, in which device servers find each other again, was `meet` in earlier releases.\n\n")

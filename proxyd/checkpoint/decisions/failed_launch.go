@@ -18,3 +18,10 @@ const launchFailed = "launch failed requeued held"
 func IsHeldForLaunch(j *slurm.Job) bool {
 	return j.Waits() && strings.ReplaceAll(j.Reason, "_", " ") == launchFailed
 }
+
+// failedByExit is Slurm's reason for the end of a job with an exit code.
+const failedByExit = "NonZeroExitCode"
+
+// IsEndedForLaunch tells of a job with a script that has not exited: the job is over because a node has refused to start
+// its next run. Slurm then gives the job an exit code of its own.
+func IsEndedForLaunch(j *slurm.Job) bool { return j.State == stateFailed && j.Reason == failedByExit }

@@ -58,13 +58,22 @@ func (e RunEnd) Next() NextRun {
 		return BeginsAnew
 	case !e.ScriptEnded || e.Terminated || e.NodeLost:
 		return Resumes
-	case e.Status.Signaled() && e.Status.Signal() == syscall.SIGKILL: // at the end of KillWait, or for want of memory
+	case e.isScriptKilled(): // at the end of KillWait, or for want of memory
 		return Resumes
 	case e.ResumedOwnRequeue && e.Status != 0:
 		// The script failed after it had asked for a requeue. Plain Slurm has requeued the job by then, with any status.
 		return IsRequeued
 	}
 	return BeginsAnew
+}
+
+func (e RunEnd) isScriptKilled() bool {
+	return e.ScriptEnded && e.Status.Signaled() && e.Status.Signal() == syscall.SIGKILL
+}
+
+// IsCut tells whether neither the job nor this software has ended the run: its batch script was killed, or has not ended.
+func (e RunEnd) IsCut() bool {
+	return !e.Released && !e.GivenUp && !e.Terminated && !e.RequeuedItself && (!e.ScriptEnded || e.isScriptKilled())
 }
 
 // DescribeOwnRequeue says for people how a run has ended that asked for its requeue, if the next run begins anew for that; ""

@@ -60,3 +60,29 @@ func TestDescribeOwnRequeue(t *testing.T) {
 		}
 	}
 }
+
+// TestCutRun: in which runs a script was killed, or did not come to its end, although neither the job nor this software has
+// ended the run.
+func TestCutRun(t *testing.T) {
+	kill := syscall.WaitStatus(syscall.SIGKILL)
+	for _, c := range []struct {
+		name string
+		end  RunEnd
+		want bool
+	}{
+		{"its script was killed", RunEnd{ScriptEnded: true, Status: kill}, true},
+		{"its script was killed after its own requeue", RunEnd{ScriptEnded: true, Status: kill, ResumedOwnRequeue: true}, true},
+		{"its script had not begun", RunEnd{}, true},
+		{"its script failed", RunEnd{ScriptEnded: true, Status: 1 << 8}, false},
+		{"its script failed with a node", RunEnd{ScriptEnded: true, Status: 1 << 8, NodeLost: true}, false},
+		{"its script ended by SIGTERM", RunEnd{ScriptEnded: true, Status: syscall.WaitStatus(syscall.SIGTERM)}, false},
+		{"captured", RunEnd{ScriptEnded: true, Status: kill, Released: true}, false},
+		{"given up", RunEnd{GivenUp: true}, false},
+		{"told to end", RunEnd{ScriptEnded: true, Status: kill, Terminated: true}, false},
+		{"requeued itself", RunEnd{ScriptEnded: true, Status: kill, RequeuedItself: true}, false},
+	} {
+		if got := c.end.IsCut(); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}

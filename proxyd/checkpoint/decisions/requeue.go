@@ -23,13 +23,13 @@ func StatesToRequeue(released bool, had Progress, next NextRun, onTimeLimit stri
 	var states []string
 	switch {
 	case next == IsRequeued:
-		return []string{"FAILED"}
+		return []string{stateFailed}
 	case released:
-		return []string{"COMPLETED", "FAILED", "NODE_FAIL"}
+		return []string{"COMPLETED", stateFailed, "NODE_FAIL"}
 	case had == Ran:
 		return nil
 	case had == Unrestored:
-		states = []string{"FAILED", "NODE_FAIL"}
+		states = []string{stateFailed, "NODE_FAIL"}
 	}
 	if onTimeLimit != "end" {
 		states = append(states, StateTimeout)
@@ -39,3 +39,6 @@ func StatesToRequeue(released bool, had Progress, next NextRun, onTimeLimit stri
 
 // StateTimeout is the state of a job that Slurm has ended at its time limit.
 const StateTimeout = "TIMEOUT"
+
+// stateFailed is the state of a job that has ended with an exit code or by a signal.
+const stateFailed = "FAILED"

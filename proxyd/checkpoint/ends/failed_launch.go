@@ -23,8 +23,11 @@ import (
 //
 // Slurm shows such a job to all nodes, and the node that led the run may be gone: so the elected daemon releases the job.
 
-// whyLaunchFailed is for people.
-const whyLaunchFailed = "Slurm held it because the launch of its run had failed, as after a failure of slurmctld"
+// whyLaunchFailed and whyHeldByLaunch are for people.
+const (
+	whyLaunchFailed = "the launch of its run had failed, as after a failure of slurmctld"
+	whyHeldByLaunch = "Slurm held it because " + whyLaunchFailed
+)
 
 // releaseFailedLaunches releases the jobs that Slurm holds after a failed launch.
 func (e Ends) releaseFailedLaunches(ctx context.Context, recs []*records.Record, jobs map[uint32]*slurm.Job) (err error) {
@@ -70,14 +73,14 @@ func (e Ends) releaseFailedLaunch(ctx context.Context, id uint32) error {
 		return err
 	}
 	if tried > MaxUnrestoredRuns {
-		why := fmt.Sprintf("%d runs in a row ended before the job was restored, last: %s", tried, whyLaunchFailed)
+		why := fmt.Sprintf("%d runs in a row ended before the job was restored, last: %s", tried, whyHeldByLaunch)
 		return errors.Join(e.writeEvent(id, records.EventHeld, why), e.slurmComments().Write(ctx, s.String(), reports.Held+why))
 	}
 	if err := e.Slurm.Release(ctx, s.String()); err != nil {
 		return err
 	}
 	e.Log.Info("released a job that Slurm held after a failed launch", "job", id)
-	text := reports.GoesOnFrom("released: "+whyLaunchFailed, newest)
+	text := reports.GoesOnFrom("released: "+whyHeldByLaunch, newest)
 	return errors.Join(e.writeEvent(id, records.EventLaunchFailed, text), e.slurmComments().Write(ctx, s.String(), text))
 }
 

@@ -102,7 +102,7 @@ func TestFailedLaunchReleased(t *testing.T) {
 			if (times > 0) != tt.released {
 				t.Errorf("released %d times; asked:\n%s", times, asked)
 			}
-			const want = "released: " + whyLaunchFailed + "; its next run goes on from checkpoint 3"
+			const want = "released: " + whyHeldByLaunch + "; its next run goes on from checkpoint 3"
 			events, err := e.Timeline.Read(7)
 			if err != nil {
 				t.Fatal(err)
@@ -151,7 +151,7 @@ func TestFailedLaunchBounded(t *testing.T) {
 		if got != want {
 			t.Fatalf("after %d restarts: released %d times, want %d; asked:\n%s", step.restarts, got, want, asked)
 		}
-		const why = "held: 4 runs in a row ended before the job was restored, last: " + whyLaunchFailed
+		const why = "held: 4 runs in a row ended before the job was restored, last: " + whyHeldByLaunch
 		if held := strings.Contains(asked, why); held != (step.restarts >= 5) {
 			t.Errorf("after %d restarts: asked:\n%s", step.restarts, asked)
 		}

@@ -22,6 +22,7 @@ type InterruptedRun string
 const (
 	RestoreInterrupted InterruptedRun = records.EventCutShort
 	NodeLost           InterruptedRun = records.EventNodeLost
+	LaunchRefused      InterruptedRun = records.EventLaunchFailed
 )
 
 // interruptedRun says how the present run ended of a job of which this node has only the record: the run never had a
@@ -57,8 +58,11 @@ func (e Ends) reportInterruption(ctx context.Context, id uint32, s *slurm.Job, i
 		return nil
 	}
 	what := "node " + e.Node + " failed"
-	if interruption == RestoreInterrupted {
+	switch interruption {
+	case RestoreInterrupted:
 		what = "its run on " + e.Node + " was cut short before the job was restored"
+	case LaunchRefused:
+		what = "requeued: Slurm ended it because " + whyLaunchFailed
 	}
 	text, err := e.withNextRun(ctx, id, what)
 	if err != nil {

@@ -52,7 +52,7 @@ const (
 	EventRequeued     = "to be run again" // the run has lost a part
 	EventCutShort     = "cut short"       // the run ended before the job was restored, or began
 	EventNodeLost     = "node failed"     // some time before this event
-	EventLaunchFailed = "launch failed"   // Slurm held the job for that, and the hold is released
+	EventLaunchFailed = "launch failed"   // Slurm held the job for that, and the hold is released; or Slurm ended the job, which is requeued
 	EventRestart      = "begins anew"
 	EventGPUs         = "GPUs" // another job lends it GPUs, or has ended
 )
