@@ -94,8 +94,9 @@ func (c *cluster) makeTraining(ctx context.Context) error {
 	return nil
 }
 
-// saveEvidence saves the cluster's logs and the job's folder of a failed trial.
-func (c *cluster) saveEvidence(dir string, j *job) error {
+// saveEvidence saves the cluster's logs and the job's folder of a failed trial, and the logs of the device servers that
+// run.
+func (c *cluster) saveEvidence(ctx context.Context, dir string, j *job) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -105,6 +106,15 @@ func (c *cluster) saveEvidence(dir string, j *job) error {
 	}
 	if out, err := exec.Command("cp", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
+	}
+	for _, n := range nodes {
+		said, err := c.Exec(context.WithoutCancel(ctx), n, "root", "sh", "-c", "tail -n +1 -v /var/lib/singularity-slurm/devices/*/log 2>&1; true")
+		if err != nil {
+			said = err.Error() // the node is off
+		}
+		if err := os.WriteFile(filepath.Join(dir, n+".devices.log"), []byte(said+"\n"), 0o644); err != nil {
+			return err
+		}
 	}
 	return nil
 }

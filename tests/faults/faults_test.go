@@ -32,7 +32,7 @@ var (
 	always    = flag.String("always", "", "the trials with such names beside those that -some picks: a regular expression")
 	lanes     = flag.Int("lanes", 2, "clusters at a time")
 	tableFile = flag.String("table", "", "write what was tried into docs/faults.md, or another file relative to the root of the repository")
-	keep      = flag.String("keep", "", "a folder for the logs of trials that went wrong")
+	keep      = flag.String("keep", "/var/tmp/singularity-slurm-faults", "a folder for the logs of trials that went wrong; \"\": none are kept")
 	staging   = flag.String("staging", "", "a folder of the nodes where checkpoints land first, to be brought into the store slowly; adds the moments of that")
 	suite     = flag.String("suite", "forky", "Debian release of the clusters, and so the Slurm: forky, trixie or bookworm")
 	prefix    = flag.String("name", "faults-t", "of the clusters, before their number")
@@ -108,6 +108,9 @@ func TestFaults(t *testing.T) {
 			t.Logf("%s: job %s: at %s: %s %s (%s)", c.Name, o.job, o.at, o.what, o.why, o.took.Round(time.Second))
 			if o.err != nil {
 				t.Errorf("the trial failed: %v", o.err)
+			}
+			if o.evidence != "" {
+				t.Logf("the logs of the cluster and the job's folder are in %s", o.evidence)
 			}
 			if broken != nil {
 				t.Errorf("not tried, or not cleared: %v", broken)

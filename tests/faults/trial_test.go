@@ -40,6 +40,8 @@ type outcome struct {
 	seeds string // -seed of the run; of several, in a row that was read from a page
 	took  time.Duration
 	err   error // the job is lost, or its results are wrong
+
+	evidence string // the folder with the logs of a trial that went wrong; "": the trial went well
 }
 
 // lifetime bounds a trial.
@@ -78,7 +80,8 @@ func (c *cluster) runTrial(ctx context.Context, t trial, seed uint64) (o outcome
 	}
 	o.took = time.Since(began)
 	if *keep != "" && (o.err != nil || broken != nil) {
-		broken = errors.Join(broken, c.saveEvidence(filepath.Join(*keep, strings.ReplaceAll(t.name(), "/", "-")), s.j))
+		o.evidence = filepath.Join(*keep, fmt.Sprintf("%s-%s-%s", strings.ReplaceAll(t.name(), "/", "-"), c.Name, began.Format("20060102-150405")))
+		broken = errors.Join(broken, c.saveEvidence(ctx, o.evidence, s.j))
 	}
 	if s.j != nil {
 		o.job = s.j.id
