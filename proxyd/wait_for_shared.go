@@ -25,7 +25,7 @@ type conductorWait struct {
 	opened  chan struct{} // closed by open
 	away    chan struct{} // closed by setReason
 	stopped <-chan struct{}
-	// tell writes the reason for which a job waits into the job's comment.
+	// tell writes the reason for which a job waits into the job's comment; nil: it waits no longer.
 	tell func(job uint32, why error)
 
 	conductor nodesocket.Conductor
@@ -98,6 +98,7 @@ func (w *conductorWait) Join(ctx context.Context, t nodesocket.Join) (nodesocket
 			case <-t.Terminated:
 				return nodesocket.Admission{}, errEndedWhileAway
 			case <-w.opened:
+				w.tell(t.Job, nil)
 			case <-ctx.Done():
 			case <-w.stopped:
 			}
@@ -183,11 +184,18 @@ func (n *node) serveNode(ctx context.Context) (func(), error) {
 	return n.sockets, nil
 }
 
-// commentSharedWait writes into a job's comment why the job waits for the shared folder.
+// commentSharedWait writes into a job's comment why the job waits for the shared folder, or, without a reason, removes
+// that.
 func (n *node) commentSharedWait(ctx context.Context, job uint32, why error) {
-	n.log.Error("a task waits for the shared folder", "job", job, "error", why)
 	comments := reports.Comments{Slurm: slurm.New(n.cfg.Scontrol)}
-	if err := comments.Write(ctx, slurm.JobName(job), "waits for the shared folder: "+why.Error()); err != nil {
+	var err error
+	if why != nil {
+		n.log.Error("a task waits for the shared folder", "job", job, "error", why)
+		err = comments.Write(ctx, slurm.JobName(job), reports.SharedWait+why.Error())
+	} else {
+		err = comments.EndWait(ctx, slurm.JobName(job))
+	}
+	if err != nil {
 		n.log.Info("cannot write the job's comment", "job", job, "error", err)
 	}
 }

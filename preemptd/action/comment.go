@@ -167,6 +167,24 @@ func undoneText(w *actionRun) string {
 	return text
 }
 
+// endedHold matches the end of our words of which a hold is told: "held until singctl resume 7", or "still held: scontrol
+// release 7".
+var endedHold = regexp.MustCompile(`; (?:held until singctl resume|still held: scontrol release) [0-9]+$`)
+
+// WithoutEndedHold returns a job's comment without the hold that an action of ours has left, of which it tells; isStale is
+// false if the comment tells of none.
+func WithoutEndedHold(comment string) (now string, isStale bool) {
+	ours, rest := comment, ""
+	if i := strings.Index(comment, proxydMark); i >= 0 {
+		ours, rest = comment[:i], comment[i:]
+	}
+	_, text, isOurs := strings.Cut(strings.TrimRight(ours, "; "), ourMark)
+	if !isOurs || !endedHold.MatchString(text) {
+		return comment, false
+	}
+	return withOurComment(ours+rest, endedHold.ReplaceAllString(text, "")), true
+}
+
 // The forms of a comment that an action wrote: under way, or ended with a hold.
 var (
 	commentUnderWay = regexp.MustCompile(`preemptd: (?:released; )?under way: ([a-z]+) .*\(action ([0-9]{1,18})\)`)

@@ -216,6 +216,7 @@ func (l *Loop) Tick(ctx, acting context.Context) error {
 		return err
 	}
 	decision.Problems = append(decision.Problems, lost...)
+	l.commentEndedHolds(ctx, seen)
 	stuck, err := l.releasePinnedNodes(ctx, seen, known)
 	if err != nil {
 		return err

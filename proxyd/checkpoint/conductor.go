@@ -198,6 +198,7 @@ func (c *Conductor) waitForShared(ctx context.Context, t nodesocket.Join) error 
 		switch {
 		case err == nil && isAway:
 			c.Log.Info("the shared folder is back", "job", job)
+			c.jobFor(job).report.EndWait()
 			return nil
 		case err == nil:
 			return nil
@@ -206,11 +207,7 @@ func (c *Conductor) waitForShared(ctx context.Context, t nodesocket.Join) error 
 		case !isAway:
 			isAway = true
 			c.Log.Error("a task waits for the shared folder", "job", job, "error", err)
-			c.startBackground(func(ctx context.Context) {
-				if err := c.slurmComments().Write(ctx, slurm.JobName(job), "waits for the shared folder: "+err.Error()); err != nil {
-					c.Log.Info("cannot write the job's comment", "job", job, "error", err)
-				}
-			})
+			c.jobFor(job).report.SetComment(reports.SharedWait + err.Error())
 		}
 		select {
 		case <-ctx.Done():

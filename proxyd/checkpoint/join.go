@@ -143,7 +143,10 @@ func (j *job) lookUpRun(ctx context.Context, t nodesocket.Join) (plain string, e
 		started := makeStartEvent(s.Restarts, s.Nodes, point, lost, rec.ScriptUnbegun)
 		started.AfterEnd = before == endedRun
 		j.report.WriteEvent(started)
-		if anew != "" {
+		switch {
+		case point == nil && anew == "" && s.Restarts > 0 && rec.ScriptUnbegun: // other runs without a checkpoint have a text
+			j.report.EndWait()
+		case anew != "":
 			j.report.SetComment(anew)
 			j.report.SetStartLine(startLine)
 		}

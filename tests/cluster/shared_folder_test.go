@@ -63,6 +63,22 @@ func TestSharedFolder(t *testing.T) {
 		}
 	})
 
+	t.Run("a job that has not begun", func(t *testing.T) {
+		uncover := cover(t, "n2")
+		job := c.submitJob(t, "--singularity --nodelist=n2", count)
+		waitFor(t, 60*time.Second, func() (bool, string) {
+			said := c.showColumn(t, job, "Comment")
+			return strings.Contains(said, "waits for the shared folder"), "comment of the job: " + said
+		})
+		uncover()
+		c.waitForLine(t, job, "1")
+		waitFor(t, 20*time.Second, func() (bool, string) {
+			said := c.showColumn(t, job, "Comment")
+			return !strings.Contains(said, "waits for the shared folder"), "comment of the job, which runs: " + said
+		})
+		c.waitForEnd(t, job)
+	})
+
 	t.Run("unmounted when proxyd starts", func(t *testing.T) {
 		uncover := cover(t, "n2")
 		c.runOn(t, "n2", "", "sh", "-c", "kill $(pidof -s proxyd)").mustSucceed(t)

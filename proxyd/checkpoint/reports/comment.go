@@ -22,10 +22,12 @@ const commentPrefix = "singularity: "
 // commentTimeout is short: a comment is worth no delay.
 const commentTimeout = 5 * time.Second
 
-// Beginnings of comments. A Held comment is not replaced by a NoCheckpoint comment.
+// Beginnings of comments. A Held comment is not replaced by a NoCheckpoint comment. Held and SharedWait comments are
+// replaced when the job's run begins.
 const (
 	Held         = "held: "
 	NoCheckpoint = "no checkpoint at "
+	SharedWait   = "waits for the shared folder: "
 )
 
 // Comments writes the comments of jobs in Slurm.
@@ -64,6 +66,28 @@ func (c Comments) WriteObstacle(ctx context.Context, job, text string) error {
 		errs = append(errs, c.Slurm.SetAdminComment(ctx, job, now))
 	}
 	return errors.Join(errs...)
+}
+
+// EndWait removes proxyd's part of a job's comment if it says that the job is held, or waits for the shared folder.
+func (c Comments) EndWait(ctx context.Context, job string) error {
+	ctx, cancel := context.WithTimeout(ctx, commentTimeout)
+	defer cancel()
+	had, err := c.Slurm.Said(ctx, job)
+	if err != nil || !tellsOfWait(had) {
+		return err
+	}
+	before, _, _ := strings.Cut(had, commentPrefix)
+	errs := []error{c.Slurm.Comment(ctx, job, strings.TrimRight(before, "; "))}
+	if had, err = c.Slurm.AdminComment(ctx, job); err == nil && strings.HasPrefix(had, commentPrefix) && tellsOfWait(had) {
+		err = c.Slurm.SetAdminComment(ctx, job, "")
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// tellsOfWait tells whether proxyd's part of a comment says that the job is held, or waits for the shared folder.
+func tellsOfWait(comment string) bool {
+	_, ours, _ := strings.Cut(comment, commentPrefix)
+	return strings.HasPrefix(ours, Held) || strings.HasPrefix(ours, SharedWait)
 }
 
 // writeAdminComment writes the text where sacct shows it after the job has gone: Slurm keeps the

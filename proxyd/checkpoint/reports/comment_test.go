@@ -4,9 +4,14 @@
 package reports
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 )
 
 // TestNamedCheckpoint reads comments as this package writes them, behind text of a user.
@@ -51,6 +56,36 @@ func TestComment(t *testing.T) {
 	} {
 		if got := composeComment(c.had, c.text); got != c.want {
 			t.Errorf("%q and %q: %q", c.had, c.text, got)
+		}
+	}
+}
+
+// TestEndWait: a hold and a wait for the shared folder are removed from both comments when the run has begun. Other
+// words of proxyd, and words of users and administrators, stay.
+func TestEndWait(t *testing.T) {
+	for name, c := range map[string]struct{ comment, admin, want string }{
+		"held":                   {"mine; singularity: held: no criu", "singularity: held: no criu", "update JobId=7 Comment=mine\nupdate JobId=7 AdminComment=\n"},
+		"waits":                  {"singularity: waits for the shared folder: no mark", "singularity: waits for the shared folder: no mark", "update JobId=7 Comment=\nupdate JobId=7 AdminComment=\n"},
+		"an administrator's":     {"singularity: held: no criu", "see ticket; singularity: held: no criu", "update JobId=7 Comment=\n"},
+		"a checkpoint":           {"singularity: checkpoint 4 at 18:01:29 (requeue)", "singularity: held: no criu", ""},
+		"a user writes held":     {"held: waits for the shared folder: ", "", ""},
+		"no comment":             {"", "", ""},
+		"restored, of held text": {"singularity: restored from checkpoint 4 on n1; held: ", "", ""},
+	} {
+		q := slurmtest.NewQueue(t)
+		q.Set(t, map[uint32]string{7: "RUNNING"})
+		q.SetComment(t, c.comment)
+		q.SetAdminComment(t, c.admin)
+		wrote := filepath.Join(q.Dir, "wrote")
+		script := "#!/bin/sh\necho \"$*\" >>" + wrote + "\n"
+		if err := errors.Join(os.WriteFile(wrote, nil, 0o600), os.WriteFile(filepath.Join(q.Dir, "scontrol"), []byte(script), 0o755)); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+		if err := (Comments{Slurm: q.Slurm()}).EndWait(t.Context(), "7"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got, err := os.ReadFile(wrote); err != nil || string(got) != c.want {
+			t.Errorf("%s: scontrol was called as %q, %v; want %q", name, got, err, c.want)
 		}
 	}
 }

@@ -56,14 +56,31 @@ func (j *Job) SetComment(text string) {
 }
 
 // ReplaceCheckpointComment writes into the job's comment, in the background, if one of the job's comments names a checkpoint.
+// Else it is EndWait.
 func (j *Job) ReplaceCheckpointComment(text string) {
 	j.subject.Services().StartBackground(func(ctx context.Context) {
 		ctx = context.WithoutCancel(ctx)
 		n, err := j.subject.Services().Comments.FindCheckpoint(ctx, j.subject.SlurmName())
 		if err != nil || n > 0 {
 			j.SetCommentNow(ctx, text)
+		} else {
+			j.endWaitNow(ctx)
 		}
 	})
+}
+
+// EndWait removes, in the background, our part of the job's comment if it says that the job is held, or waits for the
+// shared folder: the run has begun, and does not begin with a restore, which has a comment of its own.
+func (j *Job) EndWait() {
+	j.subject.Services().StartBackground(func(ctx context.Context) { j.endWaitNow(context.WithoutCancel(ctx)) })
+}
+
+func (j *Job) endWaitNow(ctx context.Context) {
+	j.comment.Lock()
+	defer j.comment.Unlock()
+	if err := j.subject.Services().Comments.EndWait(ctx, j.subject.SlurmName()); err != nil {
+		j.subject.Log().Info("remove a wait from the job's comment", "error", err)
+	}
 }
 
 // SetCommentNow writes into the job's comment. An error is logged.

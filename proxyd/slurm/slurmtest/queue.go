@@ -21,6 +21,7 @@ cd "$(dirname "$0")"
 [ ! -e away ] || { echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2; exit 1; }
 case "$*" in
 *--Format=Comment:*) [ ! -e comment ] || { cat comment; exit; } ;;
+*--Format=admin_comment:*) [ ! -e admin_comment ] || { cat admin_comment; exit; } ;;
 esac
 case "$*" in
 *--jobs=*)
@@ -62,6 +63,14 @@ func (q Queue) Set(t *testing.T, states map[uint32]string) {
 func (q Queue) SetComment(t *testing.T, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(q.Dir, "comment"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// SetAdminComment sets the administrator's comment of all jobs.
+func (q Queue) SetAdminComment(t *testing.T, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(q.Dir, "admin_comment"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
