@@ -6,8 +6,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
+	"strings"
 	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
@@ -39,10 +39,27 @@ func (p *peers) Call(ctx context.Context, node string, req *rpc.CallRequest) (*r
 	}
 	reply, err := c.Call(ctx, req)
 	if errors.Is(err, rpc.ErrUnreachable) {
-		err = fmt.Errorf("%w: %w", checkpoint.ErrAway, err)
+		err = describeAway(node, err)
 	}
 	return reply, err
 }
+
+// describeAway returns the error of a call to a node's daemon that does not answer.
+func describeAway(node string, err error) error {
+	return &awayError{strings.TrimPrefix(err.Error(), "node "+node+": "), err}
+}
+
+// awayError is the error of a call to a daemon that does not answer. Its text does not name the node, which the conductor
+// does.
+type awayError struct {
+	text string
+	err  error
+}
+
+func (e *awayError) Error() string { return e.text }
+
+// Unwrap makes the error checkpoint.ErrAway for errors.Is.
+func (e *awayError) Unwrap() []error { return []error{checkpoint.ErrAway, e.err} }
 
 func (p *peers) openClient(ctx context.Context, node string) (*rpc.Client, error) {
 	p.mu.Lock()

@@ -330,6 +330,8 @@ func withKind(job string, s *slurm.Job, leader, here string, err error) error {
 		return &rpc.Error{Kind: rpc.ErrNotProtected, Text: err.Error(), Hint: fmt.Sprintf("singctl show %d", lease.Borrower)}
 	case errors.Is(err, checkpoint.ErrNoJob) && leader != here:
 		return &rpc.Error{Kind: rpc.ErrNotLeader, Text: err.Error(), Node: leader}
+	case errors.Is(err, checkpoint.ErrAway):
+		return &rpc.Error{Kind: rpc.ErrBusy, Text: err.Error(), Hint: "on the node that is named: systemctl status proxyd; then try again"}
 	case checkpoint.MayRetryCheckpoint(err):
 		return &rpc.Error{Kind: rpc.ErrBusy, Text: err.Error()}
 	case errors.Is(err, checkpoint.ErrNoJob):

@@ -191,3 +191,18 @@ func TestAddPast(t *testing.T) {
 		})
 	}
 }
+
+// TestNodeAway: the error of a checkpoint for which a node's daemon was away names the node once, and what to do there.
+func TestNodeAway(t *testing.T) {
+	unreachable := &rpc.Error{Kind: rpc.ErrUnreachable, Text: "node n2: proxyd does not answer: connection refused", Node: "n2"}
+	away := describeAway("n2", unreachable)
+	if !errors.Is(away, checkpoint.ErrAway) || !errors.Is(away, rpc.ErrUnreachable) {
+		t.Errorf("the error %v is neither ErrAway nor ErrUnreachable", away)
+	}
+	err := withKind("7", nil, "n1", "n1", fmt.Errorf("job 7: checkpoint 3: dump: node n2: %w; the job runs on", away))
+	var e *rpc.Error
+	const want = "job 7: checkpoint 3: dump: node n2: proxyd does not answer: connection refused; the job runs on"
+	if !errors.As(err, &e) || !errors.Is(err, rpc.ErrBusy) || e.Text != want || e.Hint != "on the node that is named: systemctl status proxyd; then try again" {
+		t.Errorf("withKind = %v, hint %q; want %q", err, e.Hint, want)
+	}
+}

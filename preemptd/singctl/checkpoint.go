@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -54,6 +55,9 @@ not answer is waited for.`,
 					if begun && cmd.Context().Err() != nil {
 						return &leftError{job: name, err: err}
 					}
+					if begun && errors.Is(err, rpc.ErrUnreachable) {
+						return brokenOffError(name, err)
+					}
 					return err
 				}
 				if a.json {
@@ -68,4 +72,16 @@ not answer is waited for.`,
 	}
 	c.Flags().StringVar(&reason, "reason", "", "`TEXT` that will stand beside the checkpoint")
 	return c
+}
+
+// brokenOffError returns the error of a checkpoint that had begun when the daemon of the node that leads ended.
+func brokenOffError(job string, err error) error {
+	shown := &rpc.Error{Kind: rpc.ErrUnreachable, Text: err.Error()}
+	var e *rpc.Error
+	if errors.As(err, &e) {
+		shown.Node = e.Node
+	}
+	shown.Text += "; the checkpoint is broken off, and the job runs on when proxyd is back there"
+	shown.Hint = fmt.Sprintf("on that node: systemctl status proxyd; singctl show %s says whether the checkpoint was made before", job)
+	return shown
 }

@@ -4,12 +4,21 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
+	"google.golang.org/grpc"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/api"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/api/apitest"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
@@ -76,6 +85,67 @@ func TestDoctorWithoutSlurmctld(t *testing.T) {
 		}
 		if tt.none != "" && strings.Contains(got, tt.none) {
 			t.Errorf("singctl %s with %s prints\n%s\nwith %q", tt.command, tt.conf, got, tt.none)
+		}
+	}
+}
+
+// endingConductor ends its server in the middle of a checkpoint, as a daemon does that is killed.
+type endingConductor struct {
+	*apitest.Conductor
+	told <-chan struct{} // closed when the person was told of progress
+	end  func()
+}
+
+// firstWrite is a writer that closes written at the first write.
+type firstWrite struct {
+	bytes.Buffer
+	once    sync.Once
+	written chan struct{}
+}
+
+// Write implements io.Writer.
+func (w *firstWrite) Write(p []byte) (int, error) {
+	w.once.Do(func() { close(w.written) })
+	return w.Buffer.Write(p)
+}
+
+// Owner implements api.Conductor, as Checkpoint.
+func (c endingConductor) Owner(context.Context, string) (uint32, error) { return apitest.Alice, nil }
+
+func (c endingConductor) Checkpoint(ctx context.Context, _ *rpc.CheckpointRequest, progress func(*rpc.Progress)) (*rpc.Checkpoint, error) {
+	progress(&rpc.Progress{Phase: rpc.PhaseDump})
+	select {
+	case <-c.told:
+		go c.end()
+	case <-ctx.Done():
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestCheckpointBrokenOff: the daemon of the node that leads ends in the middle of a checkpoint. singctl names the node,
+// and says what becomes of the job.
+func TestCheckpointBrokenOff(t *testing.T) {
+	c := newCluster(t)
+	var server *grpc.Server
+	said := &firstWrite{written: make(chan struct{})}
+	conductor := endingConductor{apitest.New(), said.written, func() { server.Stop() }}
+	server = api.NewServer(api.Options{Node: "n3", Version: "1.0", Keep: 2, Conductor: conductor}, c.realm.As(0, 0))
+	l, err := net.Listen("tcp", "127.0.0.3:"+c.port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(l)
+	t.Cleanup(server.Stop)
+	code := c.newApp("alice", io.Discard, said).runCommand(t.Context(), []string{"checkpoint", "818"})
+	got := said.String()
+	if code != 6 {
+		t.Errorf("exit %d, want 6", code)
+	}
+	for _, want := range []string{"singctl: node n3: proxyd does not answer: ", "; the checkpoint is broken off, and the job runs on when proxyd is back there\n",
+		"hint: on that node: systemctl status proxyd; singctl show 818 says whether the checkpoint was made before\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("singctl prints\n%s\nwithout %q", got, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -55,12 +56,22 @@ func (a *attempt) takeCheckpoint(ctx context.Context) error {
 			a.j.report.AddEvent(records.EventFailed, a.nodes, fmt.Sprintf("checkpoint %d (%s): %s: %v", a.id.Number, a.reason, p.name, err))
 			err = fmt.Errorf("job %d: checkpoint %d: %s: %w", a.j.id, a.id.Number, p.name, err)
 			a.j.logCRIU(err)
-			return errors.Join(err, a.undoPhases(ctx, phases[:i+1]))
+			return joinUndoError(err, a.undoPhases(ctx, phases[:i+1]), a.log)
 		}
 		a.log.Info("phase", "phase", p.name, "took", time.Since(began))
 		a.meta.Phases = append(a.meta.Phases, records.PhaseTime{Name: p.name, Took: time.Since(began)})
 	}
 	return nil
+}
+
+// joinUndoError returns the error of a failed attempt with the error of its undoing. Where a node's daemon is away, the
+// undoing fails there for the same reason, and the daemon undoes its part when it starts again: the error says that once.
+func joinUndoError(err, undoing error, log *slog.Logger) error {
+	if undoing == nil || !errors.Is(err, ErrAway) || !errors.Is(undoing, ErrAway) {
+		return errors.Join(err, undoing)
+	}
+	log.Info("a node undoes its part when its proxyd is back", "error", undoing)
+	return err
 }
 
 // undoPhases undoes phases in reverse order. It ignores the end of ctx: the job must be thawed

@@ -5,6 +5,7 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -56,6 +57,9 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, hold
 	tell := func(phase string) { progress(phase, int64(slices.Index(Phases(), phase)), int64(len(phases))) }
 	a, err := c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.StaysOnNodes, Reason: reason, HoldAfterwards: holdAfterwards}, tell)
 	if err != nil {
+		if errors.Is(err, ErrAway) {
+			err = fmt.Errorf("%w; the job runs on (what stands still there, when its proxyd is back)", err)
+		}
 		if ctx.Err() == nil { // else the caller has left, and the attempt goes on
 			j.report.SetComment(fmt.Sprintf(reports.NoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))
 		}

@@ -136,6 +136,25 @@ func TestRepeatsAttempt(t *testing.T) {
 	}
 }
 
+// TestUndoErrorOnce: where a node's daemon is away, the undoing fails there too, and the error does not say so again.
+// Another error of the undoing is told.
+func TestUndoErrorOnce(t *testing.T) {
+	away, other := fmt.Errorf("node n2: %w: connection refused", ErrAway), errors.New("other")
+	for name, c := range map[string]struct {
+		err, undoing error
+		want         string
+	}{
+		"away":             {away, fmt.Errorf("undo prepare: %w", away), "node n2: proxyd does not answer: connection refused"},
+		"nothing to tell":  {away, nil, "node n2: proxyd does not answer: connection refused"},
+		"away in the undo": {other, away, "other\nnode n2: proxyd does not answer: connection refused"},
+		"another problem":  {away, other, "node n2: proxyd does not answer: connection refused\nother"},
+	} {
+		if got := joinUndoError(c.err, c.undoing, slog.New(slog.DiscardHandler)); got.Error() != c.want || !errors.Is(got, c.err) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 // TestAddressLater: a restarting slurmctld does not end a restore.
 func TestAddressLater(t *testing.T) {
 	dir := t.TempDir()
