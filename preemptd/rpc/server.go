@@ -13,7 +13,7 @@ import (
 // gate's Node is set to Name. The caller serves and stops it.
 func NewServer(gate *munge.CredentialCheck, impl PreemptdServer) *grpc.Server {
 	gate.Node = Name
-	server := grpc.NewServer(append(munge.ServerOptions(), munge.ServerLimits(maxReply, 64<<10, 1<<20)...)...)
+	server := grpc.NewServer(append(gate.ServerOptions(), munge.ServerLimits(maxReply)...)...)
 	gate.Register(server, &Preemptd_ServiceDesc, impl)
 	return server
 }

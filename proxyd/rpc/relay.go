@@ -21,7 +21,7 @@ const RelayName = "relay"
 // NewRelayServer returns a gRPC server that hands requests which passed the gate to impl. The caller serves and
 // stops it.
 func NewRelayServer(gate *munge.CredentialCheck, impl RelayServer) *grpc.Server {
-	server := grpc.NewServer(append(munge.ServerOptions(), munge.ServerLimits(64<<10, 64<<10, 256<<10)...)...)
+	server := grpc.NewServer(append(gate.ServerOptions(), munge.ServerLimits(64<<10)...)...)
 	gate.Register(server, &Relay_ServiceDesc, impl)
 	return server
 }

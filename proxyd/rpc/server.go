@@ -12,7 +12,7 @@ import (
 // NewServer returns a gRPC server that hands requests which passed the gate to impl. The
 // caller serves and stops it.
 func NewServer(gate *munge.CredentialCheck, impl ProxydServer) *grpc.Server {
-	server := grpc.NewServer(append(munge.ServerOptions(), munge.ServerLimits(maxMessage, 1<<20, 4<<20)...)...)
+	server := grpc.NewServer(append(gate.ServerOptions(), munge.ServerLimits(maxMessage)...)...)
 	gate.Register(server, &Proxyd_ServiceDesc, impl)
 	return server
 }

@@ -15,10 +15,15 @@ import (
 	"time"
 )
 
-// connects holds 250 connections to proxyd's port for a while, and sends a client's first bytes over each.
-const connects = `import socket, time
-all = [socket.create_connection(("n1", 6830)) for _ in range(250)]
-for s in all: s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
+// connects holds as many connections to proxyd's port as its argument says for a while, and sends a client's first bytes
+// over each. proxyd may close some.
+const connects = `import resource, socket, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]) + 100,) * 2)
+all = []
+for _ in range(int(sys.argv[1])):
+    all.append(socket.create_connection(("n1", 6830)))
+    try: all[-1].sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
+    except OSError: pass
 print("begin", flush=True); time.sleep(5); print("over", flush=True)`
 
 // readProxydStatus runs a script with proxyd's folder of /proc on n1 as $d, and returns its output.
@@ -111,13 +116,16 @@ func TestFloods(t *testing.T) {
 		}
 	}
 	flood("128 calls of 6 MiB", inJob("echo begin; for n in {1..8}; do python3 flood.py 16 & done; wait"))
-	flood("250 connections", func(t *testing.T) (func() string, func()) {
-		c.runScript(t, "nohup python3 -c '"+connects+"' </dev/null >~/connections.log 2>&1 &")
-		return func() string {
-			b, _ := os.ReadFile(c.homePath("connections.log")) // it may not be there yet
-			return string(b)
-		}, func() {}
-	})
+	for _, n := range []string{"250", "6000"} {
+		flood(n+" connections", func(t *testing.T) (func() string, func()) {
+			log := "connections" + n + ".log"
+			c.runScript(t, "nohup python3 -c '"+connects+"' "+n+" </dev/null >~/"+log+" 2>&1 &")
+			return func() string {
+				b, _ := os.ReadFile(c.homePath(log)) // it may not be there yet
+				return string(b)
+			}, func() {}
+		})
+	}
 	const hang = "descriptors that hang"
 	if !hangs {
 		t.Run(hang, func(t *testing.T) { t.Skip("this machine mounts no FUSE") })

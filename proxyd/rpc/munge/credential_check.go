@@ -4,6 +4,7 @@
 package munge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
@@ -52,9 +52,11 @@ type CredentialCheck struct {
 	Coder  Coder
 	Limits func(Caller) Limits // nil: no limits
 
-	once     sync.Once
-	seen     *nonces
-	decoding *turns // bounds the unmunge processes that strangers can make root start
+	once        sync.Once
+	proofTime   time.Duration // 0: defaultProofTime
+	seen        *nonces
+	decoding    *turns // bounds the unmunge processes that strangers can make root start
+	connections *connections
 
 	mu    sync.Mutex
 	calls map[uint32]int // under way, by uid; users without any are left out
@@ -66,6 +68,7 @@ func (g *CredentialCheck) init() {
 		// twice Lifetime has passed.
 		g.seen = newNonces(2*Lifetime, time.Now)
 		g.decoding = newTurns()
+		g.connections = newConnections(cmp.Or(g.proofTime, defaultProofTime))
 		g.calls = make(map[uint32]int)
 	})
 }
@@ -160,16 +163,17 @@ func (g *CredentialCheck) admitCall(ctx context.Context, method string) (Caller,
 	if len(credentials) != 1 {
 		return Caller{}, ticket{}, fmt.Errorf("%w: %d credentials, want one", ErrRefused, len(credentials))
 	}
-	remote := ""
-	if p, ok := peer.FromContext(ctx); ok {
-		remote = p.Addr.String()
+	conn := connectionOf(ctx)
+	if conn == nil {
+		return Caller{}, ticket{}, errors.New("the server has no ServerOptions of its CredentialCheck")
 	}
-	done, err := g.decoding.waitForPlace(ctx, remote)
+	done, err := g.decoding.waitForPlace(ctx, conn.RemoteAddr().String(), conn.isDaemon())
 	if err != nil {
 		return Caller{}, ticket{}, err
 	}
 	c, err := g.Coder.Decode(ctx, credentials[0])
 	done()
+	endWaiting(ctx)
 	if err != nil {
 		return Caller{}, ticket{}, err
 	}
@@ -187,9 +191,7 @@ func (g *CredentialCheck) admitCall(ctx context.Context, method string) (Caller,
 		return Caller{}, ticket{}, ErrReplayed
 	}
 	caller := Caller{UID: c.UID, GID: c.GID, From: t.From}
-	if g.Limits != nil && g.Limits(caller).Calls == 0 {
-		g.decoding.noteDaemon(remote)
-	}
+	conn.noteUser(c.UID, g.Limits != nil && g.Limits(caller).Calls == 0)
 	return caller, t, nil
 }
 

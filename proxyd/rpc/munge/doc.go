@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package munge lets gRPC services know which user calls, by the credentials that every Slurm
-// cluster already has. It imports no other package of ours and serves any service with unary
-// requests; replies may stream.
+// cluster already has. It serves any service with unary requests; replies may stream. Of our other
+// packages it knows strangers, which bounds connections.
 //
 // # The messages
 //
@@ -36,6 +36,13 @@
 // all nodes, as with Slurm. An attacker that cuts connections can make requests fail. Refusals that
 // come before the key is known (a credential that does not decode) carry no seal; a client takes
 // them for a failure, never for an answer.
+//
+// # Connections
+//
+// Any program of any host can connect to a daemon's port. Until a credential that came by a
+// connection was right, the connection is a stranger's, of which there are few and which are closed
+// soon (connections.go). gRPC tells of each request before it makes anything for it, so what waits
+// for munge is counted by connection, and little is read meanwhile.
 //
 // # Replays
 //

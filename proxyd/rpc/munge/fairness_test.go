@@ -60,7 +60,7 @@ func (s *slowMunge) Decode(ctx context.Context, credential string) (*munge.Crede
 // TestFairness: a user's requests, on many connections, have taken all places that they may have. A daemon's call is
 // served meanwhile, and the user's calls afterwards.
 func TestFairness(t *testing.T) {
-	const connections, each, processes = 50, 2, 8
+	const connections, each, processes = 30, 4, 8
 	realm := mungetest.NewRealm()
 	slow := &slowMunge{Coder: realm.As(0, 0), threads: make(chan struct{}, processes), answer: make(chan struct{})}
 	check := &munge.CredentialCheck{Node: "n1", Coder: slow, Limits: func(c munge.Caller) munge.Limits {
@@ -70,7 +70,7 @@ func TestFairness(t *testing.T) {
 		return munge.Limits{Bytes: 1 << 20, Calls: connections * each}
 	}}
 	var arrived atomic.Int32
-	server := grpc.NewServer(append(munge.ServerOptions(), grpc.StreamInterceptor(
+	server := grpc.NewServer(append(check.ServerOptions(), grpc.StreamInterceptor(
 		func(impl any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 			arrived.Add(1)
 			return handle(impl, stream)

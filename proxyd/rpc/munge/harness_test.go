@@ -85,7 +85,7 @@ func (s *service) Watch(req *grpc_health_v1.HealthCheckRequest, stream grpc.Serv
 // startServer starts a server behind a credential check and returns its address.
 func startServer(t testing.TB, check *munge.CredentialCheck, s *service) string {
 	t.Helper()
-	server := grpc.NewServer(munge.ServerOptions()...)
+	server := grpc.NewServer(check.ServerOptions()...)
 	check.Register(server, &grpc_health_v1.Health_ServiceDesc, s)
 	return listenAndServe(t, server)
 }

@@ -14,21 +14,21 @@ import (
 // connection. Clients pass KeepAlive to Dial; ServerLimits has the same for servers.
 var KeepAlive = keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 10 * time.Second}
 
-// ServerOptions are the options that a grpc.Server must have to Register behind a CredentialCheck. No more of
-// a request is read than Limits and its ticket say.
-func ServerOptions() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.ForceServerCodecV2(frameCodec{}), grpc.MaxRecvMsgSize(piece)}
-}
+// Sizes of a connection's windows and buffers. They are fixed: windows that grow would let strangers send more.
+const (
+	window     = 256 << 10 // as a piece of a request
+	readBuffer = 4 << 10
+)
 
 // ServerLimits are options that limit the memory and time that connections cost a daemon: every
 // program that can reach the port can open some, and a connection without requests is closed.
-// maxReply bounds a message of a reply. The windows of a stream and of a connection are fixed, so
-// that only few bytes of a client are held before its credential was read.
-func ServerLimits(maxReply int, streamWindow, connWindow int32) []grpc.ServerOption {
+// maxReply bounds a message of a reply.
+func ServerLimits(maxReply int) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxSendMsgSize(maxReply),
-		grpc.MaxConcurrentStreams(64), grpc.MaxHeaderListSize(32 << 10),
-		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(connWindow),
+		grpc.MaxConcurrentStreams(64), grpc.MaxHeaderListSize(16 << 10),
+		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
+		grpc.ReadBufferSize(readBuffer), grpc.SharedWriteBuffer(true),
 		grpc.ConnectionTimeout(10 * time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: 5 * time.Minute, Time: KeepAlive.Time, Timeout: KeepAlive.Timeout}),

@@ -5,35 +5,29 @@ package munge
 
 import (
 	"context"
-	"maps"
 	"net"
 	"slices"
 	"sync"
-	"time"
 )
 
 // The caller is known only when munged has decoded a credential, which takes a process. So a user
 // that opens many connections could keep munged, and all other users, busy. Until a credential is
 // decoded, turns are taken by host, and among the connections of a host in turn: a user that
 // floods makes other users of the same host wait for a round. A connection on which a daemon has
-// been vouched for is known from then on; such connections go first, and have places of their
-// own.
+// been vouched for is a daemon's from then on (connections.go); such connections go first, and have
+// places of their own.
 const (
 	atOnce    = 8 // unmunge processes side by side; more would only wait for munged's threads
 	forOthers = 6 // of them, for connections that are not known as a daemon's
-	// knownFor is the time for which a connection counts as a daemon's after its last request. A
-	// connection without requests is closed after that time.
-	knownFor = 5 * time.Minute
 )
 
 // turns hands out the places of unmunge processes. It is safe for concurrent use.
 type turns struct {
 	mu      sync.Mutex
-	busy    int                  // places taken
-	others  int                  // of them, by connections that are not known as a daemon's
-	known   map[string]time.Time // connections of daemons, by remote address, with the time of the last proof
-	daemons []*turn              // that wait, first come first served
-	hosts   []*hostTurns         // that have waiting requests; the first is next
+	busy    int          // places taken
+	others  int          // of them, by connections that are not known as a daemon's
+	daemons []*turn      // that wait, first come first served
+	hosts   []*hostTurns // that have waiting requests; the first is next
 }
 
 type hostTurns struct {
@@ -52,23 +46,13 @@ type turn struct {
 	comes  chan struct{} // closed when the request has a place; protected by turns.mu
 }
 
-func newTurns() *turns { return &turns{known: make(map[string]time.Time)} }
+func newTurns() *turns { return &turns{} }
 
-// noteDaemon notes that a connection is a daemon's.
-func (t *turns) noteDaemon(remote string) {
+// waitForPlace returns when a request that came by a connection, which may be known as a daemon's,
+// has a place. The caller must call the returned function.
+func (t *turns) waitForPlace(ctx context.Context, remote string, daemon bool) (done func(), err error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	t.known[remote] = now
-	maps.DeleteFunc(t.known, func(_ string, last time.Time) bool { return now.Sub(last) > knownFor })
-}
-
-// waitForPlace returns when a request that came by a connection has a place. The caller must call
-// the returned function.
-func (t *turns) waitForPlace(ctx context.Context, remote string) (done func(), err error) {
-	t.mu.Lock()
-	last, known := t.known[remote]
-	w := &turn{daemon: known && time.Since(last) <= knownFor, comes: make(chan struct{})}
+	w := &turn{daemon: daemon, comes: make(chan struct{})}
 	t.enqueueTurn(w, remote)
 	t.giveFreePlaces()
 	t.mu.Unlock()

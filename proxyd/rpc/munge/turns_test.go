@@ -36,7 +36,7 @@ func (c *crowd) askAndWait(ctx context.Context, remote string) {
 	}
 	before := count()
 	go func() {
-		done, err := c.turns.waitForPlace(ctx, remote)
+		done, err := c.turns.waitForPlace(ctx, remote, false)
 		if err != nil {
 			return
 		}
@@ -61,8 +61,7 @@ func TestTurns(t *testing.T) {
 	if c.turns.busy != forOthers {
 		t.Fatalf("%d places are taken by strangers, want %d", c.turns.busy, forOthers)
 	}
-	c.turns.noteDaemon("10.0.0.1:900")
-	done, err := c.turns.waitForPlace(ctx, "10.0.0.1:900") // a daemon of the same host that is known
+	done, err := c.turns.waitForPlace(ctx, "10.0.0.1:900", true) // a daemon of the same host that is known
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +96,7 @@ func TestTurnsGivenUp(t *testing.T) {
 	turns := newTurns()
 	var done []func()
 	for i := range forOthers {
-		d, err := turns.waitForPlace(t.Context(), fmt.Sprintf("10.0.0.1:%d", i))
+		d, err := turns.waitForPlace(t.Context(), fmt.Sprintf("10.0.0.1:%d", i), false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +105,7 @@ func TestTurnsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 3 {
-		if _, err := turns.waitForPlace(ctx, "10.0.0.1:99"); !errors.Is(err, context.Canceled) {
+		if _, err := turns.waitForPlace(ctx, "10.0.0.1:99", false); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	}
