@@ -251,6 +251,18 @@ func TestContainersAreBounded(t *testing.T) {
 	}
 }
 
+// TestCountMounts: a mount counts whatever the folder is called that a user has mounted there.
+func TestCountMounts(t *testing.T) {
+	for _, name := range []string{"plain", `with\040space`, "form\ffeed", "return\r", "vertical\vtab", "no-break\u00a0space", "next\u0085line"} {
+		table := "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n" +
+			"841 821 254:0 /home/alice/" + name + " /containers/batch/data rw,relatime master:1 - ext4 /dev/vda rw\n" +
+			"842 821 0:20 / /containers-of-others rw - tmpfs " + name + " rw\n"
+		if n := countMounts([]byte(table), "/containers"); n != 1 {
+			t.Errorf("%d mounts of %q below the folder, want 1", n, name)
+		}
+	}
+}
+
 // TestContainersOfContainers: a container with the capsule's root does not have the capsule's containers inside, itself
 // included: the number of mounts would double with each bind. Later mounts of the node do not appear in a container,
 // and the mounts of all containers are bounded: else the node's own mounts would find no room in the capsule.

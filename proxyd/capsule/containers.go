@@ -140,19 +140,25 @@ func (cs *containers) releaseFor(program string) error {
 	return errors.Join(errs...)
 }
 
+// countMounts counts the mounts of a table (mountinfo) that are below a folder. Fields are separated by single spaces. In
+// the names that a user gives, which come before the place of a mount, the kernel escapes spaces, and no other character
+// that counts as white space.
+func countMounts(table []byte, folder string) (n int) {
+	for line := range bytes.Lines(table) {
+		if f := bytes.SplitN(line, []byte(" "), 6); len(f) == 6 && bytes.HasPrefix(f[4], []byte(folder+"/")) {
+			n++
+		}
+	}
+	return n
+}
+
 // checkMounts returns an error if the containers have too many mounts.
 func (cs *containers) checkMounts() error {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return err
 	}
-	n := 0
-	for line := range bytes.Lines(b) {
-		if f := bytes.Fields(line); len(f) > 4 && bytes.HasPrefix(f[4], []byte(cs.folder+"/")) {
-			n++
-		}
-	}
-	if n > maxMountsOfContainers {
+	if n := countMounts(b, cs.folder); n > maxMountsOfContainers {
 		return fmt.Errorf("the job would have %d mounts in containers, and may have no more than %d on this node", n, maxMountsOfContainers)
 	}
 	return nil

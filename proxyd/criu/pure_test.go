@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	streamer "github.com/checkpoint-restore/go-criu/v7/crit/images/img-streamer"
 	pipedata "github.com/checkpoint-restore/go-criu/v7/crit/images/pipe-data"
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/pstree"
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/tty"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
@@ -197,6 +199,36 @@ func FuzzImages(f *testing.F) {
 		if err == nil && len(got) > len(b) {
 			t.Errorf("%d bytes of %d", len(got), len(b))
 		}
+	})
+}
+
+// FuzzImagesOfProgram reads the images of a program by all that look for something in them before a restore.
+func FuzzImagesOfProgram(f *testing.F) {
+	terminal := encodeEntry(&tty.TtyInfoEntry{
+		Id: proto.Uint32(3), Type: tty.TtyType_PTY.Enum(), Locked: proto.Bool(false), Exclusive: proto.Bool(false), PacketMode: proto.Bool(false),
+		Sid: proto.Uint32(7), Pgrp: proto.Uint32(8), Rdev: proto.Uint32(uint32(unix.Mkdev(5, 2))), Pty: &tty.TtyPtyEntry{Index: proto.Uint32(2)},
+	})
+	// Numbers of fields: a regular file, a socket, a terminal, an eventfd.
+	entries := encodeImage(filesMagic, []byte{4, 0, 0, 0, 0x08, 0x02, 0x10, 0x01}, []byte{6, 0, 0, 0, 0x08, 0x0b, 0x10, 0x01, 0x92, 0x00})
+	f.Add(entries, encodeImage(terminalsMagic, terminal), encodeImage(pstreeMagic), encodeImage(remapMagic), encodeImage(idsMagic), []byte{})
+	f.Fuzz(func(t *testing.T, files, terminals, tree, removed, ids, descriptors []byte) {
+		src := memory{filesName: files, terminalsName: terminals, pstreeName: tree, remapName: removed, "ids-7.img": ids,
+			descriptorsPrefix + "0.img": descriptors, "mm-7.img": descriptors}
+		image := &Image{
+			Program: Program{Outside: []OutsideSocket{{}}}, Files: []File{{Name: "mm-7.img"}},
+			Processes: []Process{{PID: 7, ProcessFacts: ProcessFacts{Semaphores: []int{3}}}},
+		}
+		all, err := readTerminals(src)
+		for _, terminal := range all {
+			if err == nil && (terminal.number > maxTerminals || filepath.Base(terminal.path) != "ptmx") {
+				t.Errorf("terminal %+v", terminal)
+			}
+		}
+		_, _, _ = (&restorer{image: image, source: src}).nameForegrounds(bytes.NewReader(terminals))
+		reset, _ := image.resetSockets(src)
+		_, _ = recreatedPaths(src, reset, nil)
+		_, _ = image.semaphoreEvents(src)
+		_, _ = image.forbiddenFiles(src)
 	})
 }
 

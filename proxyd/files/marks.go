@@ -157,7 +157,7 @@ func openMountPoint(pid int, at string) (int, error) {
 // be there.
 func mountPoint(line string) (at string, id uint64, ok bool) {
 	before, after, _ := strings.Cut(line, " - ")
-	f := strings.Fields(before)
+	f := strings.Split(before, " ") // the kernel escapes spaces in names, and no other character that Unicode takes for one
 	kind, _, _ := strings.Cut(after, " ")
 	if len(f) < 6 {
 		return "", 0, false

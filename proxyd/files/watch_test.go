@@ -411,3 +411,15 @@ func FuzzBypasses(f *testing.F) {
 	f.Add([]byte("\x7fELF\x02\x01"))
 	f.Fuzz(func(_ *testing.T, b []byte) { bypassesShim(bytes.NewReader(b)) })
 }
+
+// TestMountPoint: files at a mount are watched whatever a user has called the folder that is mounted there, or the place.
+func TestMountPoint(t *testing.T) {
+	for shown, want := range map[string]string{
+		"/plain": "/plain", `/with\040space`: "/with space", "/form\ffeed": "/form\ffeed", "/no-break\u00a0space": "/no-break\u00a0space",
+	} {
+		at, id, ok := mountPoint("841 821 254:0 /home/a\fb " + shown + " rw,relatime master:1 - ext4 /dev/vda rw")
+		if at != want || id != 841 || !ok {
+			t.Errorf("mount point %q with the number %d, %v; want %q and 841", at, id, ok, want)
+		}
+	}
+}

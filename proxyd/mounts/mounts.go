@@ -94,7 +94,8 @@ func Parse(r io.Reader) (all []Mount, err error) {
 // of the file system.
 func parseMount(line string) (m Mount, ok bool) {
 	before, after, ok := strings.Cut(line, " - ")
-	left, right := strings.Fields(before), strings.SplitN(after, " ", 3) // a user's source may be empty
+	// The kernel escapes spaces in names, and no other character that Unicode takes for one. A user's source may be empty.
+	left, right := strings.Split(before, " "), strings.SplitN(after, " ", 3)
 	if !ok || len(left) < 6 || len(right) < 3 {
 		return m, false
 	}

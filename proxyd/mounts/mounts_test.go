@@ -113,3 +113,50 @@ func TestServerThatIsSilent(t *testing.T) {
 	}
 	look()
 }
+
+// FuzzMount: whatever names a user gives to a mount of the user's server, the line that the kernel shows is one mount, of
+// a file system that a user serves, and at that point.
+func FuzzMount(f *testing.F) {
+	f.Add("/with space", "host: - ext4 /dev/vda rw,user_id=0,", "sshfs")
+	f.Add("/a\n22 1 254:0 / /b rw - ext4 /dev/vda rw\n", "", "")
+	f.Add("/form\ffeed", "no-break\u00a0space", "vertical\vtab")
+	f.Add(`/\040 - x`, ",user_id=0,", "\\")
+	mangle := strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`) // fs/proc_namespace.c
+	f.Fuzz(func(t *testing.T, point, source, kind string) {
+		if strings.ContainsRune(point+source+kind, 0) || len(point)+len(source)+len(kind) > 1<<16 {
+			t.Skip() // no names
+		}
+		point = "/" + point
+		line := fmt.Sprintf("24 22 0:30 / %s rw,nosuid master:2 - fuse.%s %s rw,user_id=1001,group_id=1001,allow_other\n",
+			mangle.Replace(point), mangle.Replace(kind), mangle.Replace(source))
+		table, err := parseTable(strings.NewReader(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, ok := table.ByNumber("24")
+		if !ok || m.Point != point || len(table.byNumber) != 1 {
+			t.Errorf("%q is %+v, want one mount at %q", line, table.byNumber, point)
+		}
+		if table.IsServedBySystem(File{Mount: "24"}) || !table.IsServedByUser(point) {
+			t.Errorf("%q counts as the system's", line)
+		}
+	})
+}
+
+// FuzzTable reads any text as a table.
+func FuzzTable(f *testing.F) {
+	f.Add([]byte("22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n23 22 0:20 / /m ro - fuse  rw,user_id=7\n"), "/m/a")
+	f.Add([]byte(" - \n1 2 3:4 5 6 7 - 8 9 "), "")
+	f.Fuzz(func(t *testing.T, text []byte, path string) {
+		table, err := parseTable(strings.NewReader(string(text)))
+		if err != nil {
+			return
+		}
+		for _, m := range table.byNumber {
+			if m.served && table.IsServedBySystem(File{Mount: m.Number}) {
+				t.Errorf("%+v counts as the system's", m)
+			}
+		}
+		table.IsServedByUser(path)
+	})
+}
