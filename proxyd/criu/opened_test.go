@@ -239,6 +239,61 @@ def tell():
 	r.askAndExpect("?", `(b'PIne', 'mine..\n', 3, 'miXe..\n', 'mine..\n12', True, 'Mine..\n')`)
 }
 
+// TestGrown: a program that only reads a file comes back when the file has become longer, as another job's log does, and
+// reads what has come. A file that has become shorter, and one that the program writes or maps, must have its size.
+func TestGrown(t *testing.T) {
+	needCRIU(t)
+	grow := func(t *testing.T, path string) {
+		t.Helper()
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+		if err == nil {
+			_, err = f.WriteString("more\n")
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	shrink := func(t *testing.T, path string) {
+		t.Helper()
+		if err := os.Truncate(path, 5); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const badSize = "put the file back as it was at the checkpoint"
+	for name, test := range map[string]struct {
+		open   string
+		change func(*testing.T, string)
+		says   string // the error of the restore; "": the program comes back
+	}{
+		"read":          {"f = open('key'); f.read(2)", grow, ""},
+		"read, shorter": {"f = open('key'); f.read(2)", shrink, badSize},
+		"written":       {"f = open('key', 'r+'); f.read(2)", grow, badSize},
+		"mapped":        {"f = open('key'); f.read(2); m = mmap.mmap(f.fileno(), 7, prot=mmap.PROT_READ)", grow, badSize},
+	} {
+		t.Run(name, func(t *testing.T) {
+			work := workDir(t)
+			c := newCapsule(t)
+			r := c.runProgram("/usr/bin/python3", "-c", openerScript(work, test.open, "os.read(f.fileno(), 9)"))
+			r.expectLine("ready")
+			images := newImageFolder(t)
+			img := dumpProgram(t, r.program, images)
+			c.endCapsule()
+			test.change(t, filepath.Join(work, "key"))
+			if test.says == "" {
+				_, r = restoreImage(t, img, images)
+				r.askAndExpect("?", `b'more\n'`)
+				return
+			}
+			c = newCapsule(t)
+			r = makePipes(t)
+			if err := Restore(testDeadline(t), img, Program{Init: c.initPID()}, r.far, images); err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("error %v, want one with %q", err, test.says)
+			}
+		})
+	}
+}
+
 // TestManyMappings: the comparison of many mappings takes little time.
 func TestManyMappings(t *testing.T) {
 	needCRIU(t)

@@ -311,7 +311,7 @@ func (r *restorer) chooseEditor(name string) func(io.Reader) (*bytes.Reader, int
 	case name == terminalsName:
 		return r.nameForegrounds
 	case name == filesName:
-		return fileChanges{r.nameOf, r.reset, r.image.Program.Moved, r.semaphores}.rewriteFiles
+		return r.rewriteFiles
 	}
 	return nil
 }

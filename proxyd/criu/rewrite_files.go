@@ -9,6 +9,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/fdinfo"
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/regfile"
@@ -16,6 +18,8 @@ import (
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/timerfd"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 )
 
 // The connections that a unix socket accepts have its name. CRIU removes the place of every named socket before criu
@@ -39,6 +43,70 @@ type fileChanges struct {
 	reset      map[uint32]bool                    // unix sockets that are restored as closed, and their other ends
 	moved      map[uint32]string                  // names of unix sockets whose files have other names (Program.Moved)
 	semaphores map[uint32]bool                    // eventfds that criu inherits
+	hasGrown   func(*regfile.RegFileEntry) bool   // the file was only read, and has become longer
+}
+
+// CRIU refuses a file that has another size than at the dump (validate_file in criu/files-reg.c). A file that the job
+// only reads may be another job's log, and is longer by the time of the restore: without the move the program would read
+// what has come.
+
+// grownFiles tells which files have become longer since the dump.
+type grownFiles struct {
+	root   int // of the capsule
+	table  *mounts.Table
+	mapped map[string]bool // paths of files that processes map or run: another length is another file
+}
+
+// openGrownFiles returns a grownFiles for the files of an image in the capsule with this init. Close root.
+func (i *Image) openGrownFiles(init int) (*grownFiles, error) {
+	table, err := mounts.Of(init)
+	if err != nil {
+		return nil, err
+	}
+	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", init), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	g := &grownFiles{root: root, table: table, mapped: map[string]bool{}}
+	for _, p := range i.Processes {
+		if p.Places == nil {
+			continue
+		}
+		for _, n := range append(slices.Clone(p.Places.Mapped), p.Places.Exe) {
+			if n >= 0 && n < len(i.Opened) {
+				g.mapped[i.Opened[n].Path] = true
+			}
+		}
+	}
+	return g, nil
+}
+
+// hasGrown tells whether a file was open to be read only, is not mapped, and has become longer since the dump.
+func (g *grownFiles) hasGrown(f *regfile.RegFileEntry) bool {
+	path := f.GetName()
+	if f.Size == nil || f.GetFlags()&(unix.O_ACCMODE|unix.O_PATH) != unix.O_RDONLY || g.mapped[showPath(path)] || g.table.IsServedByUser(path) {
+		return false
+	}
+	fd, err := unix.Openat2(g.root, strings.TrimPrefix(path, "/"), &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && uint64(st.Size) > f.GetSize() //nolint:gosec // a size
+}
+
+// rewriteFiles returns the image of open files as criu is to see it.
+func (r *restorer) rewriteFiles(in io.Reader) (*bytes.Reader, int64, error) {
+	changes := fileChanges{nameOf: r.nameOf, reset: r.reset, moved: r.image.Program.Moved, semaphores: r.semaphores}
+	grown, err := r.image.openGrownFiles(r.init)
+	if err == nil { // else criu compares the sizes of all files
+		defer unix.Close(grown.root)
+		changes.hasGrown = grown.hasGrown
+	}
+	return changes.rewriteFiles(in)
 }
 
 // rewriteFiles returns an image of open files as it is to be restored, and the size of the image before.
@@ -95,12 +163,16 @@ func appendEntry(image, entry []byte) []byte {
 }
 
 // rewriteEntry takes the name from an entry of a connection, renames a file as nameOf says, binds a socket where its
-// file is, closes a connection that is reset, has criu inherit an eventfd that counts as a semaphore, and arms a timer
-// that CRIU would not arm. early tells that the entry must stand before all others: a unix socket that listens. For a connection that is not accepted yet,
+// file is, closes a connection that is reset, has criu inherit an eventfd that counts as a semaphore, arms a timer
+// that CRIU would not arm, and takes the size from a file that has grown. early tells that the entry must stand before all others: a unix socket that listens. For a connection that is not accepted yet,
 // CRIU looks for the socket that it goes to among the sockets read so far (try_resolve_unix_peer), and gives up if the
 // connection is read first.
 func (c fileChanges) rewriteEntry(b []byte, m *fdinfo.FileEntry) (_ []byte, early bool, err error) {
 	s, f := m.GetUsk(), m.GetReg()
+	grown := f != nil && c.hasGrown != nil && c.hasGrown(f)
+	if grown {
+		f.Size = nil
+	}
 	switch {
 	case f != nil && c.nameOf(f) != "":
 		f.Name = proto.String(c.nameOf(f))
@@ -111,6 +183,7 @@ func (c fileChanges) rewriteEntry(b []byte, m *fdinfo.FileEntry) (_ []byte, earl
 		inheritSemaphore(m)
 	case losesName(s):
 		s.Name = []byte{}
+	case grown:
 	case isOverdue(m.GetTfd()):
 		m.Tfd.Vsec, m.Tfd.Vnsec = m.Tfd.Isec, m.Tfd.Insec
 	default:
