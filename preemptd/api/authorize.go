@@ -44,7 +44,7 @@ func (s *Server) canSeeAction(who caller, a *journal.Action) bool {
 }
 
 // ownsJob tells whether a job is the caller's. user is the job's owner by the journal; "": an older release has not
-// recorded the owner, and Slurm is asked as long as it knows the job.
+// recorded that, and the owner is known as long as Slurm knows the job.
 func (s *Server) ownsJob(who caller, job int64, user string) bool {
 	if users := s.opt.State().Users; user == "" && users != nil {
 		user = users(job)

@@ -172,11 +172,17 @@ func (lc *localCapsule) restoreFileState(ctx context.Context, point *runs.Resume
 	if err != nil {
 		return err
 	}
+	job := files.Job{Exclude: j.run.Snapshot().Record.Options.Exclude, Logs: m.Logs, Open: filestate.OpenPaths(m, state)}
+	if events, err := j.c.timeline.Read(j.id); err != nil {
+		j.log.Info("read the time line", "error", err)
+	} else {
+		job.Left = records.LeftWith(events, point.ID.Number)
+	}
 	var report files.Report
 	err = processes.InFilesCgroup(j.c.Cgroups, j.id, lc.index, func(cgroup string) (err error) {
 		user := lc.fileUser(m.Groups)
 		user.Cgroup = cgroup
-		report, err = files.PutBack(ctx, user, files.Job{Exclude: j.run.Snapshot().Record.Options.Exclude, Logs: m.Logs}, state, after,
+		report, err = files.PutBack(ctx, user, job, state, after,
 			upload.StreamSource{Reader: point.Reader, Capsule: m, Prefix: "files/"})
 		return err
 	})

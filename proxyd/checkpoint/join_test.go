@@ -57,7 +57,7 @@ func TestBeginsAnew(t *testing.T) {
 		events    []records.Event
 		want      string // behind the words of line and comment; "-": there is neither
 		why       string // at the end of the comment, and of the line instead of advice
-		advice    string // at the end of the line, if it is not the usual advice
+		advice    string // at the end of the line; "": the usual advice
 	}{
 		"it ran for a minute": {events: []records.Event{event(records.EventStarted, 0), event(records.EventEnded, 59*time.Second)}, want: lost},
 		"its interval is set": {interval: 90 * time.Second, events: []records.Event{event(records.EventStarted, 0), event(records.EventEnded, 59*time.Second)}, want: lost,

@@ -6,6 +6,7 @@ package files
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -20,11 +21,45 @@ func TestPutBackCases(t *testing.T) {
 		notes   string
 		exclude string
 		logs    string
+		left    bool   // the job has not run after the cut
+		open    string // a file that a program had open at the cut
 	}{
 		"appended": {
 			job:  func(in func(string) string) []Entry { return createdEntries(t, in("f"), "12345") },
 			then: func(in func(string) string) []Entry { appendTo(t, in("f"), "678"); return nil },
 			want: map[string]string{"f": "12345"},
+		},
+		"appended by another job": {
+			job:  func(in func(string) string) []Entry { return createdEntries(t, in("f"), "12345") },
+			then: func(in func(string) string) []Entry { appendTo(t, in("f"), "678"); return nil },
+			want: map[string]string{"f": "12345678"}, left: true, notes: "f: left alone: others have appended to it since the checkpoint",
+		},
+		"appended by another job, with a hole": {
+			job: func(in func(string) string) []Entry {
+				e := createdEntries(t, in("f"), "")
+				os.Truncate(in("f"), 90)
+				return e
+			},
+			then: func(in func(string) string) []Entry { appendTo(t, in("f"), "678"); return nil },
+			want: map[string]string{"f": strings.Repeat("\x00", 90) + "678"}, left: true, notes: "f: left alone: others have appended to it since the checkpoint",
+		},
+		"appended by another job, open at the cut": {
+			job:  func(in func(string) string) []Entry { return createdEntries(t, in("f"), "12345") },
+			then: func(in func(string) string) []Entry { appendTo(t, in("f"), "678"); return nil },
+			want: map[string]string{"f": "12345"}, left: true, open: "f",
+		},
+		"changed and appended by another job": {
+			job:  func(in func(string) string) []Entry { return createdEntries(t, in("f"), "12345") },
+			then: func(in func(string) string) []Entry { os.WriteFile(in("f"), []byte("1x345678"), 0o644); return nil },
+			want: map[string]string{"f": "12345"}, left: true,
+		},
+		"replaced by a longer file of another job, which the job touches": {
+			job: func(in func(string) string) []Entry { return createdEntries(t, in("f"), "12345") },
+			then: func(in func(string) string) []Entry {
+				appendTo(t, in("f"), "678")
+				return []Entry{{Kind: Appended, Path: in("f"), Size: 5}}
+			},
+			want: map[string]string{"f": "12345"}, left: true,
 		},
 		"shortened": {
 			job:  func(in func(string) string) []Entry { return createdEntries(t, in("f"), "12345") },
@@ -170,7 +205,10 @@ func TestPutBackCases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := ownFolder(t)
 			in := func(name string) string { return filepath.Join(dir, name) }
-			job := Job{}
+			job := Job{Left: c.left}
+			if c.open != "" {
+				job.Open = []string{in(c.open)}
+			}
 			if c.exclude != "" {
 				job.Exclude = []string{in(c.exclude)}
 			}

@@ -52,6 +52,9 @@
 //   - another inode is at its path, on the same file system, and the change list does not
 //     say that the job did something to the path or to a folder above.
 //
+// What others have appended to a file stays if the job has not run since the cut (Job.Left), and no program had the file
+// open then.
+//
 // On another file system (the job has moved, and the folder is not shared) inodes prove nothing; the files that the
 // user owns are then put back.
 //

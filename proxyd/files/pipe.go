@@ -136,6 +136,8 @@ type order struct {
 	Groups  []uint32
 	Exclude []Name
 	Logs    []Name
+	Left    bool   // PutBack: see Job
+	Open    []Name // PutBack: see Job
 	Lost    bool   // Record: the entries are not complete
 	Mark    Mark   // Record
 	Stream  string // Record: the name of the new stream

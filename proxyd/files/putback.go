@@ -24,7 +24,8 @@ type backer struct {
 	strays  map[[2]uint64]string // and after undoNames
 	earlier map[string]bool      // see findPutBack
 	missing []missingPart
-	failed  error // the first error that cannot be tolerated
+	open    map[Name]bool // see Job
+	failed  error         // the first error that cannot be tolerated
 }
 
 // The modes of files and folders that a PutBack has made, until setAttributes: the next PutBack, after a crash, must
@@ -56,6 +57,10 @@ type missingPart struct {
 // processes that have the file open, go on seeing the same file.
 func (w *worker) putBack() error {
 	b := &backer{worker: w, removed: map[string]bool{}, done: map[string]bool{}, times: map[string]int64{}}
+	b.open = map[Name]bool{}
+	for _, p := range w.o.Open {
+		b.open[p] = true
+	}
 	w.resolveEntries()
 	w.followRenamed()
 	t := newTree()
@@ -177,6 +182,10 @@ func (b *backer) restorePath(p string, f *File, touched bool) {
 			if err = removeEmpty(p, st); err == nil {
 				err = b.recreateFile(p, f)
 			}
+		case b.o.Left && same && !touched && b.hasOnlyGrown(p, f, now):
+			b.addProblem(p, "left alone: others have appended to it since the checkpoint")
+			b.report.Unchanged++
+			return
 		case now.Type == f.Type && (f.Type != Symlink || linkIs(p, f.Target)):
 			err = b.updateInPlace(p, f, now)
 		case touched || same || !known:

@@ -50,6 +50,12 @@ func estimateWork(s *State, entries []Entry) (size int) {
 type Job struct {
 	Exclude []string // absolute paths: these, and all paths below, are neither recorded nor touched
 	Logs    []string // absolute paths of the files that Slurm writes, as the capsule sees them: likewise
+
+	// For PutBack. Left: the job has left its nodes at the cut, and no program of it has run since: others have made what
+	// the change list does not have. What they have appended to a file stays, unless the file is in Open, the absolute
+	// paths of files that a program had open or mapped at the cut: CRIU wants their sizes.
+	Left bool
+	Open []string
 }
 
 // userHelper is a process that does the work with the user's rights in the capsule's mount namespace.
@@ -193,7 +199,7 @@ func namesOf(all []string) []Name {
 }
 
 func (u User) orderFor(job Job) order {
-	return order{UID: u.UID, GID: u.GID, Groups: u.Groups, Exclude: namesOf(job.Exclude), Logs: namesOf(job.Logs)}
+	return order{UID: u.UID, GID: u.GID, Groups: u.Groups, Exclude: namesOf(job.Exclude), Logs: namesOf(job.Logs), Left: job.Left, Open: namesOf(job.Open)}
 }
 
 // Record records the state of the job's files. The programs must be frozen. before is the State that the last Record of

@@ -9,9 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // recordedBytes returns how many bytes of files the last checkpoint of a job has, and how many of them it has written.
@@ -43,6 +45,46 @@ func TestChangedFiles(t *testing.T) {
 	t.Run("store", func(t *testing.T) { c.changeFiles(t, "stored") })
 	c.configureStaging(t, "/var/lib/stage", "1G")
 	t.Run("stage", func(t *testing.T) { c.changeFiles(t, "staged") })
+}
+
+// TestSharedFiles: what another job appends to files while a job is away stays there: to a file to which both append, and to
+// a file that the job has open to read, and of which the restored job reads the rest.
+func TestSharedFiles(t *testing.T) {
+	t.Parallel()
+	c := raiseProtected(t, "t-shared", "--nodes", "2")
+	c.runScript(t, "cd; echo first > other.log")
+	job := c.submitJob(t, "--singularity -w n1", `tail -n +1 -f other.log & follower=$!
+for i in $(seq 30); do echo mine $i >> results.csv; echo $i; sleep 0.3; done
+until grep -q "^third" $SLURM_JOB_ID.log; do sleep 0.1; done; kill $follower`)
+	c.waitForLine(t, job, "first")
+	c.waitForLine(t, job, "8")
+	c.runAsRoot(t, "scontrol requeue "+job)
+	waitFor(t, 90*time.Second, func() (bool, string) {
+		state := c.showColumn(t, job, "State")
+		return state == "PENDING", "job " + job + ": " + state
+	})
+	c.runScript(t, "cd; echo theirs >> results.csv; echo second >> other.log")
+	c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
+	c.restartJob(t, job, "n1")
+	c.waitForLine(t, job, "second")
+	c.runScript(t, "cd; echo third >> other.log")
+	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
+		t.Errorf("the job ended as %s, want COMPLETED", s)
+	}
+	text, err := os.ReadFile(c.homePath("results.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"theirs"}
+	for n := range 30 {
+		want = append(want, "mine "+strconv.Itoa(n+1))
+	}
+	got := strings.Split(strings.TrimSpace(string(text)), "\n")
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("results.csv has %q, want %q", got, want)
+	}
 }
 
 // changeFiles has a job change files in a folder, takes checkpoints of the job, and kills its node.

@@ -127,7 +127,7 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 					{Name: "s0.1", Pid: 310, State: "ended", Started: atMinute(1), Ended: atMinute(50), Status: 9, Command: "python3 train.py"}}},
 			},
 			Checkpoints: checkpoints,
-			Obstacles:   terminalObstacles(),
+			Obstacles:   listTerminals(),
 			Outside:     []*rpc.Obstacle{{Program: "s0.0", Node: "n1", Pid: 353, Command: "python3", What: "is connected to 192.0.2.7:443, which is outside of the job", Cure: "a restore resets it"}},
 			Timeline: []*rpc.Event{
 				{Time: atMinute(0), Event: "started", Where: "n1,n2", Run: 1},
@@ -159,8 +159,8 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 	return &rpc.Job{Id: job, Uid: Alice, User: "alice", Name: "wait", State: "PENDING", Checkpoints: checkpoints}, nil
 }
 
-// terminalObstacles returns the obstacles of job 812: its programs have terminals.
-func terminalObstacles() []*rpc.Obstacle {
+// listTerminals returns obstacles of three processes, of which two are the same but for the process.
+func listTerminals() []*rpc.Obstacle {
 	return []*rpc.Obstacle{
 		{Program: "s0.0", Node: "n1", Pid: 352, Command: "ssh", What: "has a terminal", Cure: "start it without", Since: atMinute(20)},
 		{Program: "s0.1", Node: "n3", Pid: 311, Command: "python3", What: "has a terminal", Cure: "start it without", Since: atMinute(22)},

@@ -61,3 +61,18 @@ func decodeState(r io.Reader, most int64) (*files.State, error) {
 	}
 	return s, err
 }
+
+// OpenPaths returns the paths of a state of files that a program of the capsule had open or mapped at the cut.
+func OpenPaths(m *records.CapsuleMeta, state *files.State) (paths []string) {
+	for _, p := range m.Programs {
+		if p.Image == nil {
+			continue
+		}
+		for _, o := range p.Image.Opened {
+			if _, recorded := state.Files[files.Name(o.Path)]; recorded {
+				paths = append(paths, o.Path)
+			}
+		}
+	}
+	return paths
+}

@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
@@ -124,5 +126,18 @@ func TestDecodeStateBounded(t *testing.T) {
 	}
 	if _, err := decodeState(strings.NewReader(text[:100]), 1000); err == nil {
 		t.Error("decodeState of a part of a state: no error")
+	}
+}
+
+// TestOpenPaths: the files of a state that the programs of a capsule had open or mapped.
+func TestOpenPaths(t *testing.T) {
+	state := &files.State{Files: files.FileMap{"/a": {}, "/b": {}, "/c": {}}}
+	m := &records.CapsuleMeta{Programs: []records.ProgramMeta{
+		{Name: "batch", Image: &criu.Image{Opened: []criu.OpenedFile{{Path: "/bin/sh"}, {Path: "/a"}}}},
+		{Name: "s0-0.0"},
+		{Name: "s0-0.1", Image: &criu.Image{Opened: []criu.OpenedFile{{Path: "/c"}}}},
+	}}
+	if got := OpenPaths(m, state); !slices.Equal(got, []string{"/a", "/c"}) {
+		t.Errorf("OpenPaths = %q, want /a and /c", got)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
-// startTracer starts a process by the interpreter python that traces a thread, and returns its PID when it does.
+// startTracer starts a process by the interpreter python that traces a thread, and returns its PID when the thread is traced.
 func startTracer(t *testing.T, python string, thread int) int {
 	t.Helper()
 	return startPythonAs(t, python, fmt.Sprintf(`

@@ -42,6 +42,25 @@ func LostWork(events []Event, number uint32, ended time.Time) (lost time.Duratio
 	return max(ended.Sub(events[since].At), 0), exact
 }
 
+// LeftWith tells whether a job left its nodes with the checkpoint of this number, and no program of the job has run since:
+// the run that begins is the first after that.
+func LeftWith(events []Event, number uint32) bool {
+	made, left, starts := uint32(0), false, 0
+	for _, e := range events {
+		switch e.What {
+		case EventCheckpoint:
+			made, left = e.Checkpoint, false
+		case EventReleased:
+			left, starts = true, 0
+		case EventRestored:
+			left = false
+		case EventStarted:
+			starts++
+		}
+	}
+	return left && made == number && starts <= 1
+}
+
 // DescribeLostWork returns the end of a sentence about lost work; "" for less than a second.
 func DescribeLostWork(lost time.Duration, exact bool) string {
 	switch {

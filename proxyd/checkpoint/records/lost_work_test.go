@@ -37,6 +37,30 @@ func TestLostWork(t *testing.T) {
 	}
 }
 
+// TestLeftWith: a job has not run since a checkpoint only after leaving its nodes with that checkpoint, and the run that begins
+// is the first since.
+func TestLeftWith(t *testing.T) {
+	event := func(what string, checkpoint uint32) Event { return Event{What: what, Checkpoint: checkpoint} }
+	started, made, left, next := event(EventStarted, 0), event(EventCheckpoint, 1), event(EventReleased, 0), event(EventStarted, 1)
+	for _, tt := range []struct {
+		name   string
+		events []Event
+		want   bool
+	}{
+		{"left, and starts", []Event{started, made, left, next}, true},
+		{"left, and is stored", []Event{started, made, left, event(EventStored, 1), next}, true},
+		{"ran on", []Event{started, made, next}, false},
+		{"left with another one", []Event{started, made, event(EventCheckpoint, 2), left, next}, false},
+		{"a restored run is lost", []Event{started, made, left, next, event(EventRestored, 1), next}, false},
+		{"a run before was cut short", []Event{started, made, left, next, event(EventCutShort, 0), next}, false},
+		{"nothing is known", nil, false},
+	} {
+		if got := LeftWith(tt.events, 1); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
 // TestLastFailure: why the last run of a job has no checkpoint, if one was tried.
 func TestLastFailure(t *testing.T) {
 	event := func(what, text string) Event { return Event{What: what, Text: text} }

@@ -32,7 +32,7 @@ type Event struct {
 	Run        int           `json:"run,omitempty"`        // of EventStarted, counted from 1
 	Checkpoint uint32        `json:"checkpoint,omitempty"` // of EventStarted: from which the run resumes, 0: anew; of EventCheckpoint and EventRestored
 	Took       time.Duration `json:"took,omitempty"`       // of EventCheckpoint
-	AfterEnd   bool          `json:"after_end,omitempty"`  // of EventStarted: the run before had ended by itself, and this one begins anew for that
+	AfterEnd   bool          `json:"after_end,omitempty"`  // of EventStarted: the run before had ended by itself, and this run begins anew for that
 }
 
 // Kinds of events. Tools read these texts, so the values never change.
