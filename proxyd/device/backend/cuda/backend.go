@@ -34,6 +34,8 @@ type Backend struct {
 	pinned  *hostBufferPool
 	owed    orphanedLoans
 	window  *window
+	copies  hostStore
+	sumKeys *sumKeys
 
 	mu     sync.Mutex
 	closed bool // no more spaces are made
@@ -76,6 +78,7 @@ func Open(cfg Config) (*Backend, error) {
 	b := &Backend{
 		cfg: cfg, drv: d, epoch: time.Now(), spaces: map[*space]bool{}, mapped: map[*space]bool{}, hosts: map[backend.Addr]*host{},
 		window: newWindow(), pinned: newPinned(), repeating: map[[2]*device]bool{},
+		copies: hostStore{known: map[blockSum]*hostBlock{}}, sumKeys: newSumKeys(),
 	}
 	if err := b.startDevices(); err != nil {
 		return nil, errors.Join(err, b.Close())

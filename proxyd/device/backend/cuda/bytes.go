@@ -23,6 +23,7 @@ type memory struct {
 	owner  *space // nil: the server's own
 	number uint64 // of the backend's memories, in the order in which they were made
 	size   uint64
+	place  uint64 // in the owner: see mappedRanges.newMemory
 
 	// device and at are written under mu, while holds is 0, by a move to another device. Users hold mu or the memory.
 	device *device
@@ -31,9 +32,10 @@ type memory struct {
 	kept atomic.Bool // by a pool: the bytes are not needed
 
 	mu      sync.Mutex
-	there   bool   // in the device's memory
-	away    []byte // in the host's memory; if neither there nor away, all bytes are zero and take no memory in the machine
-	holds   int    // number of users that need the memory in place
+	there   bool      // in the device's memory
+	away    *hostCopy // the bytes, in the host's memory; if neither there nor away, all bytes are zero and take no memory in the machine
+	lost    error     // the bytes are gone, because the device failed while they were moved
+	holds   int       // number of users that need the memory in place
 	handle  driver.Memory
 	given   []bool          // blocks that were given back
 	reached []driver.Device // other devices that may use the memory in the window
@@ -41,13 +43,13 @@ type memory struct {
 }
 
 // newMemory makes zeroed memory. Memory of a space is not on the device before the space is mapped.
-func (d *device) newMemory(size uint64, owner *space) (*memory, error) {
+func (d *device) newMemory(size uint64, owner *space, place uint64) (*memory, error) {
 	b := d.backend
 	at, err := b.window.placeMemory(size)
 	if err != nil {
 		return nil, err
 	}
-	m := &memory{device: d, owner: owner, number: b.memories.Add(1), size: size, at: at, given: make([]bool, size/backend.Granule)}
+	m := &memory{device: d, owner: owner, number: b.memories.Add(1), size: size, place: place, at: at, given: make([]bool, size/backend.Granule)}
 	if owner == nil || owner.shown.Load() {
 		if err := m.ensurePresent(); err != nil {
 			b.window.forgetMemory(m)
@@ -68,15 +70,24 @@ func (m *memory) ensurePresent() error {
 // swapInBytes is ensurePresent. The caller holds mu.
 func (m *memory) swapInBytes() error {
 	switch {
+	case m.ended && !m.there:
+		return errClosed
+	case m.lost != nil:
+		return m.lost
 	case m.there:
 		return nil
-	case m.ended:
-		return errClosed
 	}
 	d, drv, began := m.device, m.device.backend.drv, time.Now()
-	h, err := d.createMemory(m.size)
+	h, err := drv.NewMemory(d.dev, m.size, d.rdma)
+	if backend.ResultOf(err) == backend.OutOfMemory {
+		if taken, err := m.takeTwin(); taken || err != nil {
+			return err
+		}
+	}
 	if err != nil {
-		return err
+		if h, err = d.retryMemory(m.size, err); err != nil {
+			return err
+		}
 	}
 	if err := drv.Map(m.at, m.size, h); err != nil {
 		return errors.Join(err, drv.Release(h))
@@ -98,9 +109,10 @@ func (m *memory) fillNew(l *driverStream) error {
 	if m.away == nil {
 		return l.clearMemory(m.at, m.size)
 	}
-	from := m.away
+	at := uint64(0)
 	return l.copyIn(m.at, m.size, func(part []byte) error {
-		from = from[copy(part, from):]
+		m.away.readAt(at, part)
+		at += uint64(len(part))
 		return nil
 	})
 }
@@ -207,12 +219,16 @@ func (m *memory) holdIfPresent() bool {
 // readAt copies bytes out, or returns false if the memory has none, so that all are zero.
 func (m *memory) readAt(at uint64, p []byte) (bool, error) {
 	m.mu.Lock()
+	if m.lost != nil {
+		defer m.mu.Unlock()
+		return false, m.lost
+	}
 	if !m.holdIfPresent() {
 		m.mu.Unlock()
 		return false, nil
 	}
 	if m.away != nil {
-		copy(p, m.away[at:])
+		m.away.readAt(at, p)
 		m.mu.Unlock()
 		return true, nil
 	}
@@ -235,16 +251,16 @@ func (m *memory) writeAt(at uint64, p []byte) error {
 		err = m.swapInBytes()
 	}
 	if backend.ResultOf(err) == backend.OutOfMemory {
-		err = m.allocHostCopy()
+		m.away, err = m.device.backend.copies.newCopy(m.size), nil
+	}
+	if err == nil && m.away != nil {
+		err = m.away.writeAt(at, p)
+		m.mu.Unlock()
+		return err
 	}
 	if err != nil {
 		m.mu.Unlock()
 		return err
-	}
-	if m.away != nil {
-		copy(m.away[at:], p)
-		m.mu.Unlock()
-		return nil
 	}
 	m.holds++
 	m.mu.Unlock()
@@ -299,9 +315,8 @@ func (m *memory) clearRange(at, n uint64) error {
 		return nil
 	}
 	if m.away != nil {
-		clear(m.away[at:][:n])
-		m.mu.Unlock()
-		return nil
+		defer m.mu.Unlock()
+		return m.away.clearRange(at, n)
 	}
 	m.mu.Unlock()
 	defer m.releaseHold()

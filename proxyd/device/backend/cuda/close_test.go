@@ -58,6 +58,12 @@ func closeDuring(t *testing.T, l *fakecuda.Library, b *Backend, function string,
 // mappedSpace makes a space that is mapped, with a context.
 func mappedSpace(t *testing.T, b *Backend) (backend.Space, backend.Context) {
 	t.Helper()
+	return mappedSpaceOf(t, b)
+}
+
+// mappedSpaceOf is mappedSpace of any backend.
+func mappedSpaceOf(t *testing.T, b backend.Backend) (backend.Space, backend.Context) {
+	t.Helper()
 	s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{Memory: 64 << 20})
 	if err != nil {
 		t.Fatal(err)

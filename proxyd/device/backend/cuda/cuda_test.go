@@ -175,5 +175,5 @@ func TestTight(t *testing.T) {
 	backendtest.RunTight(t, func(t *testing.T) backend.Backend {
 		l.Reset("", backendtest.TightMemory)
 		return openBackend(t, l)
-	})
+	}, nil)
 }

@@ -23,6 +23,7 @@ type device struct {
 	rdma    bool
 
 	holdings holdings
+	sums     summer
 
 	mu            sync.Mutex
 	served        bool // the context of the service exists

@@ -8,7 +8,7 @@
 //	├─ device   its facts, and the server's own context and driver streams  device.go driver_stream.go
 //	│  └─ team  a rank of NCCL's, in the device's primary context        team.go
 //	├─ memory   physical memory, which the server sees in its window,    bytes.go swap.go window.go
-//	│           or has in the host's memory
+//	│           or has in the host's memory, equal blocks once           swap_content.go block_sums.go host_copy.go
 //	└─ space    the names of calls (package ledger); the view: memory     space.go alloc.go vmm.go host.go view.go
 //	   │        that work finds at the program's addresses while mapped
 //	   │        and can move to another device                         move.go move_contexts.go
@@ -54,7 +54,8 @@
 //
 // Locks:
 //
-//	Backend.mu → space.mu → view.mu → memory.mu → window.mu, Backend.hostMu
+//	Backend.mu → space.mu → view.mu → memory.mu → window.mu, Backend.hostMu; of a memory that has its twin's mu, too:
+//	memory.mu → takeover.mu; memory.mu → summer.mu; hostStore.mu is taken last
 //	exec.Mu → cudaContext.mu → space.mu; cudaContext.mu → stream.mu → gate; ending → mark.mu, clock.mu are taken last
 //	space.steady → cudaContext.moving → cudaContext.mu → space.mu → ending → memory.mu, of a move
 //
@@ -97,6 +98,6 @@
 // On one H100 with driver 580 (docs/gpu.md): reservations come where they are asked for; memory is mapped twice (window
 // and view); contexts of cuCtxCreate see memory of cuMemMap; NCCL takes such memory. A fault ends the process's use of
 // the device: no context outlives one. Ending a context waits for its kernels. The driver's own reservations depend on
-// their order (driver/reserve.c). Not seen: two GPUs, so no move of a space, and the effect of ncclCommAbort on kernels
-// that wait.
+// their order (driver/reserve.c). Not seen: two GPUs, so no move of a space; the effect of ncclCommAbort on kernels that
+// wait; and the kernel that makes sums of blocks, which the software GPU has executed (TestSumKernel).
 package cuda

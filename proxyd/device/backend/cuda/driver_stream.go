@@ -70,30 +70,63 @@ func (l *driverStream) isIdle() bool {
 	return backend.ResultOf(l.alive(func() error { return l.drv.Query(l.ctx, l.stream) })) != backend.NotReady
 }
 
+// devicePart is bytes in a device's memory that are copied at once: partSize at most.
+type devicePart struct {
+	at backend.Addr
+	n  uint64
+}
+
+// splitParts are the parts of n bytes.
+func splitParts(at backend.Addr, n uint64) []devicePart {
+	parts := make([]devicePart, 0, (n+partSize-1)/partSize)
+	for end := at + backend.Addr(n); at < end; at += partSize {
+		parts = append(parts, devicePart{at, min(uint64(end-at), partSize)})
+	}
+	return parts
+}
+
+// getBuffers returns two buffers. The caller puts all that are returned, also with an error.
+func (p *hostBufferPool) getBuffers() (out [][]byte, err error) {
+	for len(out) < 2 {
+		b, err := p.getBuffer()
+		if err != nil {
+			return out, err
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+func (p *hostBufferPool) putBuffers(list [][]byte) {
+	for _, b := range list {
+		p.putBuffer(b)
+	}
+}
+
 // copyOut copies n bytes of a device, a part at a time, to take, while the next part is on its way.
 func (l *driverStream) copyOut(from backend.Addr, n uint64, take func(part []byte) error) error {
-	var parts [2][]byte
-	for i := range parts {
-		b, err := l.pool.getBuffer()
-		if err != nil {
-			return err
-		}
-		defer l.pool.putBuffer(b)
-		parts[i] = b
+	return l.copyPartsOut(splitParts(from, n), func(_ int, part []byte) error { return take(part) })
+}
+
+// copyPartsOut copies parts, each to take with its number, while the next part is on its way.
+func (l *driverStream) copyPartsOut(parts []devicePart, take func(i int, part []byte) error) error {
+	buffers, err := l.pool.getBuffers()
+	defer l.pool.putBuffers(buffers)
+	if err != nil {
+		return err
 	}
 	var ready []byte
-	for at, i := uint64(0), 0; at < n || ready != nil; i++ {
+	for i := 0; i < len(parts) || ready != nil; i++ {
 		var next []byte
-		if at < n {
-			next = parts[i%2][:min(n-at, partSize)]
-			if err := l.alive(func() error { return l.drv.CopyOut(l.ctx, l.stream, next, from+backend.Addr(at)) }); err != nil {
+		if i < len(parts) {
+			next = buffers[i%2][:parts[i].n]
+			if err := l.alive(func() error { return l.drv.CopyOut(l.ctx, l.stream, next, parts[i].at) }); err != nil {
 				return err
 			}
-			at += uint64(len(next))
 		}
 		var err error
 		if ready != nil {
-			err = take(ready)
+			err = take(i-1, ready)
 		}
 		if e := l.waitIdle(); err == nil { // in any case: other copies get the buffers next
 			err = e
@@ -108,28 +141,28 @@ func (l *driverStream) copyOut(from backend.Addr, n uint64, take func(part []byt
 
 // copyIn is the reverse of copyOut.
 func (l *driverStream) copyIn(to backend.Addr, n uint64, give func(part []byte) error) error {
-	var parts [2][]byte
-	for i := range parts {
-		b, err := l.pool.getBuffer()
-		if err != nil {
-			return err
-		}
-		defer l.pool.putBuffer(b)
-		parts[i] = b
+	return l.copyPartsIn(splitParts(to, n), func(_ int, part []byte) error { return give(part) })
+}
+
+// copyPartsIn is the reverse of copyPartsOut.
+func (l *driverStream) copyPartsIn(parts []devicePart, give func(i int, part []byte) error) error {
+	buffers, err := l.pool.getBuffers()
+	defer l.pool.putBuffers(buffers)
+	if err != nil {
+		return err
 	}
-	for at, i := uint64(0), 0; at < n; i++ {
-		part := parts[i%2][:min(n-at, partSize)]
-		err := give(part) // while the part before is on its way
+	for i, p := range parts {
+		part := buffers[i%2][:p.n]
+		err := give(i, part) // while the part before is on its way
 		if e := l.waitIdle(); err == nil {
 			err = e
 		}
 		if err == nil {
-			err = l.alive(func() error { return l.drv.CopyIn(l.ctx, l.stream, to+backend.Addr(at), part) })
+			err = l.alive(func() error { return l.drv.CopyIn(l.ctx, l.stream, p.at, part) })
 		}
 		if err != nil {
 			return err
 		}
-		at += uint64(len(part))
 	}
 	return l.waitIdle()
 }

@@ -256,7 +256,7 @@ func (x *span) deviceAddress() (backend.Addr, error) {
 		return x.pieces[0].memory.at + backend.Addr(x.pieces[0].at), nil
 	}
 	d := x.space.currentDevice()
-	whole, err := d.newMemory((x.Size+backend.Granule-1)/backend.Granule*backend.Granule, nil)
+	whole, err := d.newMemory((x.Size+backend.Granule-1)/backend.Granule*backend.Granule, nil, 0)
 	if err != nil {
 		return 0, fmt.Errorf("%d bytes in one piece, for a collective: %w", x.Size, err)
 	}

@@ -21,6 +21,7 @@ import (
 // The space's mu guards mappedRanges.
 type mappedRanges struct {
 	space    *space
+	unplaced uint64                // memories without an address that were made, in all
 	list     []*mappedRange        // ascending
 	leaving  map[*mappedRange]bool // to be given back when no work uses them any more
 	releases []pendingRelease      // ranges without users: see unlockAndDrop
@@ -95,7 +96,7 @@ func (l *mappedRanges) countKept(x *mappedRange, more bool) {
 // see waitsForRange, and attachPiece.
 func (l *mappedRanges) makeBacking(base backend.Addr, size uint64) (*arenaBytes, error) {
 	if base == 0 {
-		m, err := l.newMemory(size)
+		m, err := l.newMemory(size, l.nextUnplaced())
 		return &arenaBytes{memory: m}, err
 	}
 	end := base + backend.Addr(size)
@@ -120,7 +121,7 @@ func (l *mappedRanges) makeBacking(base backend.Addr, size uint64) (*arenaBytes,
 			at = l.list[l.firstRange(at)].endAddress()
 			continue
 		}
-		m, err := l.newMemory(uint64(next - at))
+		m, err := l.newMemory(uint64(next-at), uint64(at-l.space.cfg.Base))
 		if err != nil {
 			l.releaseBacking(b, true)
 			return nil, err
@@ -133,10 +134,17 @@ func (l *mappedRanges) makeBacking(base backend.Addr, size uint64) (*arenaBytes,
 	return b, nil
 }
 
-// newMemory makes memory. If the device has no room, kept ranges are given back first.
-func (l *mappedRanges) newMemory(n uint64) (*memory, error) {
+// nextUnplaced is the place of the next memory without an address: no address is as high.
+func (l *mappedRanges) nextUnplaced() uint64 {
+	l.unplaced++
+	return 1<<63 | l.unplaced
+}
+
+// newMemory makes memory. Spaces that have made the same calls have memories at the same places. If the device has no
+// room, kept ranges are given back first.
+func (l *mappedRanges) newMemory(n, place uint64) (*memory, error) {
 	for {
-		m, err := l.space.currentDevice().newMemory(n, l.space)
+		m, err := l.space.currentDevice().newMemory(n, l.space, place)
 		if backend.ResultOf(err) != backend.OutOfMemory || l.dropKept(n, anyRange, l.dropNow) == 0 {
 			return m, err
 		}

@@ -137,6 +137,9 @@ func (m *move) lockMemory() error {
 		if x.holds > 0 {
 			return fmt.Errorf("a collective or a copy uses memory: %w", backend.NotReady)
 		}
+		if x.lost != nil {
+			return x.lost
+		}
 	}
 	return nil
 }
@@ -252,7 +255,7 @@ func (m *move) stageMemory() error {
 
 // copyToDevice makes a copy of the memory on another device. The caller holds mu, and the memory is there.
 func (m *memory) copyToDevice(d *device) (*memory, error) {
-	x, err := d.newMemory(m.size, nil)
+	x, err := d.newMemory(m.size, nil, 0)
 	if err != nil {
 		return nil, err
 	}

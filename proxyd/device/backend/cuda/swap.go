@@ -7,13 +7,10 @@ package cuda
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
@@ -21,7 +18,8 @@ import (
 
 // A device has the memory of the space that is mapped. The memory of other spaces stays there for as long as there is
 // room: the driver reports when it has no room. Then memory of the spaces that were mapped longest ago leaves, to the
-// host's memory, until there is room; the memory comes back when its space is mapped. Two things stay: held memory, as
+// host's memory, until there is room; the memory comes back when its space is mapped, in the place of memory that
+// makes room for it if there is a twin. Only bytes that differ are moved then: see swap_content.go. Two things stay: held memory, as
 // in a collective and a copy between spaces, and memory that is being moved already. A peer's memory that kernels
 // access need not be held: of two spaces on a device only one is mapped.
 type holdings struct {
@@ -65,12 +63,19 @@ func (d *device) countBytes(more, less uint64) {
 
 // createMemory makes physical memory. If the device has no room, memory of spaces that are not mapped leaves.
 func (d *device) createMemory(size uint64) (driver.Memory, error) {
-	for {
-		h, err := d.backend.drv.NewMemory(d.dev, size, d.rdma)
-		if backend.ResultOf(err) != backend.OutOfMemory || !d.makeRoom(size) {
-			return h, err
-		}
+	h, err := d.backend.drv.NewMemory(d.dev, size, d.rdma)
+	if err != nil {
+		return d.retryMemory(size, err)
 	}
+	return h, nil
+}
+
+// retryMemory is createMemory after an attempt that has failed.
+func (d *device) retryMemory(size uint64, err error) (h driver.Memory, _ error) {
+	for backend.ResultOf(err) == backend.OutOfMemory && d.makeRoom(size) {
+		h, err = d.backend.drv.NewMemory(d.dev, size, d.rdma)
+	}
+	return h, err
 }
 
 // makeRoom has memory leave, and tells whether any did.
@@ -112,14 +117,19 @@ func (m *memory) mappedSince() uint64 {
 	return m.owner.turn.Load()
 }
 
-// swapOutBytes moves the bytes to the host's memory, if no user needs them here, and returns how many. A busy memory is left
+// canLeave tells whether no user needs the bytes on the device. The caller holds mu.
+func (m *memory) canLeave() bool {
+	return m.there && !m.ended && m.lost == nil && m.holds == 0 && m.owner != nil && !m.owner.shown.Load()
+}
+
+// swapOutBytes moves the bytes to the host's memory, if no user needs them here, and returns the size. A busy memory is left
 // alone: its user may be waiting for this memory.
 func (m *memory) swapOutBytes() uint64 {
 	if !m.mu.TryLock() {
 		return 0
 	}
 	defer m.mu.Unlock()
-	if !m.there || m.ended || m.holds > 0 || m.owner == nil || m.owner.shown.Load() {
+	if !m.canLeave() {
 		return 0
 	}
 	return m.swapOutLocked()
@@ -132,30 +142,17 @@ func (m *memory) swapOutLocked() uint64 {
 		return m.size
 	}
 	began := time.Now()
-	if m.copyToHost() != nil {
-		m.freeHostCopy()
+	e := m.planEviction()
+	if e.copyBlocks(nil) != nil {
+		e.to.freeBlocks()
 		return 0
 	}
 	drv := m.device.backend.drv
-	m.there = false
+	m.there, m.away = false, e.to
 	_, _ = drv.Unmap(m.at, m.size), drv.Release(m.handle) // as above
 	m.device.countBytes(0, m.size)
-	m.device.countMoved(m.size, 0, began)
+	m.device.countMoved(e.bytes(), 0, began)
 	return m.size
-}
-
-// copyToHost copies the bytes to the host's memory. The caller holds mu.
-func (m *memory) copyToHost() error {
-	if err := m.allocHostCopy(); err != nil {
-		return err
-	}
-	to := m.away
-	return m.device.borrowDriverStream(func(l *driverStream) error {
-		return l.copyOut(m.at, m.size, func(part []byte) error {
-			to = to[copy(to, part):]
-			return nil
-		})
-	})
 }
 
 // countReturned notes that the bytes are in the device's memory. The caller holds mu.
@@ -181,20 +178,10 @@ func (d *device) countTurn() {
 	d.holdings.swap.CountTurn()
 }
 
-// allocHostCopy makes room in the host's memory. The caller holds mu.
-func (m *memory) allocHostCopy() error {
-	b, err := unix.Mmap(-1, 0, int(m.size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		return fmt.Errorf("the host has no %d bytes to swap to: %w: %w", m.size, err, backend.OutOfMemory)
-	}
-	m.away = b
-	return nil
-}
-
-// freeHostCopy frees the room that allocHostCopy made. The caller holds mu.
+// freeHostCopy frees the bytes in the host's memory. The caller holds mu.
 func (m *memory) freeHostCopy() {
 	if m.away != nil {
-		_ = unix.Munmap(m.away) // a mapping of ours
+		m.away.freeBlocks()
 		m.away = nil
 	}
 }

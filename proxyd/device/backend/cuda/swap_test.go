@@ -65,12 +65,18 @@ func (x *tenant) takeTurn(t *testing.T, do func()) {
 	}
 }
 
+// fillMemory fills each block with a value of its own: blocks that are alike would be moved once.
 func (x *tenant) fillMemory(t *testing.T, v uint32) {
 	t.Helper()
-	if err := x.cu.Legacy().Fill(backend.Fill{Addr: x.at, Value: v, Element: 1, Width: tenantSize}); err != nil {
-		t.Fatal(err)
+	for at := backend.Addr(0); at < tenantSize; at += backend.Granule {
+		if err := x.cu.Legacy().Fill(backend.Fill{Addr: x.at + at, Value: blockValue(v, at), Element: 1, Width: backend.Granule}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
+
+// blockValue is the value of the block at an offset.
+func blockValue(v uint32, at backend.Addr) uint32 { return 1 + v + 32*uint32(at/backend.Granule) }
 
 // checkMemory checks all bytes without mapping the space.
 func (x *tenant) checkMemory(t *testing.T, v byte) {
@@ -78,8 +84,8 @@ func (x *tenant) checkMemory(t *testing.T, v byte) {
 	p := make([]byte, backend.Granule)
 	for at := backend.Addr(0); at < tenantSize; at += backend.Granule {
 		some, err := x.ReadBlock(backend.BlockID{Base: x.at + at}, p)
-		if err != nil || !some || !bytes.Equal(p, bytes.Repeat([]byte{v}, backend.Granule)) {
-			t.Fatalf("ReadBlock at %#x = %v, %v, first byte %d, want %d", uint64(x.at+at), some, err, p[0], v)
+		if err != nil || !some || !bytes.Equal(p, bytes.Repeat([]byte{byte(blockValue(uint32(v), at))}, backend.Granule)) {
+			t.Fatalf("ReadBlock at %#x = %v, %v, first byte %d, want %d", uint64(x.at+at), some, err, p[0], blockValue(uint32(v), at))
 		}
 	}
 }

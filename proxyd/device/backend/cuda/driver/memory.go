@@ -115,3 +115,8 @@ func (d *Driver) NewPinned(c Context, n uint64) ([]byte, error) {
 func (d *Driver) FreePinned(c Context, b []byte) error {
 	return checkResult("cuMemFreeHost", C.sing_cuMemFreeHost(d.table, c.p, unsafe.Pointer(unsafe.SliceData(b))))
 }
+
+// AddressOf is the address at which devices find pinned memory.
+func AddressOf(pinned []byte) backend.Addr {
+	return backend.Addr(uintptr(unsafe.Pointer(unsafe.SliceData(pinned))))
+}

@@ -119,8 +119,46 @@ static int k_none(struct op *o, CUcontext c)
 	return (0);
 }
 
+/* a*b + c, modulo 2^61-1; a and b are less than that. */
+static uint64_t times(uint64_t a, uint64_t b, uint64_t c)
+{
+	const uint64_t prime = (1ull << 61) - 1;
+	unsigned __int128 x = (unsigned __int128)a * b + c;
+	uint64_t y = (uint64_t)(x >> 61) + ((uint64_t)x & prime);
+
+	return (y >= prime ? y - prime : y);
+}
+
+/* A piece of 64 KiB of each block of threads: see block_sums.go. */
+static int k_sum_pieces(struct op *o, CUcontext c)
+{
+	enum { PIECE = 64 << 10, THREADS = 128 };
+	const uint64_t *keys = (const uint64_t *)find_variable(o, "keys");
+	uint64_t from = read_address(o, 0), *to = (uint64_t *)read_address(o, 1);
+	int fault = 0;
+
+	for (unsigned int piece = 0; piece < o->grid[0]; ++piece, from += PIECE, to += 2) {
+		word_at(o, c, from, &fault);
+		if (fault)
+			return (fault);
+		to[0] = to[1] = 0;
+		for (unsigned int thread = 0; thread < THREADS; ++thread) {
+			uint64_t sums[2] = { 0 };
+
+			for (unsigned int at = 16 * thread; at < PIECE; at += 16 * THREADS)
+				for (int word = 0; word < 4; ++word)
+					for (int j = 0; j < 2; ++j)
+						sums[j] = times(sums[j], keys[j], ((const unsigned int *)(from + at))[word]);
+			for (int j = 0; j < 2; ++j)
+				to[j] = times(sums[j], keys[2 + 2 * thread + j], to[j]);
+		}
+	}
+	return (0);
+}
+
 static const struct { const char *name; int (*run)(struct op *, CUcontext); } kernels[] = {
 	{ "add", k_add }, { "poke", k_poke }, { "bump", k_bump }, { "ask", k_ask }, { "spin", k_spin }, { "stop", k_stop }, { "claim", k_claim },
+	{ "sum_pieces", k_sum_pieces },
 };
 
 int (*kernel_named(const char *name))(struct op *, CUcontext)
