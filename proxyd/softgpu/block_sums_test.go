@@ -91,7 +91,7 @@ func TestWatched(t *testing.T) {
 	look("a part that was given back", 1, 1, 0, 0)
 	look("watched again", 0, 1, 0, 0)
 	a.bytes[3*backend.Granule]++
-	if n := a.swapOut(); n == 0 {
+	if n, _ := a.swapOut(); n == 0 {
 		t.Error("swapOut = 0, want the bytes of the written blocks")
 	}
 	a.swapIn()

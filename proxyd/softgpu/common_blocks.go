@@ -122,12 +122,13 @@ func (a *arena) hideBlock(offset uint64, c *pages.Block, here bool) error {
 	return nil
 }
 
-// swapOutCommon is swapOut for the blocks that show common bytes, and returns how many bytes had to be copied. A
-// block with pages of its own is copied whole, and has bytes of its own from then on.
-func (a *arena) swapOutCommon() (n uint64) {
+// swapOutCommon is swapOut for the blocks that show common bytes. A block with pages of its own is copied whole, and has
+// bytes of its own from then on.
+func (a *arena) swapOutCommon() (n, spared uint64) {
 	for offset, x := range a.commonBlocks.copyShown() {
 		if a.commonAt(offset) != nil {
-			n += x.common.Leave()
+			moved := x.common.Leave()
+			n, spared = n+moved, spared+backend.Granule-moved
 			continue
 		}
 		n += uint64(copy(a.away[offset:][:backend.Granule], a.blockAt(offset)))
@@ -135,7 +136,7 @@ func (a *arena) swapOutCommon() (n uint64) {
 			n += x.common.Leave() // swapIn copies a.away back into this block too
 		}
 	}
-	return n
+	return n, spared
 }
 
 // swapInCommon undoes swapOutCommon.

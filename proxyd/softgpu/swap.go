@@ -83,13 +83,15 @@ func (s *space) swapOut() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	began, out := time.Now(), uint64(0)
+	began, out, spared := time.Now(), uint64(0), uint64(0)
 	s.ledger.Arenas(func(h *holder) {
 		if a := h.Bytes; a.away == nil && a.share == nil && !s.device.backend.isPinned(a.bytes) {
-			out += a.swapOut()
+			moved, common := a.swapOut()
+			out, spared = out+moved, spared+common
 		}
 	})
 	s.at.Load().holdings.swap.CountMoved(out, 0, time.Since(began))
+	s.at.Load().holdings.swap.CountSpared(spared)
 }
 
 // swapIn undoes swapOut. The caller holds the device's mu.
@@ -119,22 +121,23 @@ func (s *space) beginOperation(op *operation) {
 	}
 }
 
-// swapOut moves bytes to the host's memory and returns how many. If the host has no memory left, they stay.
-func (a *arena) swapOut() (n uint64) {
+// swapOut moves bytes to the host's memory, and returns how many were moved and how many need not be, because other
+// blocks show them. If the host has no memory left, they stay.
+func (a *arena) swapOut() (n, spared uint64) {
 	host, err := newArena(uint64(len(a.bytes)))
 	if err != nil {
-		return 0
+		return 0, 0
 	}
 	a.away = host
 	a.forgetWritten()
-	n = a.swapOutCommon()
+	n, spared = a.swapOutCommon()
 	common := a.commonBlocks.copyShown()
 	for at := uint64(0); at < uint64(len(a.bytes)); at += backend.Granule {
 		if common[at].common == nil {
 			n += moveTouched(host[at:], a.blockAt(at))
 		}
 	}
-	return n
+	return n, spared
 }
 
 // swapIn undoes swapOut.

@@ -11,6 +11,10 @@ type Swap struct {
 	Took    time.Duration
 	Most    uint64 // bytes of spaces on the device at once
 	Now     bool   // bytes were moved lately: in the last RecentTurns turns
+	// Spared counts bytes that had to leave or to come, and were not moved, because equal bytes were there. Alike: some
+	// were spared lately.
+	Spared uint64
+	Alike  bool
 }
 
 // Swapper is a Device that counts the bytes that it moves.
@@ -24,12 +28,15 @@ const RecentTurns = 64
 type SwapCounter struct {
 	counts Swap
 	turns  int // since bytes were moved
+	alike  int // turns since bytes were spared
 }
 
 // CountTurn notes that a space is mapped.
 func (c *SwapCounter) CountTurn() {
 	c.turns++
+	c.alike++
 	c.counts.Now = c.counts.Now && c.turns < RecentTurns
+	c.counts.Alike = c.counts.Alike && c.alike < RecentTurns
 }
 
 // CountMoved notes bytes that were moved out and in, and how long that took.
@@ -37,6 +44,14 @@ func (c *SwapCounter) CountMoved(out, in uint64, took time.Duration) {
 	c.counts.Out, c.counts.In, c.counts.Took = c.counts.Out+out, c.counts.In+in, c.counts.Took+took
 	if out+in > 0 {
 		c.counts.Now, c.turns = true, 0
+	}
+}
+
+// CountSpared notes bytes that were not moved, because equal bytes were there.
+func (c *SwapCounter) CountSpared(bytes uint64) {
+	c.counts.Spared += bytes
+	if bytes > 0 {
+		c.counts.Alike, c.alike = true, 0
 	}
 }
 

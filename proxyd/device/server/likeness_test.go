@@ -135,6 +135,28 @@ func TestAlikeAreTogether(t *testing.T) {
 	}
 }
 
+// TestRung: a device's rung is that of the dearest of what happened lately.
+func TestRung(t *testing.T) {
+	for _, tc := range []struct {
+		spaces                  int
+		saved                   uint64
+		swapped, spliced, alike bool
+		want                    string
+	}{
+		{1, 0, true, true, true, ""},
+		{2, 0, false, false, false, RungResident},
+		{2, 1, false, false, false, RungAlias},
+		{2, 0, false, false, true, RungAlias},
+		{2, 1, false, true, true, RungSplice},
+		{2, 1, true, true, true, RungSwap},
+	} {
+		s := &SharingStatus{Spaces: tc.spaces, Saved: tc.saved}
+		if got := s.describeRung(tc.swapped, tc.spliced, tc.alike); got != tc.want {
+			t.Errorf("%+v: %q, want %q", tc, got, tc.want)
+		}
+	}
+}
+
 // TestRungRecent: a device has the rung of its last turns. Two processes that do not fit swap, though a part of their
 // memory is alike; they climb when memory is freed, and fall when memory is allocated again.
 func TestRungRecent(t *testing.T) {

@@ -21,8 +21,9 @@ type SharingStatus struct {
 	SwappedOut   uint64        `json:"swapped_out"`            // bytes, to the host's memory
 	SwappedIn    uint64        `json:"swapped_in"`
 	SwapTime     time.Duration `json:"swap_time"`
-	Alike        uint64        `json:"alike"` // bytes of a device of the job's that another device of the job's on this device has too, at the last save
-	Peak         uint64        `json:"peak"`  // bytes of spaces that were in the device's memory at once
+	SwapSpared   uint64        `json:"swap_spared"` // bytes that had to leave or to come, and were not moved, because equal bytes were there
+	Alike        uint64        `json:"alike"`       // bytes of a device of the job's that another device of the job's on this device has too, at the last save
+	Peak         uint64        `json:"peak"`        // bytes of spaces that were in the device's memory at once
 	// Of the memory of all spaces, which may be more than the device's.
 	Common   uint64 `json:"common"`   // bytes that are there once and belong to several spaces
 	Saved    uint64 `json:"saved"`    // bytes that would be there beside these if each space had its own
@@ -43,13 +44,13 @@ type SharingStatus struct {
 const (
 	RungSwap     = "swap"     // memory that does not fit is moved to the host's memory and back
 	RungResident = "resident" // the memory of all spaces is there, a copy for each
-	RungAlias    = "alias"    // memory with the same bytes is there once
+	RungAlias    = "alias"    // memory with the same bytes is there once, or does not move while spaces take turns there
 	RungSplice   = "splice"   // and kernels that spaces launch alike run for one of them
 )
 
 // describeRung tells how a device is shared: of what happened lately, by what costs the most. swapped: bytes were moved
-// lately; spliced: results of kernels were taken lately.
-func (s *SharingStatus) describeRung(swapped, spliced bool) string {
+// lately; spliced: results of kernels were taken lately; alike: bytes were spared a move lately.
+func (s *SharingStatus) describeRung(swapped, spliced, alike bool) string {
 	switch {
 	case s.Spaces < 2:
 		return ""
@@ -57,7 +58,7 @@ func (s *SharingStatus) describeRung(swapped, spliced bool) string {
 		return RungSwap
 	case spliced:
 		return RungSplice
-	case s.Saved > 0:
+	case s.Saved > 0, alike:
 		return RungAlias
 	}
 	return RungResident
@@ -80,11 +81,11 @@ func (s *Server) describeSharing() []SharingStatus {
 		if c, is := d.(backend.InstructionCounter); is {
 			of.Instructions = c.Instructions()
 		}
-		swapped, spliced := false, false
+		swapped, spliced, alike := false, false, false
 		if w, is := d.(backend.Swapper); is {
 			n := w.Swapped()
-			swapped = n.Now
-			of.SwappedOut, of.SwappedIn, of.SwapTime, of.Peak = n.Out, n.In, n.Took, n.Most
+			swapped, alike = n.Now, n.Alike
+			of.SwappedOut, of.SwappedIn, of.SwapTime, of.SwapSpared, of.Peak = n.Out, n.In, n.Took, n.Spared, n.Most
 		}
 		if m, is := d.(backend.BlockSharer); is {
 			n := m.Common()
@@ -96,7 +97,7 @@ func (s *Server) describeSharing() []SharingStatus {
 			of.Compared += n.Compared
 			spliced = n.Now
 		}
-		of.Rung = of.describeRung(swapped, spliced)
+		of.Rung = of.describeRung(swapped, spliced, alike)
 		out = append(out, of)
 	}
 	for len(out) > s.deviceCount() && out[len(out)-1] == (SharingStatus{}) {

@@ -97,7 +97,7 @@ func testResident(t *testing.T, b backend.Backend) {
 			x.runInTurn(func() { x.fillRange(0, 4<<20, byte(10*round+i)) })
 		}
 	}
-	if s := swapped(b); s.Out != 0 || s.In != 0 || s.Now || s.Most != 12<<20 {
+	if s := swapped(b); s.Out+s.In+s.Spared != 0 || s.Now || s.Alike || s.Most != 12<<20 {
 		t.Errorf("swapped = %+v, want nothing but Most, 12 MiB", s)
 	}
 	for _, x := range all {
@@ -202,6 +202,9 @@ func testChangedAlike(t *testing.T, b backend.Backend) {
 			for _, x := range all {
 				x.checkMemory("after a round")
 			}
+		}
+		if s := swapped(b); k > 2 && (s.Spared == 0 || !s.Alike) {
+			t.Errorf("%d spaces: swapped = %+v, want bytes that were spared", k, s)
 		}
 		for _, x := range all {
 			x.mustSucceed(x.space.Close())

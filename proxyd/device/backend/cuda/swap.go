@@ -151,7 +151,7 @@ func (m *memory) swapOutLocked() uint64 {
 	m.there, m.away = false, e.to
 	_, _ = drv.Unmap(m.at, m.size), drv.Release(m.handle) // as above
 	m.device.countBytes(0, m.size)
-	m.device.countMoved(e.bytes(), 0, began)
+	m.device.countMoved(e.bytes(), 0, e.spared, began)
 	return m.size
 }
 
@@ -160,15 +160,17 @@ func (m *memory) countReturned(began time.Time) {
 	m.device.countBytes(m.size, 0)
 	if m.away != nil {
 		m.freeHostCopy()
-		m.device.countMoved(0, m.size, began)
+		m.device.countMoved(0, m.size, 0, began)
 	}
 }
 
-// countMoved counts bytes that were moved out of the device's memory and back, and the time since began.
-func (d *device) countMoved(out, in uint64, began time.Time) {
+// countMoved counts bytes that were moved out of the device's memory and back, bytes that need not be moved, and the time
+// since began.
+func (d *device) countMoved(out, in, spared uint64, began time.Time) {
 	d.holdings.mu.Lock()
 	defer d.holdings.mu.Unlock()
 	d.holdings.swap.CountMoved(out, in, time.Since(began))
+	d.holdings.swap.CountSpared(spared)
 }
 
 // countTurn notes that a space of the device is mapped.

@@ -36,6 +36,7 @@ type eviction struct {
 	to     *hostCopy
 	moved  []int       // blocks that the host does not have
 	alike  map[int]int // blocks with the same bytes as an earlier block, which is one of moved
+	spared uint64      // bytes that need not be moved, zeros aside; of a takeover, in both directions
 }
 
 // planEviction finds the blocks that must be moved. The others are in to afterwards. The caller holds mu.
@@ -46,10 +47,12 @@ func (m *memory) planEviction() *eviction {
 	for i := range e.to.blocks {
 		sum := e.sumAt(i)
 		if e.sums != nil && e.to.takeKnown(i, sum) {
+			e.countSpared(sum)
 			continue
 		}
 		if first, ok := seen[sum]; ok && e.sums != nil {
 			e.alike[i] = first
+			e.countSpared(sum)
 			continue
 		}
 		seen[sum] = i
@@ -64,6 +67,13 @@ func (e *eviction) sumAt(i int) blockSum {
 		return zeroSum
 	}
 	return e.sums[i]
+}
+
+// countSpared notes a block that need not be moved, unless the block is zeros.
+func (e *eviction) countSpared(sum blockSum) {
+	if sum != zeroSum {
+		e.spared += backend.Granule
+	}
 }
 
 // bytes is how many bytes are moved.
@@ -156,7 +166,7 @@ func (m *memory) takeTwin() (bool, error) {
 	m.handle, m.reached = twin.handle, twin.reached
 	m.there, twin.there, twin.away = true, false, e.to
 	m.freeHostCopy()
-	m.device.countMoved(e.bytes(), x.bytes(), began)
+	m.device.countMoved(e.bytes(), x.bytes(), e.spared, began)
 	return true, nil
 }
 
@@ -193,6 +203,8 @@ func (x *takeover) planComing() {
 		sum, known := x.by.sumAt(i)
 		if x.sums == nil || !known || sum != x.sums[i] {
 			x.coming = append(x.coming, i)
+		} else {
+			x.countSpared(sum)
 		}
 	}
 }
