@@ -18,6 +18,7 @@ import (
 // space is a rank's device.
 type space struct {
 	*ledger.Calls[*arena] // that concern the ledger alone
+	hostMemory
 
 	device    *device                // that the space was made on: its backend, and the properties that kernels read
 	at        atomic.Pointer[device] // that the space is on; lockDeviceOf reads it

@@ -5,6 +5,12 @@ package softgpu
 
 import "github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 
+// hostMemory is the part of a space that says where its memory is.
+type hostMemory struct{}
+
+// MemoryIsHosted implements backend.HostedMemory.
+func (hostMemory) MemoryIsHosted() {}
+
 // NewMemory implements backend.MappableMemory. A space that is mapped has its new memory on the device.
 func (s *space) NewMemory(size uint64) (backend.MemoryID, error) {
 	id, err := s.Calls.NewMemory(size)

@@ -76,6 +76,10 @@ type MappableMemory interface {
 	SetAccess(a Addr, size uint64, allow bool) error
 }
 
+// HostedMemory is a Space of which the memory is the host's: it makes no difference to a program which of the program's
+// spaces has a memory.
+type HostedMemory interface{ MemoryIsHosted() }
+
 // PoolID names a memory pool within its space.
 type PoolID uint32
 

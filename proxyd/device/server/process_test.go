@@ -293,13 +293,7 @@ func TestVirtual(t *testing.T) {
 	c.want(invalidValue, "cuMemCreate", granule+1, prop, uint64(0))
 	c.must("cuMemMap", at+granule, granule, uint64(0), h, uint64(0))
 	c.want(invalidValue, "cuMemMap", at+granule, granule, uint64(0), h, uint64(0))
-	access := func(dev int32, flags int32) []any {
-		b, err := binary.Append(nil, binary.LittleEndian, dispatch.Access{Location: dispatch.Location{Type: 1, Id: dev}, Flags: flags})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return []any{at + granule, granule, uint64(1), [12]byte(b), uint64(1)}
-	}
+	access := func(dev, flags int32) []any { return accessTo(t, at+granule, granule, dev, flags) }
 	c.want(invalidValue, "cuMemsetD8_v2", at+granule, uint8(1), uint64(4))
 	c.must("cuMemSetAccess", access(1, 3)...)
 	c.want(invalidValue, "cuMemSetAccess", access(1, 2)...)
@@ -326,6 +320,69 @@ func TestVirtual(t *testing.T) {
 	out := c.must("cuMemGetInfo_v2")
 	if free := binary.LittleEndian.Uint64(out); free != testMemory {
 		t.Errorf("%d bytes are free", free)
+	}
+}
+
+// accessTo are the arguments by which a device may use mapped memory, or may not.
+func accessTo(t *testing.T, at, n uint64, dev, flags int32) []any {
+	t.Helper()
+	b, err := binary.Append(nil, binary.LittleEndian, dispatch.Access{Location: dispatch.Location{Type: 1, Id: dev}, Flags: flags})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []any{at, n, uint64(1), [12]byte(b), uint64(1)}
+}
+
+// TestVirtualOfSeveral: memory of several devices within one reservation, used by the kernels of each device, also after a
+// restore. Memory that has been mapped at addresses of its own device stays there.
+func TestVirtualOfSeveral(t *testing.T) {
+	const granule = uint64(backend.Granule)
+	s := newServer(t, 2)
+	_, cs := attachProcess(t, s, 1)
+	c := cs[0]
+	c.beginContext(ctxB, 1)
+	own := c.callForNumber("cuMemAddressReserve", granule, uint64(0), uint64(0), uint64(0)) // of device 1
+	c.beginContext(ctxA, 0)
+	at := c.callForNumber("cuMemAddressReserve", 8*granule, uint64(0), uint64(0), uint64(0)) // of device 0
+	create := func(dev int32) uint64 {
+		return c.callForNumber("cuMemCreate", granule, dispatch.Allocprop{Type: 1, Location: dispatch.Location{Type: 1, Id: dev}}, uint64(0))
+	}
+	for i := range uint64(4) {
+		h := create(int32(i % 2))
+		c.must("cuMemMap", at+i*granule, granule, uint64(0), h, uint64(0))
+		c.must("cuMemSetAccess", accessTo(t, at+i*granule, granule, int32(i%2), 3)...) // for its own device alone
+		var prop dispatch.Allocprop
+		if _, err := binary.Decode(c.must("cuMemGetAllocationPropertiesFromHandle", h), binary.LittleEndian, &prop); err != nil || prop.Location.Id != int32(i%2) {
+			t.Errorf("the memory is of device %d, want %d: %v", prop.Location.Id, i%2, err)
+		}
+		c.must("cuMemRelease", h)
+	}
+	used, fresh := create(1), create(1)
+	c.must("cuMemMap", own, granule, uint64(0), used, uint64(0))
+	c.must("cuMemUnmap", own, granule)
+	c.want(notSupported, "cuMemMap", at+4*granule, granule, uint64(0), used, uint64(0))
+
+	c.must("cuMemsetD8_v2", at, uint8('x'), 4*granule)
+	c.must("cuCtxSynchronize")
+	c.context = ctxB
+	c.must("cuMemsetD8_v2", at+2*granule-4, uint8('y'), uint64(8))
+	checkText(t, c, at+2*granule-8, "xxxxyyyyyyyyxxxx")
+
+	to := Folder(t.TempDir())
+	replaceServer(t, s, saveJob(t, s, to, SaveOptions{}), to, newServer(t, 2))
+	checkText(t, c, at+2*granule-8, "xxxxyyyyyyyyxxxx")
+	c.want(notSupported, "cuMemMap", at+4*granule, granule, uint64(0), used, uint64(0))
+	c.must("cuMemMap", at+4*granule, granule, uint64(0), fresh, uint64(0))
+	c.must("cuMemSetAccess", accessTo(t, at+4*granule, granule, 1, 3)...)
+	c.must("cuMemsetD8_v2", at+4*granule-2, uint8('z'), uint64(4))
+	checkText(t, c, at+4*granule-4, "xxzzzz")
+}
+
+// checkText compares the bytes at an address of a device with a text.
+func checkText(t *testing.T, c *client, at uint64, want string) {
+	t.Helper()
+	if got := string(c.readBytes(at, uint64(len(want)))); got != want {
+		t.Errorf("memory is %q, want %q", got, want)
 	}
 }
 

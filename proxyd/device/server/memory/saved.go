@@ -35,6 +35,7 @@ type AllocationState struct {
 	ID      backend.MemoryID   `json:"id"`
 	Size    uint64             `json:"size"`
 	Props   dispatch.Allocprop `json:"props"`
+	Unused  bool               `json:"unused,omitempty"`
 }
 
 // PinnedState is memory that the program has pinned or registered.
@@ -94,7 +95,7 @@ func (p *Calls) DescribeMemory() (pools []PoolState, memories []AllocationState,
 		return PoolState{h, m.space.Ordinal, m.id, m.props, m.share, m.imported}
 	})
 	memories = handles.Each(&p.memories, func(h dispatch.Alloc, m *physicalMemory) AllocationState {
-		return AllocationState{h, m.space.Ordinal, m.id, m.size, m.prop}
+		return AllocationState{h, m.space.Ordinal, m.id, m.size, m.prop, m.unused}
 	})
 	pinned = handles.Each(&p.pinned, func(h dispatch.Hostmem, m *pinnedMemory) PinnedState {
 		return PinnedState{h, m.context.Handle, m.n, m.flags, m.registered}
@@ -118,7 +119,7 @@ func (p *Calls) RestoreMemory(pools []PoolState, memories []AllocationState) err
 		if s == nil {
 			return fmt.Errorf("memory of device %d: %w", m.Ordinal, driver.ErrRestore)
 		}
-		p.memories.PutAt(m.Handle, &physicalMemory{space: s, id: m.ID, size: m.Size, prop: m.Props})
+		p.memories.PutAt(m.Handle, &physicalMemory{space: s, id: m.ID, size: m.Size, prop: m.Props, unused: m.Unused})
 	}
 	return nil
 }

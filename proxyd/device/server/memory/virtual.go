@@ -7,6 +7,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
 // VMMWaits are the calls of this file that may wait: addresses that were freed may still be in use.
@@ -18,6 +19,8 @@ type physicalMemory struct {
 	id    backend.MemoryID
 	size  uint64
 	prop  dispatch.Allocprop
+	// unused memory has not been mapped, so it has no contents and no other handle.
+	unused bool
 }
 
 // The numbers of CUmemAllocationProp and CUmemLocation.
@@ -30,7 +33,7 @@ const (
 )
 
 // MemAddressReserve implements dispatch.Backend, as all below. The addresses are from the space in which the hint lies,
-// else of the current device: memory of another device cannot be mapped there.
+// else of the current device. For memory of other devices see moveUnused.
 func (p *Calls) MemAddressReserve(c *dispatch.Call, n, alignment uint64, at dispatch.Range, flags uint64) (dispatch.Range, dispatch.Result) {
 	if flags != 0 {
 		return 0, dispatch.ResultInvalidValue
@@ -110,7 +113,7 @@ func (p *Calls) MemCreate(_ *dispatch.Call, n uint64, prop dispatch.Allocprop, f
 	}
 	// Requested features that the memory does not have are cleared in its properties.
 	prop.CompressionType, prop.GpuDirectRDMACapable, prop.Usage, prop.Reserved = 0, 0, 0, [4]uint8{}
-	return p.nameMemory(&physicalMemory{space: s, id: id, size: n, prop: prop})
+	return p.nameMemory(&physicalMemory{space: s, id: id, size: n, prop: prop, unused: true})
 }
 
 // nameMemory gives memory a handle. The handle has the reference that the caller got.
@@ -138,10 +141,33 @@ func (p *Calls) MemMap(_ *dispatch.Call, ptr dispatch.Range, n, offset uint64, h
 		return dispatch.ResultInvalidValue
 	case r != 0:
 		return r
-	case s != m.space:
-		return dispatch.ResultNotSupported // see MemAddressReserve
 	}
-	return p.Result(s.MapMemory(backend.Addr(ptr), n, offset, m.id))
+	if s != m.space {
+		if r := p.moveUnused(m, s); r != 0 {
+			return r
+		}
+	}
+	err := s.MapMemory(backend.Addr(ptr), n, offset, m.id)
+	if err == nil {
+		m.unused = false
+	}
+	return p.Result(err)
+}
+
+// moveUnused makes memory in the space in which the memory is to be mapped, which is another device's: all addresses of a
+// space are of memory in the space. The memory's properties stay. NOT_SUPPORTED: the memory has contents already, or it
+// matters which device has the memory.
+func (p *Calls) moveUnused(m *physicalMemory, to *driver.Space) dispatch.Result {
+	if _, hosted := to.Space.(backend.HostedMemory); !hosted || !m.unused {
+		return dispatch.ResultNotSupported
+	}
+	id, err := to.NewMemory(m.size)
+	if err != nil {
+		return p.Result(err)
+	}
+	err = m.space.ReleaseMemory(m.id)
+	m.space, m.id = to, id
+	return p.Result(err)
 }
 
 func (p *Calls) MemUnmap(_ *dispatch.Call, ptr dispatch.Range, n uint64) dispatch.Result {
@@ -153,7 +179,7 @@ func (p *Calls) MemUnmap(_ *dispatch.Call, ptr dispatch.Range, n uint64) dispatc
 }
 
 // MemSetAccess sets the devices that may use memory. Memory that another device may read is also writable for that
-// device.
+// device, and the device of the addresses may use what another device may use.
 func (p *Calls) MemSetAccess(_ *dispatch.Call, ptr dispatch.Range, n uint64, desc []dispatch.Access, count uint64) dispatch.Result {
 	s, r := p.reservedSpace(ptr)
 	if r != 0 || count == 0 {
@@ -165,12 +191,17 @@ func (p *Calls) MemSetAccess(_ *dispatch.Call, ptr dispatch.Range, n uint64, des
 		}
 	}
 	for _, d := range desc {
-		if d.Location.Id == s.Ordinal {
-			if err := s.SetAccess(backend.Addr(ptr), n, d.Flags != AccessNone); err != nil {
-				return p.Result(err)
+		allow := d.Flags != AccessNone
+		if d.Location.Id != s.Ordinal {
+			if r := p.allowPeerAccess(d.Location.Id, s, allow); r != 0 {
+				return r
 			}
-		} else if r := p.allowPeerAccess(d.Location.Id, s, d.Flags != AccessNone); r != 0 {
-			return r
+			if !allow {
+				continue
+			}
+		}
+		if err := s.SetAccess(backend.Addr(ptr), n, allow); err != nil {
+			return p.Result(err)
 		}
 	}
 	return 0
@@ -258,5 +289,11 @@ func (p *Calls) MemRetainAllocationHandle(_ *dispatch.Call, address uint64) (dis
 	a, _ := s.Lookup(backend.Addr(address))
 	m := &physicalMemory{space: s, id: id, size: a.Size}
 	m.prop = dispatch.Allocprop{Type: typePinned, Location: dispatch.Location{Type: locationDevice, Id: s.Ordinal}}
+	_, others := handles.Sorted(&p.memories)
+	for _, o := range others {
+		if o.space == s && o.id == id {
+			m.prop.Location = o.prop.Location // see moveUnused
+		}
+	}
 	return p.nameMemory(m)
 }
