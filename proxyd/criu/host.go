@@ -166,15 +166,6 @@ type Host struct {
 	CPU    []string `json:"cpu"` // features that programs can use, ordered
 }
 
-// Here describes this host. An error is an *UnsupportedHost, or ctx's.
-func Here(ctx context.Context) (Host, error) {
-	version, err := criuVersion(ctx)
-	if err != nil {
-		return Host{}, err
-	}
-	return hostWith(version)
-}
-
 func hostWith(version string) (Host, error) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {

@@ -148,12 +148,6 @@ func TestOldStore(t *testing.T) {
 	if r := mustReturn(s.Verify(t.Context(), nil, nil)); r.Checkpoints != 3 || len(r.Problems) != 0 {
 		t.Errorf("report of Verify = %+v, want 3 checkpoints without problems", r)
 	}
-	copied := storetest.NewMem()
-	to := openStore(t, copied, store.Options{})
-	failOn(t, store.Copy(t.Context(), s, to, checkpointID(1, 3), nil))
-	if got, err := readBack(t.Context(), to, checkpointID(1, 3), 0); err != nil || !bytes.Equal(got, touched) {
-		t.Errorf("read back a copy: %v", err)
-	}
 	for name, file := range be.Files("chunks/") {
 		if was, ok := old[name]; ok && !bytes.Equal(file, was) {
 			t.Errorf("%s was written again", name)

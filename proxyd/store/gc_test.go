@@ -357,34 +357,19 @@ func TestDryRunChangesNothing(t *testing.T) {
 	}
 }
 
-func TestExportAndCopy(t *testing.T) {
-	from := openStore(t, newFolder(t), store.Options{})
-	other := mustReturn(store.NewKey(bytes.Repeat([]byte("other"), 8)))
-	target := storetest.NewMem()
-	to := mustReturn(store.Open(t.Context(), target, other, store.Options{}))
+func TestExport(t *testing.T) {
+	s := openStore(t, newFolder(t), store.Options{})
 	data := append(storetest.NewImage(1, 800).Bytes(), make([]byte, 1<<20)...)
-	failOn(t, dumpRanks(t.Context(), from, checkpointID(1, 1), data, data[:77]))
-
-	// The first copy is cut off, the second goes on.
-	cut := mustReturn(store.Open(t.Context(), storetest.NewFault(target, 4, storetest.Before), other, store.Options{}))
-	if err := store.Copy(t.Context(), from, cut, checkpointID(1, 1), nil); !errors.Is(err, storetest.ErrCrashed) {
-		t.Fatalf("Copy into a store that crashes: error %v, want ErrCrashed", err)
-	}
-	failOn(t, store.Copy(t.Context(), from, to, checkpointID(1, 1), func(int64, int64) {}))
-	if err := store.Copy(t.Context(), from, to, checkpointID(1, 1), nil); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("a second copy: %v", err)
-	}
-	for _, s := range []*store.Store{from, to} {
-		dir := t.TempDir()
-		failOn(t, s.Export(t.Context(), checkpointID(1, 1), dir, nil))
-		for name, want := range map[string][]byte{"n1/0/pages-1.img": data, "n1/1/pages-1.img": data[:77]} {
-			if got := mustReturn(os.ReadFile(filepath.Join(dir, name))); !bytes.Equal(got, want) {
-				t.Errorf("exported file %s has other bytes", name)
-			}
+	failOn(t, dumpRanks(t.Context(), s, checkpointID(1, 1), data, data[:77]))
+	dir := t.TempDir()
+	failOn(t, s.Export(t.Context(), checkpointID(1, 1), dir, nil))
+	for name, want := range map[string][]byte{"n1/0/pages-1.img": data, "n1/1/pages-1.img": data[:77]} {
+		if got := mustReturn(os.ReadFile(filepath.Join(dir, name))); !bytes.Equal(got, want) {
+			t.Errorf("exported file %s has other bytes", name)
 		}
-		if err := s.Export(t.Context(), checkpointID(1, 1), dir, nil); err == nil {
-			t.Error("exported over an export")
-		}
+	}
+	if err := s.Export(t.Context(), checkpointID(1, 1), dir, nil); err == nil {
+		t.Error("exported over an export")
 	}
 }
 

@@ -164,3 +164,6 @@ func (v *verifier) verifyChunk(ctx context.Context, h Hash, n int) error {
 	v.progress(v.done, v.total)
 	return known
 }
+
+// isMissing tells whether an error means that an object which should exist does not.
+func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

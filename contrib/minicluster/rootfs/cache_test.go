@@ -89,7 +89,7 @@ func TestEnsureUnknownSuite(t *testing.T) {
 
 func TestEnsureNoCorpus(t *testing.T) {
 	cache := filepath.Join(t.TempDir(), "new")
-	for _, s := range Suites() {
+	for _, s := range suites {
 		if s.Corpus {
 			continue
 		}

@@ -31,7 +31,7 @@ func TestRealTrees(t *testing.T) {
 	realBuilds(t)
 	cache := filepath.Join(t.TempDir(), "cache")
 	passwd := map[string]string{} // lines of our accounts by suite
-	for _, s := range Suites() {
+	for _, s := range suites {
 		t.Run(s.Name, func(t *testing.T) {
 			began, last, gap := time.Now(), time.Now(), time.Duration(0)
 			dir, err := Ensure(context.Background(), Options{Suite: s, CacheDir: cache, Progress: func(Progress) {

@@ -5,12 +5,11 @@ package rootfs
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
-// Suite is a Debian release that a cluster can run, with the versions that it brings. Only the
-// values of Suites and Lookup are useful.
+// Suite is a Debian release that a cluster can run, with the versions that it brings. Lookup returns
+// the values.
 type Suite struct {
 	Name  string // "forky"
 	Slurm string // "26.05"
@@ -28,14 +27,12 @@ type Suite struct {
 	expired bool
 }
 
+// suites are all suites, newest first: the first is the default.
 var suites = []Suite{
 	{Name: "forky", Slurm: "26.05", CRIU: "4.2", Torch: "2.14", Corpus: true, expired: true},
 	{Name: "trixie", Slurm: "24.11", CRIU: "4.2", CompilesCRIU: true, Torch: "2.6"},
 	{Name: "bookworm", Slurm: "22.05", CRIU: "4.2", CompilesCRIU: true, Torch: "1.13"},
 }
-
-// Suites returns the known suites, newest first: the first is the default.
-func Suites() []Suite { return slices.Clone(suites) }
 
 // Lookup returns the suite called name, or an *UnknownSuiteError.
 func Lookup(name string) (Suite, error) {
