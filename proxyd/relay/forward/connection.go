@@ -109,13 +109,7 @@ func (c *connection) copyFromProgram(ctx context.Context) error {
 		var failed error
 		err := c.raw.Read(func(fd uintptr) (done bool) {
 			c.stream.Do(func(e *stream.End) bool {
-				var n int
-				n, done, failed = transferOnce(func() (int, error) { return unix.Read(int(fd), buf[:min(len(buf), e.Room())]) })
-				if done && failed == nil && n == 0 {
-					e.CloseWrite()
-					c.changeLocked(func() { c.ended = true })
-				}
-				e.Write(buf[:n])
+				done, failed = c.readOnce(int(fd), buf, e)
 				return done
 			})
 			return done
@@ -125,6 +119,18 @@ func (c *connection) copyFromProgram(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// readOnce reads bytes of the program, at most as many as the stream has room for, or the end of what the program sends.
+// done is false if there are none now. stream.Do is its caller.
+func (c *connection) readOnce(fd int, buf []byte, e *stream.End) (done bool, err error) {
+	n, done, err := transferOnce(func() (int, error) { return unix.Read(fd, buf[:min(len(buf), e.Room())]) })
+	if done && err == nil && n == 0 {
+		e.CloseWrite()
+		c.changeLocked(func() { c.ended = true })
+	}
+	e.Write(buf[:n])
+	return done, err
 }
 
 // copyToProgram writes the bytes that have come for the program.
@@ -141,20 +147,7 @@ func (c *connection) copyToProgram(ctx context.Context) error {
 		over := false
 		err = c.raw.Write(func(fd uintptr) (done bool) {
 			c.stream.Do(func(e *stream.End) bool {
-				b, ends := e.Inbox()
-				if len(b) == 0 {
-					if done, over = true, ends; over {
-						c.changeLocked(func() {
-							if !c.shut {
-								failed, c.shut = unix.Shutdown(int(fd), unix.SHUT_WR), true
-							}
-						})
-					}
-					return true
-				}
-				var n int
-				n, done, failed = transferOnce(func() (int, error) { return unix.Write(int(fd), b) })
-				e.Consume(n)
+				done, over, failed = c.writeOnce(int(fd), e)
 				return done
 			})
 			return done
@@ -163,6 +156,25 @@ func (c *connection) copyToProgram(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// writeOnce writes bytes to the program, as many as the socket takes, or shuts the socket down after the last: then over
+// is true. done is false if the socket takes no bytes now. stream.Do is its caller.
+func (c *connection) writeOnce(fd int, e *stream.End) (done, over bool, err error) {
+	b, ends := e.Inbox()
+	if len(b) > 0 {
+		n, done, err := transferOnce(func() (int, error) { return unix.Write(fd, b) })
+		e.Consume(n)
+		return done, false, err
+	}
+	if ends {
+		c.changeLocked(func() {
+			if !c.shut {
+				err, c.shut = unix.Shutdown(fd, unix.SHUT_WR), true
+			}
+		})
+	}
+	return true, ends, err
 }
 
 // transferOnce reads or writes once. done is false if the call would have to wait.
