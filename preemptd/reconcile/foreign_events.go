@@ -16,13 +16,12 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// jobHistory is how often a job had been requeued, and whether by us; and the last preemption and node failure that
-// Slurm remembers of it.
+// jobHistory is what a look at Slurm has shown of a job, to be compared with the next look.
 type jobHistory struct {
 	restarts  int64
-	ours      bool
-	preempted time.Time
-	failed    string
+	ours      bool      // an action of preemptd's is under way
+	preempted time.Time // last, by Slurm
+	failed    string    // the node that failed last
 	nodes     string    // where the job ran, or "" if the job did not run
 	began     time.Time // the run on these nodes
 	lost      string    // the work that is lost, by the job's comment
@@ -56,24 +55,32 @@ func (l *Loop) recordForeign(ctx context.Context, settings Settings, seen cluste
 		was, met := l.lastSeen[j.ID]
 		h := historyOf(j, k.Action[j.ID] != "")
 		h.lostRun = was.lostRun
-		if !l.DryRun && met && h.lost != "" && h.lost != was.lost && j.Restarts > was.lostRun {
-			h.lostRun = j.Restarts
-			lost := journal.Event{Job: j.ID, User: j.User, Restarts: j.Restarts, What: "work lost", At: seen.Time, Text: action.ClipText(h.lost, maxLostText)}
-			if err := l.Journal.Note(ctx, lost); err != nil {
+		if met && !l.DryRun {
+			if err := l.recordLostWork(ctx, j, was, &h, seen.Time); err != nil {
 				return err
+			}
+			requeued, recent := j.Restarts > was.restarts, k.Acted[j.ID].After(lately)
+			if requeued && !recent && !was.ours && !h.ours {
+				if err := l.Journal.Note(ctx, foreignEvent(j, was, seen)); err != nil {
+					return err
+				}
 			}
 		}
 		now[j.ID] = h
-		recent := k.Acted[j.ID].After(lately)
-		if l.DryRun || !met || j.Restarts <= was.restarts || was.ours || k.Action[j.ID] != "" || recent {
-			continue
-		}
-		if err := l.Journal.Note(ctx, foreignEvent(j, was, seen)); err != nil {
-			return err
-		}
 	}
 	l.lastSeen = now
 	return nil
+}
+
+// recordLostWork records the work that a job has lost when the job's comment says so for the first time, and once for
+// each run: the job's user can write the comment.
+func (l *Loop) recordLostWork(ctx context.Context, j *slurmrest.Job, was jobHistory, h *jobHistory, at time.Time) error {
+	if h.lost == "" || h.lost == was.lost || j.Restarts <= was.lostRun {
+		return nil
+	}
+	h.lostRun = j.Restarts
+	lost := journal.Event{Job: j.ID, User: j.User, Restarts: j.Restarts, What: "work lost", At: at, Text: action.ClipText(h.lost, maxLostText)}
+	return l.Journal.Note(ctx, lost)
 }
 
 func historyOf(j *slurmrest.Job, ours bool) jobHistory {
@@ -88,7 +95,7 @@ func historyOf(j *slurmrest.Job, ours bool) jobHistory {
 // foreignEvent is an event by another user or program. Slurm keeps the time of the last preemption, and the node that
 // failed last, through later requeues.
 func foreignEvent(j *slurmrest.Job, was jobHistory, seen cluster.Observation) journal.Event {
-	e := journal.Event{Job: j.ID, User: j.User, Restarts: j.Restarts, What: "requeued", At: seen.Time, Text: "by Slurm, a person or itself"}
+	e := journal.Event{Job: j.ID, User: j.User, Restarts: j.Restarts, What: "requeued", At: seen.Time, Text: "by Slurm or a person"}
 	restarted, down := restartedNode(j, was, seen), downNode(was, seen)
 	switch {
 	case !j.PreemptTime.IsZero() && !j.PreemptTime.Equal(was.preempted):
