@@ -29,12 +29,12 @@ type runEnding struct{ j *job }
 // checkpoint in progress, so that the requeued job cannot start before the checkpoint exists.
 // Then it removes the run.
 func (c *Conductor) End(ctx context.Context, id uint32) error {
-	j := c.jobs.findJob(id)
 	if to := c.leases.findBorrower(id); to != nil {
 		return c.leases.endLease(ctx, to, id)
 	}
+	j := c.jobs.findJob(id)
 	if j == nil {
-		c.startBackground(func(ctx context.Context) { c.newEnds().SettleUnstartedRun(ctx, id, false) })
+		c.settleUnstartedRun(id, false)
 		return nil
 	}
 	j.ending.awaitLeaderDecision(ctx)
@@ -44,59 +44,89 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	}
 	j.capsulesMu.Lock()
 	defer j.capsulesMu.Unlock()
-	next, howEnded, end := decisions.Resumes, "", decisions.RunEnd{}
-	if j.isLeader() {
-		end = j.ending.describeEnd(ctx)
-		next, howEnded = end.Next(), end.DescribeOwnRequeue()
-		if err := j.ending.noteNextRun(ctx, next); err != nil {
-			return fmt.Errorf("job %d: %w", id, err)
-		}
+	ended, err := j.ending.concludeRun(ctx)
+	if err != nil {
+		return fmt.Errorf("job %d: %w", id, err)
 	}
-	snap := j.run.Snapshot()
-	rec, run, nodes := snap.Record, snap.Number, slices.Clone(snap.Placement.ThisRun)
-	leads := rec != nil && snap.Placement.NodeOf(0) == c.Node
-	progress := j.ending.progressOf(snap)
-	statesToRequeue := decisions.StatesToRequeue(snap.HasBeen(runs.Released), progress, next, c.OnTimeLimit)
-	interruption := toldInterruption(snap, progress)
-	j.mu.Lock()
-	awaitedProtection := j.awaitsProtection
-	j.mu.Unlock()
-	awaitsRequeue := rec != nil && rec.RequeuedBy != ""
-	if leads && len(statesToRequeue) == 0 && !awaitsRequeue {
-		j.report.AddEvent(records.EventEnded, nodes, howEnded)
-	}
-	cut := ends.CutRun{Job: id, Number: run, Ended: time.Now(), Killed: end.ScriptEnded}
-	if rec != nil {
-		c.jobs.rememberEndedRun(id, run)
+	if ended.known {
+		c.jobs.rememberEndedRun(id, ended.number)
 	} else {
-		c.startBackground(func(ctx context.Context) { c.newEnds().SettleUnstartedRun(ctx, id, awaitedProtection) })
+		c.settleUnstartedRun(id, ended.awaitedProtection)
 	}
 	if err := j.removeRun(ctx); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)
 	}
 	c.jobs.forgetJob(id)
-	if !leads {
-		return nil
+	if ended.led {
+		c.settleEndedRun(id, ended)
 	}
-	// In the background: the epilog need not wait for the shared folder.
+	return nil
+}
+
+// runConclusion is what must be known of a run once its capsules are removed from this node.
+type runConclusion struct {
+	number            int
+	known             bool                // the run was looked up in Slurm
+	led               bool                // this node has led the run
+	awaitedProtection bool                // a task has asked to be admitted, and Slurm was not asked about the run yet
+	statesToRequeue   []string            // see decisions.StatesToRequeue
+	interruption      ends.InterruptedRun // "": none
+	cut               bool                // see decisions.RunEnd.IsCut
+	scriptKilled      bool                // of a run that was cut: its batch script ran, and was killed
+	at                time.Time           // of the end
+}
+
+// concludeRun says how a run has ended on this node. The leader notes in the job's record how the next run begins, and
+// in the time line that the run has ended. Caller holds capsulesMu, and the run's capsules are there.
+func (e runEnding) concludeRun(ctx context.Context) (runConclusion, error) {
+	j := e.j
+	next, howEnded, end := decisions.Resumes, "", decisions.RunEnd{}
+	if j.isLeader() {
+		end = e.describeEnd(ctx)
+		next, howEnded = end.Next(), end.DescribeOwnRequeue()
+		if err := e.noteNextRun(ctx, next); err != nil {
+			return runConclusion{}, err
+		}
+	}
+	snap := j.run.Snapshot()
+	rec, progress, released := snap.Record, e.progressOf(snap), snap.HasBeen(runs.Released)
+	ended := runConclusion{
+		number: snap.Number, known: rec != nil, led: rec != nil && snap.Placement.NodeOf(0) == j.c.Node,
+		statesToRequeue: decisions.StatesToRequeue(released, progress, next, j.c.OnTimeLimit),
+		cut:             end.IsCut(), scriptKilled: end.ScriptEnded, at: time.Now(),
+	}
+	if progress == decisions.Unrestored && !released {
+		ended.interruption = ends.RestoreInterrupted
+	}
+	j.mu.Lock()
+	ended.awaitedProtection = j.awaitsProtection
+	j.mu.Unlock()
+	awaitsRequeue := rec != nil && rec.RequeuedBy != ""
+	if ended.led && len(ended.statesToRequeue) == 0 && !awaitsRequeue {
+		j.report.AddEvent(records.EventEnded, slices.Clone(snap.Placement.ThisRun), howEnded)
+	}
+	return ended, nil
+}
+
+// settleUnstartedRun handles, in the background, a run of which this node knows nothing from Slurm. asked: a task of the
+// run has asked to be admitted.
+func (c *Conductor) settleUnstartedRun(id uint32, asked bool) {
+	c.startBackground(func(ctx context.Context) { c.newEnds().SettleUnstartedRun(ctx, id, asked) })
+}
+
+// settleEndedRun asks Slurm what follows a run that this node has led. In the background: the epilog need not wait for
+// the shared folder.
+func (c *Conductor) settleEndedRun(id uint32, ended runConclusion) {
+	cut := ends.CutRun{Job: id, Number: ended.number, Ended: ended.at, Killed: ended.scriptKilled}
 	c.startBackground(func(ctx context.Context) {
-		err := c.newEnds().SettleEndedRun(ctx, id, run, statesToRequeue, interruption)
-		if err == nil && end.IsCut() {
+		err := c.newEnds().SettleEndedRun(ctx, id, ended.number, ended.statesToRequeue, ended.interruption)
+		if err == nil && ended.cut {
 			err = c.newEnds().RequeueRefusedLaunch(ctx, cut)
 		}
 		if err != nil {
 			c.Log.Error("cannot clean up after the end of a run", "job", id, "error", err)
 		}
 	})
-	return nil
-}
-
-// toldInterruption returns the event by which people are told of the end of a run that came so far.
-func toldInterruption(snap runs.Snapshot, progress decisions.Progress) ends.InterruptedRun {
-	if progress == decisions.Unrestored && !snap.HasBeen(runs.Released) {
-		return ends.RestoreInterrupted
-	}
-	return ""
 }
 
 // describeEnd returns how this run of a job has ended. Only the leader knows that. It must be called
