@@ -46,7 +46,7 @@ const (
 const (
 	cureClose   = "have it close that before a checkpoint"
 	cureAccept  = "it can be captured when the connection is accepted"
-	curePutBack = "put the file back as it was at the checkpoint"
+	curePutBack = "put the file back as it was at the checkpoint, or, if the file is the node's, have the job run on a node that has the same"
 	cureNode    = "have the job run on a node like that of its checkpoint"
 )
 
