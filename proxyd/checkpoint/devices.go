@@ -65,8 +65,7 @@ const (
 func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *runs.ResumePoint, m *records.CapsuleMeta) ([]capsule.Bind, error) {
 	j := lc.j
 	snap := j.run.Snapshot()
-	rec, where := snap.Record, snap.Placement
-	g, err := j.findGrant(ctx, rec, where, lc.index)
+	g, err := j.findGrant(ctx, snap.Record, snap.Placement, lc.index)
 	if err != nil || g == nil {
 		return nil, err
 	}
@@ -85,7 +84,31 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *run
 	if err := j.endOldDevices(ctx); err != nil {
 		return nil, err
 	}
-	spec := life.Spec{
+	spec, err := lc.specifyDevices(ctx, snap, g, address)
+	if err != nil {
+		return nil, err
+	}
+	if m == nil || m.Devices == nil {
+		lc.devices, err = life.Start(ctx, spec)
+	} else {
+		if err := j.c.checkDevicesRestorable(g, &spec, point, m); err != nil {
+			return nil, err
+		}
+		spec.Order = nil // the server knows which ranks have memory that is alike
+		lc.devices, err = life.Restore(ctx, spec, upload.StreamSource{Reader: point.Reader, Capsule: m, Prefix: records.DevicesFolder + "/"})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("device server: %w", err)
+	}
+	lc.note.GPUs, lc.note.OwnGPUs = g.DeviceNames(), len(g.SlurmNumbers)
+	return []capsule.Bind{{Source: lc.devices.SocketDir(), Target: j.c.Devices.Dir, ReadOnly: true}}, nil
+}
+
+// specifyDevices returns what the device server of a capsule needs to know. address is the node's, for device servers of
+// other nodes.
+func (lc *localCapsule) specifyDevices(ctx context.Context, snap runs.Snapshot, g *gpus.Grant, address string) (spec life.Spec, err error) {
+	j, rec := lc.j, snap.Record
+	spec = life.Spec{
 		Dir: j.c.folders().deviceDir(j.id, lc.index), UID: rec.UID, GID: rec.GID, Count: len(g.SlurmNumbers), Spare: g.SpareDevices(rec.GPUs),
 		Memory: strconv.FormatUint(j.c.Devices.Memory, 10), Capability: j.c.Devices.Capability, Kernels: j.c.Devices.Kernels,
 		Address: address, Self: lc.index, Order: g.Order, Regroup: true, Exact: rec.Options.Exact,
@@ -93,35 +116,27 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *run
 	}
 	switch {
 	case j.c.Devices.Kind == kindCuda:
-		// No move between real GPUs was seen yet, and one loses what kernels' malloc gave: no job has one without a request.
+		// Devices are moved between real GPUs only on request: no such move was tried in a job, and a move loses memory
+		// that kernels' malloc gave.
 		spec.Kind, spec.Regroup = kindCuda, false
-		if spec.GPUs, err = j.c.realGPUs(ctx, g.MachineNumbers); err != nil {
-			return nil, err
-		}
+		spec.GPUs, err = j.c.realGPUs(ctx, g.MachineNumbers)
 	case g.Sharing != nil:
 		first := g.Sharing[0]
 		spec.Shared = j.c.folders().sharedDeviceDir(j.id, snap.Number, first)
 		spec.Cgroup = processes.DeviceCgroup(processes.JobCgroupHere(j.c.Cgroups, j.id), first)
 	}
-	if m != nil && m.Devices != nil {
-		if m.Devices.Kind != j.c.Devices.Kind {
-			return nil, fmt.Errorf("the job's devices were of kind %s, node %s has %s", m.Devices.Kind, j.c.Node, j.c.Devices.Kind)
-		}
-		if spec.Shared == "" {
-			if err := g.CheckSharedMemory(point.Meta.Capsules, j.c.Devices.Memory); err != nil {
-				return nil, err
-			}
-		}
-		spec.Order = nil // the server knows which ranks have memory that is alike
-		lc.devices, err = life.Restore(ctx, spec, upload.StreamSource{Reader: point.Reader, Capsule: m, Prefix: records.DevicesFolder + "/"})
-	} else {
-		lc.devices, err = life.Start(ctx, spec)
+	return spec, err
+}
+
+// checkDevicesRestorable returns an error if this node's devices cannot take over the saved devices of a capsule.
+func (c *Conductor) checkDevicesRestorable(g *gpus.Grant, spec *life.Spec, point *runs.ResumePoint, m *records.CapsuleMeta) error {
+	if m.Devices.Kind != c.Devices.Kind {
+		return fmt.Errorf("the job's devices were of kind %s, node %s has %s", m.Devices.Kind, c.Node, c.Devices.Kind)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("device server: %w", err)
+	if spec.Shared != "" {
+		return nil
 	}
-	lc.note.GPUs, lc.note.OwnGPUs = g.DeviceNames(), len(g.SlurmNumbers)
-	return []capsule.Bind{{Source: lc.devices.SocketDir(), Target: j.c.Devices.Dir, ReadOnly: true}}, nil
+	return g.CheckSharedMemory(point.Meta.Capsules, c.Devices.Memory)
 }
 
 // endDevices ends the capsule's device server. A second call is harmless.

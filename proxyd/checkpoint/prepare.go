@@ -297,46 +297,51 @@ func (p *participant) prepareHere(ctx context.Context, id store.ID, args calls.P
 		return r, fmt.Errorf("%w: %s", errCheckpointInProgress, other.id)
 	}
 	for _, lc := range j.localCapsules() {
-		r.Capsules++
-		if lc.devices != nil {
-			used, err := lc.deviceBytesUsed(ctx)
-			if err != nil {
-				return r, err
-			}
-			r.Bytes += used
-			r.Devices = append(r.Devices, lc.index)
-		}
-		programs, err := lc.capsule.Programs(ctx)
-		if err != nil {
-			return r, err
-		}
-		for _, program := range programs {
-			if program.Ended || program.Waiting {
-				continue
-			}
-			r.Programs++
-			r.Bytes += processes.ResidentBytes(program)
-		}
-		r.Bytes += estimateFiles(ctx, lc)
-		found, _, err := lc.findObstacles(ctx, programs)
-		if err != nil {
-			return r, err
-		}
-		r.Obstacles = append(r.Obstacles, found...)
-		j.mu.Lock()
-		r.Unrestored = append(r.Unrestored, lc.note.ProgramsToRestore...)
-		r.ManyFiles = r.ManyFiles || lc.manyFiles
-		j.mu.Unlock()
-		r.Steps = append(r.Steps, lc.sruns.Keys()...)
-		if err := lc.noteEndedBefore(ctx); err != nil {
-			return r, err
-		}
-		if err := lc.countTasks(ctx, programs, &r); err != nil {
+		if err := p.reportCapsule(ctx, lc, &r); err != nil {
 			return r, err
 		}
 	}
 	r.Staged = args.Stage && r.Capsules > 0 && p.reserveStage(id, r.Bytes)
 	return r, nil
+}
+
+// reportCapsule adds a capsule to the report of this node.
+func (p *participant) reportCapsule(ctx context.Context, lc *localCapsule, r *calls.PrepareReply) error {
+	r.Capsules++
+	if lc.devices != nil {
+		used, err := lc.deviceBytesUsed(ctx)
+		if err != nil {
+			return err
+		}
+		r.Bytes += used
+		r.Devices = append(r.Devices, lc.index)
+	}
+	programs, err := lc.capsule.Programs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, program := range programs {
+		if program.Ended || program.Waiting {
+			continue
+		}
+		r.Programs++
+		r.Bytes += processes.ResidentBytes(program)
+	}
+	r.Bytes += estimateFiles(ctx, lc)
+	found, _, err := lc.findObstacles(ctx, programs)
+	if err != nil {
+		return err
+	}
+	r.Obstacles = append(r.Obstacles, found...)
+	p.j.mu.Lock()
+	r.Unrestored = append(r.Unrestored, lc.note.ProgramsToRestore...)
+	r.ManyFiles = r.ManyFiles || lc.manyFiles
+	p.j.mu.Unlock()
+	r.Steps = append(r.Steps, lc.sruns.Keys()...)
+	if err := lc.noteEndedBefore(ctx); err != nil {
+		return err
+	}
+	return lc.countTasks(ctx, programs, r)
 }
 
 // estimateFiles estimates the bytes of a capsule's files in a checkpoint: its own folders as they are, and as many of
