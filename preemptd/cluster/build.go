@@ -175,7 +175,7 @@ func (b *builder) makeJob(j *slurmrest.Job) sdk.Job {
 		State: b.jobState(j), Action: b.known.Action[j.ID], Restarts: int(j.Restarts), Comment: j.Comment,
 		Tier:  b.known.Tier(j.QOS),
 		Tasks: int(j.Tasks.Or(0)), Capsules: int(capsules), Kind: kind, Features: requiredFeatures(j.RequestedFeatures),
-		Request: wanted, GPUs: gpus, MinGPUs: wanted, MaxGPUs: wanted,
+		Request: wanted, GPUs: gpus,
 		Required: b.nodePlaces(required), Excluded: b.nodePlaces(excluded),
 		Submitted: j.SubmitTime, Eligible: j.EligibleTime, Acted: b.known.Acted[j.ID],
 	}
@@ -200,8 +200,7 @@ func (b *builder) makeJob(j *slurmrest.Job) sdk.Job {
 	if p := b.seen.Protected[j.ID]; p.Software && p.Restarts == j.Restarts && made.State == sdk.Running {
 		made.PauseInPlace = pauseInPlace
 	}
-	e := b.known.Edited[j.ID]
-	if inPlace := int(e.SizedBy.InPlace * nodes); e.SizedByPerson && gpus != wanted && (inPlace == 0 || inPlace == gpus) { // at its full size policies may shrink the job again
+	if gpus != wanted && b.isSizeOfPerson(j, nodes, gpus) { // at its full size policies may shrink the job again
 		made.Request, made.MinGPUs, made.MaxGPUs = gpus, gpus, gpus
 	}
 	made.Checkpoint = b.newestCheckpoint(made.Label)
@@ -212,6 +211,14 @@ func (b *builder) makeJob(j *slurmrest.Job) sdk.Job {
 		made.Reservation = room.NameFor(j.ID)
 	}
 	return made
+}
+
+// isSizeOfPerson reports whether a person has chosen the size of the job: a size that was given in place counts until the
+// job has another.
+func (b *builder) isSizeOfPerson(j *slurmrest.Job, nodes int64, gpus int) bool {
+	edited := b.known.Edited[j.ID]
+	inPlace := int(edited.SizedBy.InPlace * nodes)
+	return edited.SizedByPerson && (inPlace == 0 || inPlace == gpus)
 }
 
 // pauseInPlace is for how long a job stands still, at most, while its devices are put on other software GPUs of the node.

@@ -258,7 +258,7 @@ func (w *Watch) fetchProtection(ctx context.Context, j *slurmrest.Job, at time.T
 		}
 		return Protection{Restarts: j.Restarts, Obstacle: "its nodes have no capsules of this run"}, nil // until a node leads the run
 	case err == nil:
-		return Protection{Restarts: j.Restarts, Is: true, Obstacle: obstacleOf(shown), GPUs: shown.GetOptions()["gpus"], Software: hasSoftwareGPUs(shown)}, nil
+		return Protection{Restarts: j.Restarts, Is: true, Obstacle: firstObstacle(shown), GPUs: shown.GetOptions()["gpus"], Software: hasSoftwareGPUs(shown)}, nil
 	case errors.Is(err, rpc.ErrNotProtected), errors.Is(err, rpc.ErrNoJob):
 		return Protection{Restarts: j.Restarts, Obstacle: err.Error(), early: at.Sub(j.StartTime) < capsuleDelay}, nil
 	}
@@ -279,9 +279,10 @@ func hasSoftwareGPUs(j *rpc.Job) bool {
 	return len(j.GetCapsules()) > 0
 }
 
-func obstacleOf(j *rpc.Job) string {
-	for _, o := range j.GetObstacles() {
-		return o.GetWhat()
+// firstObstacle returns the first obstacle of a job; "": it has none.
+func firstObstacle(j *rpc.Job) string {
+	if all := j.GetObstacles(); len(all) > 0 {
+		return all[0].GetWhat()
 	}
 	return ""
 }
