@@ -88,7 +88,7 @@
 // # Limits
 //
 //   - A line that a task has begun and not ended waits in its slurmstepd. The line comes out when the
-//     task's warden leaves; Idle does not see that line. --unbuffered is left out (unbuffered.go).
+//     task's warden leaves; Idle does not see that line. --unbuffered is left out (terminal.go).
 //     For a pipe or a socket that is too late after a release: sing-srun is gone, and the beginning of the
 //     line is lost.
 //   - The input that srun itself reads from a file (--input=NAME) does not stop before the file's end while the tasks'

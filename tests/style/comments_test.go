@@ -9,6 +9,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -135,3 +136,40 @@ func misnamedComments(files *token.FileSet, file *ast.File) (wrong []string, cou
 
 // otherName is a word that is a name in the code, and does not begin a sentence.
 var otherName = regexp.MustCompile(`^([a-z]\w*|(Test|Fuzz|Benchmark|Example)[A-Z]\w*)$`)
+
+// nameInComment is a Go file in a comment, with the folders above the file or without; not "*_gen.go".
+var nameInComment = regexp.MustCompile(`(?:^|[\s(,:])((?:[\w-]+/)*[a-z0-9]\w*\.go)\b`)
+
+// TestNamesInComments finds each Go file that a comment names, in Go and in C.
+func TestNamesInComments(t *testing.T) {
+	named := 0
+	paths := listPaths(t)
+	for source := range paths {
+		text, err := os.ReadFile(filepath.Join(root, source))
+		if err != nil {
+			continue // the end of a path
+		}
+		var comments string
+		switch filepath.Ext(source) {
+		case ".c", ".h":
+			comments = string(text)
+		case ".go":
+			file, err := parser.ParseFile(token.NewFileSet(), source, text, parser.ParseComments|parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range file.Comments {
+				comments += c.Text() + "\n"
+			}
+		}
+		for _, found := range nameInComment.FindAllStringSubmatch(comments, -1) {
+			named++
+			if !paths[found[1]] {
+				t.Errorf("a comment of %s names %s, which is not there", source, found[1])
+			}
+		}
+	}
+	if named < 250 {
+		t.Errorf("%d files are named: the pattern is wrong", named)
+	}
+}

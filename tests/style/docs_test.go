@@ -284,9 +284,11 @@ func TestPaths(t *testing.T) {
 // sourceName is a source file in a page, with the folders above it or without.
 var sourceName = regexp.MustCompile("`((?:[\\w-]+/)*[\\w-]+\\.(?:go|c|h|tbl|proto))`")
 
-// TestSourceNames finds each source file that a page names.
-func TestSourceNames(t *testing.T) {
-	paths := map[string]bool{} // paths of all files, and the ends of these paths
+// listPaths returns the paths of all files of the tree, and the ends of these paths: a page or a comment may leave out
+// the first folders.
+func listPaths(t *testing.T) map[string]bool {
+	t.Helper()
+	paths := map[string]bool{}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -306,6 +308,12 @@ func TestSourceNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return paths
+}
+
+// TestSourceNames finds each source file that a page names.
+func TestSourceNames(t *testing.T) {
+	paths := listPaths(t)
 	named := 0
 	for page, text := range readPages(t) {
 		if page == "CHANGELOG.md" { // it names files of earlier releases

@@ -42,7 +42,7 @@ func elementBits(t string) int {
 	return map[string]int{"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "s32": 32, "f64": 64, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}[t]
 }
 
-// mmaLanes distributes a matrix over 32 lanes by the manual's tables: rowOf and colOf of an element i of lane.
+// mmaLanes distributes a matrix over 32 lanes by the manual's tables: val returns element i of a lane.
 func mmaLanes(t string, count int, val func(lane, i int) int) (regs [][32]uint64) {
 	w := elementBits(t)
 	rw := max(w, 32)
