@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/ends"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
@@ -126,7 +125,7 @@ func markTransient(err error) error {
 }
 
 // retryOrHold ends a run that could not be restored. If the reason is transient the job is
-// requeued, and its next run tries the restore again, up to ends.MaxUnrestoredRuns times in a row. Else
+// requeued, and its next run tries the restore again, up to records.MaxUnrestoredRuns times in a row. Else
 // the job is held, or begins anew. The caller has marked the run as given up.
 func (f failedRun) retryOrHold(why error) error {
 	j := f.j
@@ -140,7 +139,7 @@ func (f failedRun) retryOrHold(why error) error {
 	}
 	tried, err := f.countUnrestoredRun()
 	switch {
-	case err == nil && tried > ends.MaxUnrestoredRuns:
+	case err == nil && tried > records.MaxUnrestoredRuns:
 		return f.holdOrRestart(fmt.Errorf("not restored by %d runs in a row: %w", tried, why))
 	// The count is in the shared folder. The next run waits for the folder before it tries.
 	case err != nil && !errors.Is(why, errSharedAway):
@@ -155,7 +154,7 @@ func (f failedRun) retryOrHold(why error) error {
 	j.report.AddEvent(records.EventRequeued, nil, text)
 	// Slurm starts a requeued job after about two minutes.
 	j.report.SetCommentNow(ctx, fmt.Sprintf("to be restored again when Slurm starts the job next, in two minutes or later (run %d of at most %d): %s",
-		tried+1, ends.MaxUnrestoredRuns+1, text))
+		tried+1, records.MaxUnrestoredRuns+1, text))
 	err = f.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
 	return errors.Join(err, f.killPrograms(ctx))
 }
@@ -170,14 +169,14 @@ func (f failedRun) endRunLogged(why error) {
 }
 
 // countUnrestoredRun notes in the job's record that this run was not restored, and returns how many runs in a row were
-// not. After ends.MaxUnrestoredRuns the job is to be held.
+// not. After records.MaxUnrestoredRuns the job is to be held.
 func (f failedRun) countUnrestoredRun() (int, error) {
 	j := f.j
 	rec, err := j.c.records.Load(j.id)
 	if err != nil || rec == nil {
 		return 0, errors.Join(err, ErrNoJob)
 	}
-	tried := rec.CountUnrestoredRun(j.run.Snapshot().Number, ends.MaxUnrestoredRuns)
+	tried := rec.CountUnrestoredRun(j.run.Snapshot().Number)
 	return tried, j.c.records.Save(rec)
 }
 

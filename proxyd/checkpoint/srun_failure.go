@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/ends"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -145,7 +144,7 @@ func (f failedRun) isLaunchToRetry(ctx context.Context, key, dir string) bool {
 
 // mayLaunchAgain tells whether a step that was restored may be launched once more by the job's next run: Slurm has failed the
 // launch, as srun says, after the programs were back. A task may write the words of srun, and the next run would end as this
-// one, so a job has ends.MaxUnrestoredRuns such runs in all.
+// one, so a job has records.MaxUnrestoredRuns such runs in all.
 func (f failedRun) mayLaunchAgain(key string) bool {
 	j := f.j
 	point := j.run.Snapshot().Point
@@ -161,7 +160,7 @@ func (f failedRun) mayLaunchAgain(key string) bool {
 			may = true
 			return false
 		}
-		if may = rec.FailedLaunches < ends.MaxUnrestoredRuns; may {
+		if may = rec.FailedLaunches < records.MaxUnrestoredRuns; may {
 			rec.FailedLaunches, rec.FailedLaunchRun = rec.FailedLaunches+1, run
 		}
 		return may

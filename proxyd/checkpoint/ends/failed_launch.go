@@ -19,7 +19,7 @@ import (
 // A slurmctld that dies right after it has launched a run of a job has forgotten that, and launches the run once more.
 // The node refuses to start the run twice. Slurm then ends the run on its nodes, and holds the job until a person
 // releases it. The run counts as one that ended before the job was restored: the job goes on from its checkpoint, up to
-// MaxUnrestoredRuns times in a row.
+// records.MaxUnrestoredRuns times in a row.
 //
 // Slurm shows such a job to all nodes, and the node that led the run may be gone: so the elected daemon releases the job.
 
@@ -68,11 +68,11 @@ func (e Ends) releaseFailedLaunch(ctx context.Context, id uint32) error {
 	if err != nil || rec == nil || rec.BeginAnew {
 		return err
 	}
-	tried := rec.CountUnrestoredRun(s.Restarts-1, MaxUnrestoredRuns)
+	tried := rec.CountUnrestoredRun(s.Restarts - 1)
 	if err := e.Records.Save(rec); err != nil {
 		return err
 	}
-	if tried > MaxUnrestoredRuns {
+	if tried > records.MaxUnrestoredRuns {
 		why := fmt.Sprintf("%d runs in a row ended before the job was restored, last: %s", tried, whyHeldByLaunch)
 		return errors.Join(e.writeEvent(id, records.EventHeld, why), e.slurmComments().Write(ctx, s.String(), reports.Held+why))
 	}

@@ -115,7 +115,7 @@ func TestFailedLaunchReleased(t *testing.T) {
 	}
 }
 
-// TestFailedLaunchBounded: a job with launches that fail again and again is released MaxUnrestoredRuns times, and then stays held,
+// TestFailedLaunchBounded: a job with launches that fail again and again is released records.MaxUnrestoredRuns times, and then stays held,
 // and its comment says why. A person releases the job, and then the launch is tried as often again. A run that its nodes have counted is
 // not counted again.
 func TestFailedLaunchBounded(t *testing.T) {
@@ -138,7 +138,7 @@ func TestFailedLaunchBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rec.CountUnrestoredRun(step.restarts-1, MaxUnrestoredRuns)
+			rec.CountUnrestoredRun(step.restarts - 1)
 			if err := e.Records.Save(rec); err != nil {
 				t.Fatal(err)
 			}

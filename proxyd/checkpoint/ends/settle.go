@@ -128,12 +128,8 @@ func (e Ends) SettleUnstartedRun(ctx context.Context, id uint32, asked bool) {
 	}
 }
 
-// MaxUnrestoredRuns bounds the runs in a row that end before their restore is complete. After
-// that the job is held for a person.
-const MaxUnrestoredRuns = 3
-
 // requeueUnrestored requeues a job that Slurm takes to be over, or holds it after
-// MaxUnrestoredRuns. A run that ended before the job had a record is counted by Slurm.
+// records.MaxUnrestoredRuns. A run that ended before the job had a record is counted by Slurm.
 func (e Ends) requeueUnrestored(ctx context.Context, id uint32, s *slurm.Job, interruption InterruptedRun) error {
 	rec, err := e.Records.Load(id)
 	if err != nil {
@@ -141,13 +137,13 @@ func (e Ends) requeueUnrestored(ctx context.Context, id uint32, s *slurm.Job, in
 	}
 	times := s.Restarts + 1
 	if rec != nil {
-		times = rec.CountUnrestoredRun(s.Restarts, MaxUnrestoredRuns)
+		times = rec.CountUnrestoredRun(s.Restarts)
 		if err := e.Records.Save(rec); err != nil {
 			return err
 		}
 	}
 	switch {
-	case times > MaxUnrestoredRuns:
+	case times > records.MaxUnrestoredRuns:
 		why := fmt.Sprintf("%d runs in a row ended before the job was restored", times) + e.lastFailure(id)
 		return errors.Join(
 			e.writeEvent(id, records.EventHeld, why),

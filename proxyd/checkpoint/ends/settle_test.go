@@ -148,7 +148,7 @@ func TestHeldWithLastReason(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec.UnrestoredRuns = MaxUnrestoredRuns
+	rec.UnrestoredRuns = records.MaxUnrestoredRuns
 	if err := e.Records.Save(rec); err != nil {
 		t.Fatal(err)
 	}

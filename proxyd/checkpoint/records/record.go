@@ -54,20 +54,24 @@ type Record struct {
 	RequeuedBy      string `json:"outlast,omitempty"` // node that owes the requeue after the time limit
 }
 
+// MaxUnrestoredRuns bounds the runs in a row that end before their restore is complete. After that the job is held for a
+// person.
+const MaxUnrestoredRuns = 3
+
 // CountUnrestoredRun counts a run that ended before its restore was complete, and returns how many such runs there were
-// in a row, with this run. Each run is counted once, although several nodes may count it. With more than limit runs
-// the job is to be held. Then the count begins again: a person releases the job.
-func (r *Record) CountUnrestoredRun(run, limit int) int {
+// in a row, with this run. Each run is counted once, although several nodes may count it. With more than
+// MaxUnrestoredRuns the job is to be held. Then the count begins again: a person releases the job.
+func (r *Record) CountUnrestoredRun(run int) int {
 	switch {
 	case r.LastUnrestoredRun == run && r.UnrestoredRuns > 0: // Another node has counted it.
 		return r.UnrestoredRuns
 	case r.LastUnrestoredRun == run && run > 0: // Another node has counted it, and has held the job.
-		return limit + 1
+		return MaxUnrestoredRuns + 1
 	}
 	r.UnrestoredRuns++
 	r.LastUnrestoredRun = run
 	tried := r.UnrestoredRuns
-	if tried > limit {
+	if tried > MaxUnrestoredRuns {
 		r.UnrestoredRuns = 0
 	}
 	return tried
