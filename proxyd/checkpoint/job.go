@@ -45,14 +45,16 @@ type job struct {
 	lending sync.Mutex // held while the number of leases on this node changes, before placing
 	placing sync.Mutex // held while a lease begins or ends
 
-	run          runs.Run
-	termination  runs.Termination[withheldSignal]
-	continuation continuation
-	participant  participant
-	restore      restore
-	failed       failedRun
-	report       reports.Job
-	ending       runEnding
+	run         runs.Run                         // the present run: its states, its record, the checkpoint that it resumes from
+	termination runs.Termination[withheldSignal] // the SIGTERM of Slurm that this run has got
+	report      reports.Job                      // what people are told of the job
+
+	// Parts with methods of their own. Each refers back to the job; failed and ending have no state.
+	continuation continuation // a SIGCONT of Slurm (events.go)
+	participant  participant  // this node's part in checkpoints (participant.go)
+	restore      restore      // the steps of a restore, and this node's part in them (restore_steps.go)
+	failed       failedRun    // ends a run that cannot go on (hold.go, retry_restore.go)
+	ending       runEnding    // waits, in the epilog, for what follows the run (epilog.go)
 
 	mu            sync.Mutex
 	capsules      map[int]*localCapsule
