@@ -21,7 +21,7 @@ func (n *node) examine(ctx context.Context, measure bool) []host.Finding {
 	}
 	return host.Probe(ctx, n.cfg, host.LearntFacts{
 		Libexec: libexec, Program: self, Capture: n.conductor.LongestCapture(), Measure: measure,
-		KeyInUse: n.keyPrint, ReadKey: n.readKeyPrint, LoadConfig: n.loadConfig, SharedID: n.shared.Mark().ID,
+		KeyInUse: n.keyPrint, ReadKey: n.readKeyPrint, LoadConfig: n.loadConfig, SharedID: n.shared.Mark().ID, SharedCluster: n.shared.Mark().Cluster,
 		CheckShared: func() error { return n.watch.CheckNow(ctx, n.checkShared) },
 		CheckDivert: overlay.CheckDivert, AskRelay: n.askRelay, Interpreted: softgpu.CheckMachineCode(),
 	})

@@ -20,6 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/metrics"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
@@ -83,7 +84,7 @@ func TestReady(t *testing.T) {
 	if _, _, err := shared.Init(dir, "mini"); err != nil {
 		t.Fatal(err)
 	}
-	n := &node{cfg: &config.Config{Shared: dir, LibDir: lib}, log: slog.New(slog.DiscardHandler), conductorWait: newConductorWait(t.Context().Done(), nil)}
+	n := &node{cfg: &config.Config{Shared: dir, LibDir: lib}, cluster: &host.Slurm{Cluster: "mini"}, log: slog.New(slog.DiscardHandler), conductorWait: newConductorWait(t.Context().Done(), nil)}
 	n.meter = &meter{Metrics: metrics.New("1.2.3", reports.Events(), checkpoint.Phases()), n: n}
 	expect := func(when string, code int, said, up string) {
 		t.Helper()

@@ -49,6 +49,9 @@ func (n *node) findShared() error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("shared: %w: %w", shared.ErrForeign, err)
 	}
+	if err := shared.CheckCluster(n.cfg.Shared, n.cfg.LibDir, n.cluster.Cluster); err != nil {
+		return err
+	}
 	if n.shared, err = shared.Open(n.cfg.Shared, n.cfg.LibDir); err != nil {
 		return err
 	}

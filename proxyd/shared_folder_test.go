@@ -54,7 +54,7 @@ func TestSharedFolderOfUser(t *testing.T) {
 			if err := c.change(folder); err != nil {
 				t.Fatal(err)
 			}
-			n := &node{cfg: &config.Config{Shared: folder, LibDir: lib}, log: slog.New(slog.DiscardHandler), conductorWait: newConductorWait(nil, func(uint32, error) {})}
+			n := &node{cfg: &config.Config{Shared: folder, LibDir: lib}, cluster: &host.Slurm{Cluster: "test"}, log: slog.New(slog.DiscardHandler), conductorWait: newConductorWait(nil, func(uint32, error) {})}
 			_, err := n.openShared(t.Context())
 			if c.want == "" && err != nil {
 				t.Error(err)

@@ -45,7 +45,7 @@ func findLostWork(comment string) string {
 }
 
 // recordForeign records events by other users and programs: a job that was requeued without an action of ours was
-// requeued by Slurm, or by a person. Work that a job has lost is recorded when the next run has begun: the nodes say so
+// requeued by Slurm, by a person or by itself. Work that a job has lost is recorded when the next run has begun: the nodes say so
 // then.
 func (l *Loop) recordForeign(ctx context.Context, settings Settings, seen cluster.Observation, k cluster.BuildParameters) error {
 	now := make(map[int64]jobHistory, len(seen.Jobs))
@@ -95,7 +95,7 @@ func historyOf(j *slurmrest.Job, ours bool) jobHistory {
 // foreignEvent is an event by another user or program. Slurm keeps the time of the last preemption, and the node that
 // failed last, through later requeues.
 func foreignEvent(j *slurmrest.Job, was jobHistory, seen cluster.Observation) journal.Event {
-	e := journal.Event{Job: j.ID, User: j.User, Restarts: j.Restarts, What: "requeued", At: seen.Time, Text: "by Slurm or a person"}
+	e := journal.Event{Job: j.ID, User: j.User, Restarts: j.Restarts, What: "requeued", At: seen.Time, Text: "by Slurm, a person or itself"}
 	restarted, down := restartedNode(j, was, seen), downNode(was, seen)
 	switch {
 	case !j.PreemptTime.IsZero() && !j.PreemptTime.Equal(was.preempted):

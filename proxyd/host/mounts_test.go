@@ -43,9 +43,15 @@ func TestSharedAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{cfg: &config.Config{Shared: dir}, known: LearntFacts{CheckShared: folder.Check}, patience: time.Minute}
+	cluster := "mini"
+	n := &node{cfg: &config.Config{Shared: dir}, known: LearntFacts{CheckShared: folder.Check, SharedCluster: folder.Mark().Cluster}, patience: time.Minute,
+		slurm: func() (*Slurm, error) { return &Slurm{Cluster: cluster}, nil }}
 	if f := checkShared(t.Context(), n); f.Level == Fail && os.Geteuid() == 0 {
 		t.Fatalf("the folder is there: %+v", f)
+	}
+	cluster = "maxi"
+	if f := checkShared(t.Context(), n); os.Geteuid() == 0 && (f.Level != Warn || !strings.Contains(f.Found, `it is marked for cluster "mini", and Slurm calls this one "maxi"`)) {
+		t.Errorf("the folder of another cluster: %+v; want a warning", f)
 	}
 	for name, replace := range map[string]func() error{
 		"a mount point of root's": func() error { return os.Mkdir(dir, 0o755) },

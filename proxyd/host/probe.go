@@ -36,6 +36,8 @@ type LearntFacts struct {
 	LoadConfig func() (*config.Config, error)
 	// SharedID is the ID in the shared folder's mark; "": not known.
 	SharedID string
+	// SharedCluster is the name of the cluster in the shared folder's mark; "": not known.
+	SharedCluster string
 	// CheckShared tells whether the shared folder is the one that the daemon has begun with; nil: not asked.
 	CheckShared func() error
 	// CheckDivert tells whether this node can divert connections of jobs to a forwarder; nil: not asked.

@@ -100,6 +100,18 @@ func Known(lib string) bool {
 	return err == nil
 }
 
+// CheckCluster returns an error that wraps ErrOther if a node that has not worked with a shared folder yet finds the folder
+// of a cluster with another name: the jobs of both clusters have the same numbers. lib is the node's own folder. A folder
+// without a mark, and a node that worked with a folder before, are left to Open.
+func CheckCluster(path, lib, cluster string) error {
+	mark, err := readMark(path)
+	if err != nil || Known(lib) || mark.Cluster == cluster {
+		return nil //nolint:nilerr // Open returns the error
+	}
+	return fmt.Errorf("shared folder %s: %w: it is marked for cluster %q, and Slurm calls this one %q. Give each cluster a folder of its own; "+
+		"if this one was renamed, write its name into %s", path, ErrOther, mark.Cluster, cluster, filepath.Join(path, markName))
+}
+
 // Open opens the folder at path. lib is the node's own folder, in which the shared folder's
 // ID is remembered. The error wraps ErrUnmarked, ErrOther or ErrForeign.
 func Open(path, lib string) (*Folder, error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -153,4 +154,30 @@ func TestBadMarks(t *testing.T) {
 			t.Errorf("Open with a bad mark: %v", err)
 		}
 	})
+}
+
+// TestCheckCluster: a node that joins a cluster does not take the folder of another cluster, which has jobs with the same
+// numbers. A node that has worked with the folder goes on: the cluster may have been renamed.
+func TestCheckCluster(t *testing.T) {
+	dir, lib := t.TempDir(), t.TempDir()
+	if err := shared.CheckCluster(dir, lib, "a"); err != nil {
+		t.Errorf("a folder without a mark: %v", err)
+	}
+	if _, _, err := shared.Init(dir, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := shared.CheckCluster(dir, lib, "a"); err != nil {
+		t.Errorf("the cluster's own folder: %v", err)
+	}
+	err := shared.CheckCluster(dir, lib, "b")
+	const want = `it is another cluster's folder: it is marked for cluster "a", and Slurm calls this one "b"`
+	if !errors.Is(err, shared.ErrOther) || !strings.Contains(err.Error(), want) {
+		t.Errorf("another cluster's folder: %v; want %q", err, want)
+	}
+	if _, err := shared.Open(dir, lib); err != nil {
+		t.Fatal(err)
+	}
+	if err := shared.CheckCluster(dir, lib, "b"); err != nil {
+		t.Errorf("a renamed cluster: %v", err)
+	}
 }
