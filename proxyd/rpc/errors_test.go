@@ -66,6 +66,7 @@ func TestErrorsOfAllShapes(t *testing.T) {
 		{"deadline", fmt.Errorf("dump: %w", context.DeadlineExceeded), ErrTimeout, "timed out: dump: context deadline exceeded"},
 		{"cancelled", fmt.Errorf("dump: %w", context.Canceled), context.Canceled, "context canceled"},
 		{"bad obstacle", &Error{Kind: ErrObstacle, Text: "no", Obstacles: []*Obstacle{{What: "\xff"}}}, ErrInternal, "node n1: no"},
+		{"no munge", status.Error(codes.Unavailable, munge.ErrNoMunge.Error()+": no socket"), ErrUnreachable, "node n1: proxyd cannot read credentials, for munge does not work there: no socket"},
 		{"unavailable", status.Error(codes.Unavailable, "connection refused"), ErrUnreachable, "node n1: proxyd does not answer: connection refused"},
 		{"unauthenticated", status.Error(codes.Unauthenticated, "credential refused: used before"), ErrRefused, "node n1: credential refused: used before"},
 		{"old server", status.Error(codes.Unimplemented, "unknown method"), ErrUnsupported, "node n1: proxyd does not know this request; is it of an older version?"},

@@ -136,11 +136,17 @@ func (c Contract) readDetails(st *status.Status) *Failure {
 	return nil
 }
 
+// noMunge begins the message of a daemon on a host without a munge that works; package munge has the words.
+const noMunge = "munge does not work on this node"
+
 // readCode returns the failure for the code of a status without details, which gRPC itself made, or the
 // server's check of the credential.
 func (c Contract) readCode(peer Peer, st *status.Status) *Failure {
 	switch st.Code() {
 	case codes.Unavailable:
+		if why, isMunge := strings.CutPrefix(st.Message(), noMunge); isMunge { // the daemon answers, and cannot tell its caller
+			return &Failure{Kind: c.Unreachable, Text: peer.Daemon + " cannot read credentials, for munge does not work there" + why, Cause: errors.New(st.Message())}
+		}
 		cause := errors.New(plainCause(st.Message()))
 		return &Failure{Kind: c.Unreachable, Text: fmt.Sprintf("%s does not answer: %v", peer.Daemon, cause), Cause: cause}
 	case codes.Unauthenticated:
