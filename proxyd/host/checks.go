@@ -193,10 +193,29 @@ func checkConfiguration(_ context.Context, n *node) Finding {
 		return f.withProblem(Fail, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "configuration: "), "\n", "; ")+"; proxyd works with what it read when it started, and will not start again",
 			"mend the file until `proxyd config check` is content, then systemctl restart proxyd: jobs run on")
 	}
-	if changed := n.cfg.ChangedKeys(inFile); len(changed) > 0 {
-		return f.withProblem(Warn, "proxyd works with an older configuration than the file has: "+strings.Join(changed, ", "), "systemctl restart proxyd: jobs run on")
+	changed := n.cfg.ChangedKeys(inFile)
+	if len(changed) == 0 {
+		return f.withOK(f.Fingerprint)
 	}
-	return f.withOK(f.Fingerprint)
+	older := "proxyd works with an older configuration than the file has: " + strings.Join(changed, ", ")
+	if folder := inFile.Staging.Folder; slices.Contains(changed, "staging.folder") && folder != "" {
+		if fault := stagingFault(folder); fault != "" {
+			return f.withProblem(Fail, older+"; proxyd would not start with it: "+fault, fmt.Sprintf("have root own %s with mode 700, on a disk of this node, then systemctl restart proxyd: jobs run on", folder))
+		}
+	}
+	return f.withProblem(Warn, older, "systemctl restart proxyd: jobs run on")
+}
+
+// stagingFault returns why proxyd does not start with a staging folder; "": proxyd starts.
+func stagingFault(folder string) string {
+	fs, err := statFilesystem(folder)
+	switch {
+	case err != nil:
+		return err.Error()
+	case fs.owner != 0 || fs.mode&0o077 != 0:
+		return fmt.Sprintf("%s is owned by user %d, mode %04o", folder, fs.owner, uint32(fs.mode))
+	}
+	return ""
 }
 
 func checkShared(_ context.Context, n *node) Finding {

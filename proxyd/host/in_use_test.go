@@ -95,6 +95,9 @@ func TestConfigurationInUse(t *testing.T) {
 		{"a comment more", "shared: /shared # ours\nkeep: 2\n", OK, cfg.Fingerprint(), ""},
 		{"changed", "shared: /shared\nkeep: 5\nlog: {level: debug}\n", Warn,
 			"proxyd works with an older configuration than the file has: keep, log.level", "systemctl restart proxyd: jobs run on"},
+		{"a staging folder that is not there", "shared: /shared\nstaging: {folder: /nowhere/stage}\n", Fail,
+			"proxyd works with an older configuration than the file has: staging.folder; proxyd would not start with it: stat /nowhere/stage: no such file or directory",
+			"have root own /nowhere/stage with mode 700, on a disk of this node, then systemctl restart proxyd: jobs run on"},
 		{"two mistakes", "shared: /shared\nkep: 5\ninterval: 3\n", Fail,
 			path + ": kep: no such key; did you mean keep?; " + path + `: interval: "3": want a time as in 30s, 10m, 2h or 7d, or 0, or auto; ` +
 				"proxyd works with what it read when it started, and will not start again",
