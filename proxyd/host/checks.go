@@ -246,7 +246,7 @@ func judgeShared(f Finding, n *node) Finding {
 	}
 	f.Fingerprint = n.known.SharedID
 	if n.known.SharedCluster != "" {
-		if s, err := n.slurm(); err == nil && n.known.SharedCluster != s.Cluster {
+		if s, err := n.slurm(); err == nil && !strings.EqualFold(n.known.SharedCluster, s.Cluster) {
 			return f.withProblem(Warn, fmt.Sprintf("it is marked for cluster %q, and Slurm calls this one %q: two clusters with one folder mix up their jobs", n.known.SharedCluster, s.Cluster),
 				fmt.Sprintf("give each cluster a folder of its own; if this one was renamed, write its name into %s", filepath.Join(n.cfg.Shared, "cluster.json")))
 		}

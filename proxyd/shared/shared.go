@@ -105,7 +105,7 @@ func Known(lib string) bool {
 // without a mark, and a node that worked with a folder before, are left to Open.
 func CheckCluster(path, lib, cluster string) error {
 	mark, err := readMark(path)
-	if err != nil || Known(lib) || mark.Cluster == cluster {
+	if err != nil || Known(lib) || strings.EqualFold(mark.Cluster, cluster) { // Slurm writes the name in small letters
 		return nil //nolint:nilerr // Open returns the error
 	}
 	return fmt.Errorf("shared folder %s: %w: it is marked for cluster %q, and Slurm calls this one %q. Give each cluster a folder of its own; "+

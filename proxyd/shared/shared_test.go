@@ -169,6 +169,9 @@ func TestCheckCluster(t *testing.T) {
 	if err := shared.CheckCluster(dir, lib, "a"); err != nil {
 		t.Errorf("the cluster's own folder: %v", err)
 	}
+	if err := shared.CheckCluster(dir, lib, "A"); err != nil {
+		t.Errorf("the cluster's own folder, with a capital letter: %v", err)
+	}
 	err := shared.CheckCluster(dir, lib, "b")
 	const want = `it is another cluster's folder: it is marked for cluster "a", and Slurm calls this one "b"`
 	if !errors.Is(err, shared.ErrOther) || !strings.Contains(err.Error(), want) {
