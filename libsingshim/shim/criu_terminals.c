@@ -17,6 +17,7 @@
  * Bytes in a terminal, at a dump and a restore. criu reads the bytes that wait in either direction, and writes the same
  * bytes to the other side again. The kernel has processed these bytes once: it would echo typed bytes a second time,
  * and put one more carriage return before each end of a line. So the terminal's processing is off while criu writes.
+ * A terminal that is full, because its reader is slow, takes the same number of bytes again only in small pieces.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -148,6 +149,40 @@ static void await_processing(int other, int wanted)
 	}
 }
 
+enum {
+	/* The kernel keeps bytes in pieces of this size (TTY_BUFFER_PAGE in linux/tty.h, with pages of 4 KiB), and a piece
+	 * that was read in part counts as a whole. */
+	PIECE = 1792,
+	FULL_WAITS = 1000, /* of 1 ms: until a terminal counts as full */
+};
+
+/* Write in pieces. A terminal without room ends that, where criu's own write would wait for ever: the terminal's reader is
+ * not restored yet. Returns how much was written, or -1. */
+static ssize_t write_pieces(int fd, const char *bytes, size_t n)
+{
+	const int flags = fcntl(fd, F_GETFL);
+	ssize_t written = 0;
+	int waits = 0;
+
+	(void)fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+	while ((size_t)written < n) {
+		const size_t left = n - (size_t)written;
+		const ssize_t part = syscall(SYS_write, fd, bytes + written, left < PIECE ? left : PIECE);
+
+		if (part > 0) {
+			written += part;
+			waits = 0;
+		} else if (part == 0 || (errno != EAGAIN && errno != EINTR) || waits++ == FULL_WAITS) {
+			break;
+		} else {
+			usleep(1000);
+		}
+	}
+	(void)fcntl(fd, F_SETFL, flags);
+
+	return (written > 0 || n == 0 ? written : -1);
+}
+
 ssize_t write(int fd, const void *bytes, size_t n)
 {
 	struct termios was, plain;
@@ -163,7 +198,7 @@ ssize_t write(int fd, const void *bytes, size_t n)
 	(void)tcsetattr(fd, TCSANOW, &plain);
 	other = ioctl(fd, TIOCGPTPEER, O_RDONLY | O_NOCTTY | O_CLOEXEC); /* -1: fd is the other side, which processes at once */
 	before = other >= 0 ? count_waiting(other) : 0;
-	written = syscall(SYS_write, fd, bytes, n);
+	written = write_pieces(fd, bytes, n);
 	e = errno;
 	if (other >= 0) {
 		if (written > 0)

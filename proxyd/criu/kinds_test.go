@@ -340,6 +340,23 @@ def check():
     fill(); return shown, typed, a
 fill()`,
 
+	// The reader is so slow that the terminal takes no more output.
+	"terminal that is full": `
+import os, pty, time
+m, s = pty.openpty()
+def until_refused(fd, f, arg):
+    waits = 0; os.set_blocking(fd, False)
+    while waits < 10:
+        try: yield f(fd, arg); waits = 0
+        except BlockingIOError: waits += 1; time.sleep(0.01)
+    os.set_blocking(fd, True)
+def fill():
+    for n in until_refused(s, os.write, b'\n' * 8192): pass
+def check():
+    got = b''.join(until_refused(m, os.read, 65536)); fill()
+    return len(got) > 12000, set(got.split(b'\r\n'))
+fill()`,
+
 	// More bytes wait than the kernel processes at once.
 	"terminal with many typed lines": `
 import fcntl, os, pty, struct, termios, time
