@@ -102,9 +102,9 @@ TORCH_DEVICES := TestCorpus/torch-(nodes|four)
 # What only test-full has of tests/control: four nodes onto one, leases while preemptd is away, and five of the scenarios.
 # In make test TestLeasesOfNodes comes onto fewer nodes.
 FULL_CONTROL := ^(TestFewerNodes|TestLeasesWithoutController)$$|^TestControl$$/^(rolling_drain|defrag_makes_room|power_cap|room_is_given_up|a_job_that_is_lent_GPUs_is_cancelled)$$
-# Only make test-long has these: the store on NFS, in an emulated machine; 64 nodes and 100 jobs at once. make test-packages
-# has TestUnderSystemd, and only make test-long runs that.
-LONG_CLUSTER := TestStoreOnNFS|TestScale
+# Only make test-long has these: the store on NFS and an NFS server that is cut off, in an emulated machine; 64 nodes and
+# 100 jobs at once. make test-packages has TestUnderSystemd, and only make test-long runs that.
+LONG_CLUSTER := TestStoreOnNFS|TestDeadNFS|TestScale
 
 LINT_PART     = 'lint: $(SELF) lint'
 UNIT_IN_SHORT = 'unit, in short: $(GO) test -json -trimpath -short -timeout 40m ./...'

@@ -43,6 +43,20 @@ func TestStoreOnNFS(t *testing.T) {
 	})
 }
 
+// TestDeadNFS cuts an NFS server off, in a virtual machine that has its folder mounted: proxyd's
+// looks at the shared folder end all the same. The test takes two minutes.
+func TestDeadNFS(t *testing.T) {
+	guest.RunTests(t, guest.Machine{
+		Tree:    forkyTree(t),
+		Init:    "testdata/guest/nfs.sh",
+		Within:  20 * time.Minute,
+		Modules: []string{"nfsv4", "nfsd"},
+		FillFolder: func(folder string) {
+			guest.BuildTests(t, "proxyd/shared", filepath.Join(folder, "dead", "shared.test"))
+		},
+	})
+}
+
 // forkyTree returns the root file system of the newest suite, in minicluster's cache.
 func forkyTree(t *testing.T) string {
 	t.Helper()

@@ -97,9 +97,10 @@ func (m Machine) qemuCommand(ctx context.Context, t *testing.T, kernel, initrd, 
 	share := func(tag, path, more string) string {
 		return "local,mount_tag=" + tag + ",path=" + path + ",security_model=none,multidevs=remap" + more
 	}
+	// no_timer_check: on a busy machine the emulated timer is late, and the kernel would take that for a defect and stop.
 	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m", strconv.Itoa(memory),
 		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio",
-		"-kernel", vmlinuz[0], "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 cgroup_no_v1=all",
+		"-kernel", vmlinuz[0], "-initrd", initrd, "-append", "console=ttyS0 no_timer_check quiet panic=-1 cgroup_no_v1=all",
 		"-virtfs", share("tree", m.Tree, ",readonly=on"), "-virtfs", share("kernelmodules", kernel+"/lib/modules", ",readonly=on"),
 		"-virtfs", share("guest", folder, ""))
 	cmd.WaitDelay = time.Second
