@@ -56,7 +56,7 @@ func FilePath(i int) string { return "/proc/self/fd/" + strconv.Itoa(firstFile+i
 
 // ErrHet is returned for a call with several components (":") with tasks that are to be
 // restored: their layout cannot be forced.
-var ErrHet = errors.New("a step of several components cannot be restored")
+var ErrHet = errors.New("a step of several components cannot be restored, for Slurm does not tell its tasks apart: start its programs with srun --multi-prog")
 
 // laidOut are the options that a known layout replaces.
 var laidOut = []string{

@@ -207,7 +207,7 @@ func TestRewriteUnprotected(t *testing.T) {
 
 func TestRewriteHet(t *testing.T) {
 	c := &Call{Args: []string{"srun", "a", ":", "b"}}
-	if _, err := c.Rewrite(RewriteParameters{Layout: Layout{Tasks: []string{"n1"}}}, nil); !errors.Is(err, ErrHet) {
+	if _, err := c.Rewrite(RewriteParameters{Layout: Layout{Tasks: []string{"n1"}}}, nil); !errors.Is(err, ErrHet) || !strings.Contains(err.Error(), "start its programs with srun --multi-prog") {
 		t.Error(err)
 	}
 }

@@ -207,7 +207,7 @@ func (c protected) failsComponents(t *testing.T) {
 	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 		t.Errorf("the job ended as %s, want COMPLETED", s)
 	}
-	if log := c.jobLog(job); !strings.Contains(log, "a step of several components cannot be restored\n") || !strings.HasSuffix(log, "\nsrun 1") {
+	if log := c.jobLog(job); !strings.Contains(log, "a step of several components cannot be restored, for Slurm does not tell its tasks apart: start its programs with srun --multi-prog\n") || !strings.HasSuffix(log, "\nsrun 1") {
 		t.Errorf("the job's log is not as expected:\n%s", log)
 	}
 }
