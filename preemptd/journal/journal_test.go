@@ -389,3 +389,37 @@ func TestID(t *testing.T) {
 		t.Errorf("ids of two files, the first opened twice: %q", ids)
 	}
 }
+
+// TestOlderSchema: a journal of version 1, without owners of jobs, is brought to this version with its rows.
+func TestOlderSchema(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "older.db")
+	j := openJournal(t, path)
+	a, err := j.Begin(t.Context(), Request{Kind: "preempt", Job: 7, User: "alice", Who: "policy tiers"})
+	if err == nil {
+		err = j.Note(t.Context(), Event{Job: 7, User: "alice", Restarts: 1, What: "requeued", At: time.Unix(1, 0), Text: "by itself"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{"ALTER TABLE action DROP COLUMN user", "ALTER TABLE event DROP COLUMN user", "PRAGMA user_version = 1"} {
+		if _, err := j.database().Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j.Close()
+	j = openJournal(t, path)
+	events, err := j.Events(t.Context(), 0, 10)
+	if err != nil || len(events) != 1 || events[0].User != "" || events[0].Text != "by itself" {
+		t.Errorf("events %+v, %v, want the one of before, without an owner", events, err)
+	}
+	all, err := j.History(t.Context(), 7, 10)
+	if err != nil || len(all) != 1 || all[0].ID != a.ID || all[0].User != "" {
+		t.Errorf("actions %+v, %v, want the one of before, without an owner", all, err)
+	}
+	if err := j.Note(t.Context(), Event{Job: 8, User: "bob", What: "requeued"}); err != nil {
+		t.Fatal(err)
+	}
+	if events, err = j.Events(t.Context(), 8, 10); err != nil || len(events) != 1 || events[0].User != "bob" {
+		t.Errorf("a new event %+v, %v, want its owner, bob", events, err)
+	}
+}
