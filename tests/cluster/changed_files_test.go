@@ -66,8 +66,10 @@ until grep -q "^third" $SLURM_JOB_ID.log; do sleep 0.1; done; kill $follower`)
 	c.runScript(t, "cd; echo theirs >> results.csv; echo second >> other.log")
 	c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
 	c.restartJob(t, job, "n1")
+	c.waitForLine(t, job, "30")
+	c.runScript(t, "cd; echo third >> other.log") // tail looks when its watch tells of a change, and the watch has seen none yet
 	c.waitForLine(t, job, "second")
-	c.runScript(t, "cd; echo third >> other.log")
+	c.waitForLine(t, job, "third")
 	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 		t.Errorf("the job ended as %s, want COMPLETED", s)
 	}
