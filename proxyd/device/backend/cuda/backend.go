@@ -34,7 +34,7 @@ type Backend struct {
 	pinned  *hostBufferPool
 	owed    orphanedLoans
 	window  *window
-	copies  hostStore
+	copies  *hostStore
 	sumKeys *sumKeys
 
 	mu     sync.Mutex
@@ -78,7 +78,7 @@ func Open(cfg Config) (*Backend, error) {
 	b := &Backend{
 		cfg: cfg, drv: d, epoch: time.Now(), spaces: map[*space]bool{}, mapped: map[*space]bool{}, hosts: map[backend.Addr]*host{},
 		window: newWindow(), pinned: newPinned(), repeating: map[[2]*device]bool{},
-		copies: hostStore{known: map[blockSum]*hostBlock{}}, sumKeys: newSumKeys(),
+		copies: newHostStore(), sumKeys: newSumKeys(),
 	}
 	if err := b.startDevices(); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -203,7 +203,7 @@ func (b *Backend) Close() error {
 	}
 	b.owed.endAllLoans()
 	b.window.waitEmpty()
-	errs := []error{b.pinned.freeBuffers()}
+	errs := []error{b.pinned.freeBuffers(), b.copies.unmapSlabs()}
 	for _, d := range b.list {
 		errs = append(errs, d.stopService())
 	}

@@ -6,7 +6,9 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +21,25 @@ import (
 type hostStore struct {
 	mu    sync.Mutex // no other lock is taken under mu
 	known map[blockSum]*hostBlock
+	slabs [][]byte // mappings: the kernel allows a process 65530 of them
+	free  [][]byte // blocks of slabs that no hostBlock has; all are zero, and take no memory
+}
+
+// slabSize is the size of a slab.
+const slabSize = 32 * backend.Granule
+
+func newHostStore() *hostStore { return &hostStore{known: map[blockSum]*hostBlock{}} }
+
+// unmapSlabs ends the store. All copies have ended.
+func (s *hostStore) unmapSlabs() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, slab := range s.slabs {
+		errs = append(errs, unix.Munmap(slab))
+	}
+	s.slabs, s.free = nil, nil
+	return errors.Join(errs...)
 }
 
 // hostBlock is the bytes of a block. They do not change while the block has a sum.
@@ -39,13 +60,32 @@ func (s *hostStore) newCopy(size uint64) *hostCopy {
 	return &hostCopy{store: s, blocks: make([]*hostBlock, size/backend.Granule)}
 }
 
-// newHostBlock makes a block that no copy uses yet.
-func newHostBlock() (*hostBlock, error) {
-	b, err := unix.Mmap(-1, 0, backend.Granule, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		return nil, fmt.Errorf("the host has no %d bytes to swap to: %w: %w", backend.Granule, err, backend.OutOfMemory)
+// newBlock makes a block of zeros that no copy uses yet.
+func (s *hostStore) newBlock() (*hostBlock, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.free) == 0 {
+		slab, err := unix.Mmap(-1, 0, slabSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil {
+			return nil, fmt.Errorf("the host has no %d bytes to swap to: %w: %w", slabSize, err, backend.OutOfMemory)
+		}
+		s.slabs = append(s.slabs, slab)
+		s.free = slices.Collect(slices.Chunk(slab, backend.Granule))
 	}
-	return &hostBlock{bytes: b}, nil
+	last := len(s.free) - 1
+	b := &hostBlock{bytes: s.free[last]}
+	s.free = s.free[:last]
+	return b, nil
+}
+
+// freeBlock gives a block's memory back.
+func (s *hostStore) freeBlock(b *hostBlock) {
+	if unix.Madvise(b.bytes, unix.MADV_DONTNEED) != nil {
+		clear(b.bytes)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, b.bytes)
 }
 
 // takeKnown has block i be the store's bytes with a sum, and tells whether the store has these.
@@ -72,7 +112,7 @@ func (c *hostCopy) keepBytes(i int, sum blockSum, p []byte) error {
 	if sum != zeroSum && c.takeKnown(i, sum) {
 		return nil
 	}
-	b, err := newHostBlock()
+	b, err := c.store.newBlock()
 	if err != nil {
 		return err
 	}
@@ -113,7 +153,7 @@ func (c *hostCopy) dropBlock(i int) {
 	}
 	c.store.mu.Unlock()
 	if last {
-		_ = unix.Munmap(b.bytes) // a mapping of ours
+		c.store.freeBlock(b)
 	}
 }
 
@@ -131,7 +171,7 @@ func (c *hostCopy) ownBlock(i int) ([]byte, error) {
 			return b.bytes, nil
 		}
 	}
-	b, err := newHostBlock()
+	b, err := c.store.newBlock()
 	if err != nil {
 		return nil, err
 	}

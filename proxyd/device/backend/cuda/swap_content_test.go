@@ -6,6 +6,7 @@
 package cuda
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -166,7 +167,7 @@ func TestTakeoverKept(t *testing.T) {
 
 // TestHostStore: the host has equal blocks once, and bytes that one memory's copy gets are not seen by another copy.
 func TestHostStore(t *testing.T) {
-	s := &hostStore{known: map[blockSum]*hostBlock{}}
+	s := newHostStore()
 	a, b := s.newCopy(2*backend.Granule), s.newCopy(2*backend.Granule)
 	sum := blockSum{1, 2}
 	if err := a.keepBytes(1, sum, []byte{1, 2, 3}); err != nil {
@@ -194,7 +195,18 @@ func TestHostStore(t *testing.T) {
 	}
 	a.freeBlocks()
 	b.freeBlocks()
-	if len(s.known) > 0 {
-		t.Errorf("%d blocks are left", len(s.known))
+	if len(s.known) > 0 || len(s.slabs) != 1 || len(s.free) != slabSize/backend.Granule {
+		t.Errorf("%d blocks are known, and %d of %d slabs are free; want none known, and one slab free", len(s.known), len(s.free), len(s.slabs))
+	}
+	// A block that is used again is zeros.
+	if err := a.writeAt(5, []byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	if p := a.blocks[0].bytes; p[5] != 1 || bytes.Count(p, []byte{0}) != backend.Granule-1 {
+		t.Errorf("a new block has %d bytes that are zero, want all but one", bytes.Count(p, []byte{0}))
+	}
+	a.freeBlocks()
+	if err := s.unmapSlabs(); err != nil {
+		t.Error(err)
 	}
 }
