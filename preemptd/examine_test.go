@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
 )
 
-// TestDoctorWithoutDaemon: preemptd doctor says what is missing while no preemptd works.
+// TestDoctorWithoutDaemon: preemptd doctor names missing things while no preemptd works.
 func TestDoctorWithoutDaemon(t *testing.T) {
 	srv := slurmresttest.Start(t, slurmresttest.Options{})
 	scontrol := filepath.Join(t.TempDir(), "scontrol")

@@ -108,7 +108,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// TestPreemptTypeInWords: where slurm.conf has no PreemptType, scontrol shows "(null)", and doctor says what that means.
+// TestPreemptTypeInWords: where slurm.conf has no PreemptType, scontrol shows "(null)", and doctor names its meaning.
 func TestPreemptTypeInWords(t *testing.T) {
 	for value, want := range map[string]string{
 		"preempt/none": "Slurm's own is off (PreemptType=preempt/none, or none in slurm.conf)",

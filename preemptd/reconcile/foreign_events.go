@@ -45,8 +45,8 @@ func findLostWork(comment string) string {
 }
 
 // recordForeign records events by other users and programs: a job that was requeued without an action of ours was
-// requeued by Slurm, by a person or by itself. Work that a job has lost is recorded when the next run has begun: the nodes say so
-// then.
+// requeued by Slurm, by a person or by itself. Work that a job has lost is recorded when the next run has begun: the nodes
+// say so then.
 func (l *Loop) recordForeign(ctx context.Context, settings Settings, seen cluster.Observation, k cluster.BuildParameters) error {
 	now := make(map[int64]jobHistory, len(seen.Jobs))
 	lately := seen.Time.Add(-2 * settings.Interval)

@@ -124,7 +124,7 @@ func (c endingConductor) Checkpoint(ctx context.Context, _ *rpc.CheckpointReques
 }
 
 // TestCheckpointBrokenOff: the daemon of the node that leads ends in the middle of a checkpoint. singctl names the node,
-// and says what becomes of the job.
+// and says whether the job goes on.
 func TestCheckpointBrokenOff(t *testing.T) {
 	c := newCluster(t)
 	var server *grpc.Server

@@ -91,7 +91,7 @@ func countLooks(t *testing.T, dir string) func() int {
 	}
 }
 
-// waitUntil waits until ok is true, and fails the test with what has not come after 20 seconds.
+// waitUntil waits until ok is true, and fails the test with the name of the event that has not come after 20 seconds.
 func waitUntil(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {

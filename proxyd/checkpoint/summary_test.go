@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 )
 
-// TestSummary: what all ranks of a job have stands once in the job's log and comment, and in the error of a checkpoint.
+// TestSummary: an obstacle of all ranks of a job stands once in the job's log and comment, and in the error of a checkpoint.
 func TestSummary(t *testing.T) {
 	var found []processes.Obstacle
 	for rank := range 64 {

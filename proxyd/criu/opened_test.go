@@ -240,7 +240,7 @@ def tell():
 }
 
 // TestGrown: a program that only reads a file comes back when the file has become longer, as another job's log does, and
-// reads what has come. A file that has become shorter, and one that the program writes or maps, must have its size.
+// reads the bytes that have come. A file that has become shorter, and one that the program writes or maps, must have its size.
 func TestGrown(t *testing.T) {
 	needCRIU(t)
 	grow := func(t *testing.T, path string) {

@@ -64,7 +64,7 @@ func TestDeadServer(t *testing.T) {
 		} else if err != nil || time.Now().After(deadline) {
 			t.Fatalf("a look while the server is dead: %v, want ErrSilent", err)
 		}
-		calls.Store(0) // the kernel still believed what it knew
+		calls.Store(0) // the kernel still had the answers of before
 	}
 	var all sync.WaitGroup
 	for range 20 {

@@ -47,7 +47,7 @@ func TestChangedFiles(t *testing.T) {
 	t.Run("stage", func(t *testing.T) { c.changeFiles(t, "staged") })
 }
 
-// TestSharedFiles: what another job appends to files while a job is away stays there: to a file to which both append, and to
+// TestSharedFiles: lines that another job appends to files while a job is away stay there: to a file to which both append, and to
 // a file that the job has open to read, and of which the restored job reads the rest.
 func TestSharedFiles(t *testing.T) {
 	t.Parallel()

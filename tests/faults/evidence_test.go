@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestEvidence: what is kept of a trial that went wrong are the daemons' logs, the job's folder, and the logs of device
+// TestEvidence: kept of a trial that went wrong are the daemons' logs, the job's folder, and the logs of device
 // servers.
 func TestEvidence(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "minicluster")

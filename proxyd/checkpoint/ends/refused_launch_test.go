@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 )
 
-// shownJob is what Slurm shows of job 7 from a time on.
+// shownJob is job 7 as Slurm shows it from a time on.
 type shownJob struct {
 	after         time.Duration
 	state, reason string

@@ -135,7 +135,7 @@ func TestAlikeAreTogether(t *testing.T) {
 	}
 }
 
-// TestRung: a device's rung is that of the dearest of what happened lately.
+// TestRung: a device's rung is that of the dearest of the recent events.
 func TestRung(t *testing.T) {
 	for _, tc := range []struct {
 		spaces                  int

@@ -27,7 +27,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge/mungetest"
 )
 
-// hello is what a gRPC client writes first.
+// hello has the first bytes of a gRPC client.
 const hello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
 // frameBytes returns a frame of HTTP/2 of a stream.
@@ -351,7 +351,7 @@ func (w *watchedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TestLargeRequests: the bounds of what comes without a credential bound no request that may be large: neither the first
+// TestLargeRequests: the bounds of messages without a credential bound no request that may be large: neither the first
 // of a connection, nor many at once.
 func TestLargeRequests(t *testing.T) {
 	realm := mungetest.NewRealm()
