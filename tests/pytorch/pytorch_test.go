@@ -73,7 +73,23 @@ func TestPackageOperators(t *testing.T) {
 // TestTraining: a GPT in bf16 that two processes train by DistributedDataParallel over nccl learns, and has the same bits in each
 // loss on two devices and on a single device that both ranks share.
 func TestTraining(t *testing.T) {
-	train := []string{"programs/gpt.py", "--processes", "2", "--steps", "3"}
+	checkTraining(t, "programs/gpt.py")
+}
+
+// TestShardedGPT: the same for a GPT of three million parameters, which are sharded over the ranks (FSDP), with batches
+// from the worker processes of a DataLoader.
+func TestShardedGPT(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestTraining has a GPT, TestLoader worker processes")
+	}
+	checkTraining(t, "programs/sharded_gpt.py")
+}
+
+// checkTraining checks that a program with two ranks learns, with the same bits in each loss on two devices and on a single
+// device.
+func checkTraining(t *testing.T, program string) {
+	t.Helper()
+	train := []string{program, "--processes", "2", "--steps", "3"}
 	two := runPython(t, nil, train...)
 	losses := regexp.MustCompile(`(?m)^step \d+ loss (\S+) `).FindAllStringSubmatch(two, -1)
 	if len(losses) != 3 || losses[2][1] >= losses[0][1] {
