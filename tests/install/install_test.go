@@ -285,7 +285,7 @@ func (s *site) makeMistakes(t *testing.T, line string) {
 			0, []string{"nodes differ", "WARN  configuration", "copy proxyd.yaml"}},
 		{"optinal", setLine(strings.Replace(line, "optional", "optinal", 1)), setLine(line),
 			8, []string{"FAIL  slurm: plugin", "write optional in the place of optinal"}},
-		{"a misspelt plugin", setLine(strings.Replace(line, "spank_singularity", "spank_singularty", 1)), func(t *testing.T) {
+		{"a misspelt plugin", setLine(strings.Replace(line, "spank_singularity", "spank_singularty", 1)), func(t *testing.T) { //nolint:misspell // on purpose
 			s.mustRun(t, "n2", "sed -i /spank_singularty/d "+plugstack)
 			setLine(line)(t)
 		},
