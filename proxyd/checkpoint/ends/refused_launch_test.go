@@ -26,7 +26,7 @@ type shownJob struct {
 }
 
 // show has Slurm show the job.
-func (s shownJob) show(t *testing.T, q slurmtest.Queue, run int) {
+func (s shownJob) showJob(t *testing.T, q slurmtest.Queue, run int) {
 	line := fmt.Sprintf("7|1001|%s|%s|%d|1|1|n1|2026-11-20T16:41:18|N/A|7|N/A|N/A|N/A||2026-07-01T12:00:00|N/A|\n", s.state, cmp.Or(s.reason, "None"), cmp.Or(s.restarts, run))
 	if err := os.WriteFile(filepath.Join(q.Dir, "jobs"), []byte(line), 0o644); err != nil {
 		t.Error(err)
@@ -75,10 +75,10 @@ func TestRefusedLaunch(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				for _, s := range tt.shown {
 					if s.after == 0 {
-						s.show(t, q, run)
+						s.showJob(t, q, run)
 						continue
 					}
-					timer := time.AfterFunc(s.after, func() { s.show(t, q, run) })
+					timer := time.AfterFunc(s.after, func() { s.showJob(t, q, run) })
 					defer timer.Stop()
 				}
 				if tt.started > 0 {

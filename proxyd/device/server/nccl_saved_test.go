@@ -175,7 +175,7 @@ func TestMovedRendezvous(t *testing.T) {
 	}
 }
 
-// TestMovedBeforeMeeting: a server whose ranks had an identity of another server's, and had not gone there yet, finds that
+// TestMovedBeforeMeeting: a server with ranks that had an identity of another server, and had not gone there yet, finds that
 // server's successor.
 func TestMovedBeforeMeeting(t *testing.T) {
 	job, next := makeNumbered(t, "test", 2), makeNumbered(t, "other", 2)

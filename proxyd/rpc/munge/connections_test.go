@@ -35,8 +35,8 @@ func frameBytes(kind, flags, stream byte, payload string) string {
 	return string([]byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags, 0, 0, 0, stream}) + payload
 }
 
-// headers returns the frame that begins a request. Each field is written out, none is compressed.
-func headers(stream byte, fields ...string) string {
+// encodeHeaders returns the frame that begins a request. Each field is written out, none is compressed.
+func encodeHeaders(stream byte, fields ...string) string {
 	var block []byte
 	for i, field := range fields {
 		if i%2 == 0 {
@@ -54,7 +54,7 @@ func headers(stream byte, fields ...string) string {
 
 // callHeaders begins a call of Check with a credential.
 func callHeaders(stream byte, credential string) string {
-	return headers(stream, ":method", "POST", ":scheme", "http", ":path", check, "te", "trailers",
+	return encodeHeaders(stream, ":method", "POST", ":scheme", "http", ":path", check, "te", "trailers",
 		"content-type", "application/grpc", "singularity-credential", credential)
 }
 
@@ -68,7 +68,7 @@ type attacker struct {
 	closed int // of conns, by the server
 }
 
-func (a *attacker) connect(said string) net.Conn {
+func (a *attacker) dialServer(said string) net.Conn {
 	a.t.Helper()
 	conn, err := net.Dial("tcp", a.address)
 	if err != nil {
@@ -93,7 +93,7 @@ func (a *attacker) noteEnd(conn net.Conn) {
 	}
 }
 
-func (a *attacker) open() int {
+func (a *attacker) countOpen() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.conns) - a.closed
@@ -166,7 +166,7 @@ func TestManyStrangers(t *testing.T) {
 			a := &attacker{t: t, address: address}
 			before := usedMemory()
 			for range connections {
-				go a.noteEnd(a.connect(said))
+				go a.noteEnd(a.dialServer(said))
 			}
 			for from, daemon := range map[string]grpc_health_v1.HealthClient{
 				"127.0.0.2": known, "127.0.0.3": dialFrom(t, "127.0.0.3", address, realm.As(0, 0)),
@@ -175,9 +175,9 @@ func TestManyStrangers(t *testing.T) {
 					t.Errorf("a daemon of %s: %v", from, err)
 				}
 			}
-			waitUntil(t, "the oldest connections are closed", func() bool { return a.open() <= most })
+			waitUntil(t, "the oldest connections are closed", func() bool { return a.countOpen() <= most })
 			used := usedMemory() - before
-			t.Logf("%d connections are open, with %d KiB", a.open(), used>>10)
+			t.Logf("%d connections are open, with %d KiB", a.countOpen(), used>>10)
 			if used > memory {
 				t.Errorf("%d MiB are used, want at most %d", used>>20, memory>>20)
 			}
@@ -204,7 +204,7 @@ func TestBytesWithoutCredential(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn := a.connect(hello + callHeaders(1, c))
+		conn := a.dialServer(hello + callHeaders(1, c))
 		sent.Go(func() {
 			part := frameBytes(0, 0, 1, "x")                       // of a message
 			conn.SetWriteDeadline(time.Now().Add(3 * time.Second)) //nolint:errcheck // a deadline fails only on a closed connection
@@ -266,7 +266,7 @@ func TestRequestsThatWait(t *testing.T) {
 		}
 		i++
 	}
-	conn := a.connect(hello + first)
+	conn := a.dialServer(hello + first)
 	for n := range requests - 1 {
 		if _, err := io.WriteString(conn, frameBytes(1, 4, byte(3+2*n), "\xc3\xc2\xc1\xc0\xbf\xbe")); err != nil {
 			t.Fatal(err)
@@ -329,8 +329,8 @@ func TestConnectionsOfUser(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		waitUntil(t, "connections are closed", func() bool { return a.open() <= want })
-		if got := a.open(); got != want {
+		waitUntil(t, "connections are closed", func() bool { return a.countOpen() <= want })
+		if got := a.countOpen(); got != want {
 			t.Errorf("user %d has %d connections, want %d", uid, got, want)
 		}
 	}
@@ -389,8 +389,8 @@ func TestSilentStranger(t *testing.T) {
 	address := startLimited(t, check, &service{})
 	for _, said := range []string{"", hello, hello + callHeaders(1, "nonsense")} {
 		a := &attacker{t: t, address: address}
-		go a.noteEnd(a.connect(said))
-		waitUntil(t, "the connection is closed", func() bool { return a.open() == 0 })
+		go a.noteEnd(a.dialServer(said))
+		waitUntil(t, "the connection is closed", func() bool { return a.countOpen() == 0 })
 	}
 	alice := dialServer(t, address, "n1", realm.As(1001, 1001))
 	stream, err := alice.Watch(metadata.NewOutgoingContext(t.Context(), nil), &grpc_health_v1.HealthCheckRequest{Service: "held"})

@@ -67,7 +67,7 @@ func makeTenants(t *testing.T, b backend.Backend, n int, size uint64) []*tenant 
 }
 
 // swapped counts the bytes that a backend's first device has swapped.
-func swapped(b backend.Backend) backend.Swap { return b.Devices()[0].(backend.Swapper).Swapped() }
+func swapCounts(b backend.Backend) backend.Swap { return b.Devices()[0].(backend.Swapper).Swapped() }
 
 // fillRange has the tenant's work set bytes.
 func (x *tenant) fillRange(at, n int, v byte) {
@@ -97,7 +97,7 @@ func testResident(t *testing.T, b backend.Backend) {
 			x.runInTurn(func() { x.fillRange(0, 4<<20, byte(10*round+i)) })
 		}
 	}
-	if s := swapped(b); s.Out+s.In+s.Spared != 0 || s.Now || s.Alike || s.Most != 12<<20 {
+	if s := swapCounts(b); s.Out+s.In+s.Spared != 0 || s.Now || s.Alike || s.Most != 12<<20 {
 		t.Errorf("swapped = %+v, want nothing but Most, 12 MiB", s)
 	}
 	for _, x := range all {
@@ -117,7 +117,7 @@ func testSwapped(t *testing.T, b backend.Backend) {
 			})
 		}
 	}
-	if s := swapped(b); s.Out == 0 || s.Out > 8*tenantSize || s.In == 0 || s.In > 6*tenantSize || !s.Now || s.Most > TightMemory || s.Took <= 0 {
+	if s := swapCounts(b); s.Out == 0 || s.Out > 8*tenantSize || s.In == 0 || s.In > 6*tenantSize || !s.Now || s.Most > TightMemory || s.Took <= 0 {
 		t.Errorf("swapped = %+v, want the bytes of at most 8 tenants out and of 6 in", s)
 	}
 	for _, x := range all {
@@ -141,11 +141,11 @@ func (x *tenant) fillBlocks(v byte) {
 
 // takeTurns has each tenant take a turn, and returns the bytes that were moved.
 func takeTurns(b backend.Backend, all []*tenant, do func(i int, x *tenant)) (out, in uint64) {
-	before := swapped(b)
+	before := swapCounts(b)
 	for i, x := range all {
 		x.runInTurn(func() { do(i, x) })
 	}
-	after := swapped(b)
+	after := swapCounts(b)
 	return after.Out - before.Out, after.In - before.In
 }
 
@@ -203,7 +203,7 @@ func testChangedAlike(t *testing.T, b backend.Backend) {
 				x.checkMemory("after a round")
 			}
 		}
-		if s := swapped(b); k > 2 && (s.Spared == 0 || !s.Alike) {
+		if s := swapCounts(b); k > 2 && (s.Spared == 0 || !s.Alike) {
 			t.Errorf("%d spaces: swapped = %+v, want bytes that were spared", k, s)
 		}
 		for _, x := range all {

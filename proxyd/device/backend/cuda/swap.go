@@ -151,7 +151,7 @@ func (m *memory) swapOutLocked() uint64 {
 	m.there, m.away = false, e.to
 	_, _ = drv.Unmap(m.at, m.size), drv.Release(m.handle) // as above
 	m.device.countBytes(0, m.size)
-	m.device.countMoved(e.bytes(), 0, e.spared, began)
+	m.device.countMoved(e.countBytes(), 0, e.spared, began)
 	return m.size
 }
 

@@ -77,7 +77,7 @@ func (e *eviction) countSpared(sum blockSum) {
 }
 
 // bytes is how many bytes are moved.
-func (e *eviction) bytes() uint64 { return uint64(len(e.moved)) * backend.Granule }
+func (e *eviction) countBytes() uint64 { return uint64(len(e.moved)) * backend.Granule }
 
 // copyBlocks moves the bytes, and calls left, unless it is nil, with each block that was moved. The caller holds mu.
 func (e *eviction) copyBlocks(left func(i int)) error {
@@ -166,7 +166,7 @@ func (m *memory) takeTwin() (bool, error) {
 	m.handle, m.reached = twin.handle, twin.reached
 	m.there, twin.there, twin.away = true, false, e.to
 	m.freeHostCopy()
-	m.device.countMoved(e.bytes(), x.bytes(), e.spared, began)
+	m.device.countMoved(e.countBytes(), x.countBytes(), e.spared, began)
 	return true, nil
 }
 
@@ -210,7 +210,7 @@ func (x *takeover) planComing() {
 }
 
 // bytes is how many bytes come.
-func (x *takeover) bytes() uint64 { return uint64(len(x.coming)) * backend.Granule }
+func (x *takeover) countBytes() uint64 { return uint64(len(x.coming)) * backend.Granule }
 
 // moveBlocks moves bytes in both directions at once, each in a stream of its own.
 func (x *takeover) moveBlocks() error {

@@ -70,11 +70,11 @@ func TestTakeoverFails(t *testing.T) {
 					}
 				}
 				for _, x := range all {
-					x.checkMemory(t, x.value())
+					x.checkMemory(t, x.fillValue())
 				}
 				for _, x := range all {
 					x.takeTurn(t, func() {})
-					x.checkMemory(t, x.value())
+					x.checkMemory(t, x.fillValue())
 				}
 			})
 		}
@@ -82,7 +82,7 @@ func TestTakeoverFails(t *testing.T) {
 }
 
 // value is the value with which makeTwins has filled the tenant's memory.
-func (x *tenant) value() byte { return byte(1 + (x.cfg.Base-backend.DefaultBase)>>40) }
+func (x *tenant) fillValue() byte { return byte(1 + (x.cfg.Base-backend.DefaultBase)>>40) }
 
 // TestTakeoverLost: if the device fails, and does not take the twin's bytes back either, then these are lost, and all
 // that needs them says so. The bytes that were to come are still there.
@@ -99,12 +99,12 @@ func TestTakeoverLost(t *testing.T) {
 	if _, err := all[1].ReadBlock(backend.BlockID{Base: all[1].at}, make([]byte, backend.Granule)); backend.ResultOf(err) != backend.Unknown {
 		t.Errorf("read of lost bytes: %v, want the failure", err)
 	}
-	all[0].checkMemory(t, all[0].value())
+	all[0].checkMemory(t, all[0].fillValue())
 	if err := all[1].Close(); err != nil {
 		t.Error(err)
 	}
 	all[0].takeTurn(t, func() {})
-	all[0].checkMemory(t, all[0].value())
+	all[0].checkMemory(t, all[0].fillValue())
 }
 
 // TestTakeoverBothWays: all blocks of a twin leave while a block that comes is still on its way.
@@ -133,7 +133,7 @@ func TestTakeoverBothWays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, x := range all {
-		x.checkMemory(t, x.value())
+		x.checkMemory(t, x.fillValue())
 	}
 }
 
