@@ -22,15 +22,14 @@ func (admitting) Join(context.Context, nodesocket.Join) (nodesocket.Admission, e
 func (admitting) End(context.Context, uint32) error { return nil }
 
 // TestGate: a task that comes while the store is away waits, its job's comment has the reason, and the task is admitted
-// when the store is back.
+// when the store is back. The comment has the reason no longer then.
 func TestGate(t *testing.T) {
-	told := make(chan uint32, 1)
-	g := newConductorWait(t.Context().Done(), func(job uint32, why error) {
-		if !errors.Is(why, shared.ErrNoStore) {
-			t.Errorf("job %d waits for %v", job, why)
-		}
-		told <- job
-	})
+	type comment struct {
+		job uint32
+		why error
+	}
+	told := make(chan comment, 2)
+	g := newConductorWait(t.Context().Done(), func(job uint32, why error) { told <- comment{job, why} })
 	placed := make(chan error, 1)
 	go func() {
 		p, err := g.Join(t.Context(), nodesocket.Join{Job: 7})
@@ -40,8 +39,8 @@ func TestGate(t *testing.T) {
 		placed <- err
 	}()
 	g.setReason(shared.ErrNoStore)
-	if job := <-told; job != 7 {
-		t.Errorf("the comment was written to job %d, want 7", job)
+	if c := <-told; c.job != 7 || !errors.Is(c.why, shared.ErrNoStore) {
+		t.Errorf("the comment of job %d has %v, want that of job 7 with %v", c.job, c.why, shared.ErrNoStore)
 	}
 	if err := g.End(t.Context(), 8); !errors.Is(err, shared.ErrNoStore) {
 		t.Errorf("an epilog meanwhile: %v", err)
@@ -54,6 +53,9 @@ func TestGate(t *testing.T) {
 	g.open(admitting{}, nil)
 	if err := <-placed; err != nil {
 		t.Error(err)
+	}
+	if c := <-told; c.job != 7 || c.why != nil {
+		t.Errorf("after open the comment of job %d has %v, want that of job 7 without a reason", c.job, c.why)
 	}
 	if err := g.End(t.Context(), 8); err != nil {
 		t.Error(err)
