@@ -15,8 +15,8 @@ import (
 //   - The gate of all calls is shut. Then the calls in the ring are all that come, and streams take all of them.
 //   - A cut is sought. The collectives that other ranks wait for may be behind calls for which the streams have no room.
 //     But a thread without collectives may queue without end meanwhile. So there is a limit to what the process queues
-//     beyond the work that it had when the cut was first sought. Beyond the limit its streams are as full as at any
-//     other time, and the cut waits for them until its deadline.
+//     beyond the work that it had at its first call since the cut was first sought. Beyond the limit its streams are as
+//     full as at any other time, and the cut waits for them until its deadline.
 //
 // The limit keeps no cut from being found that would be found without a limit and with devices that are quick enough:
 // full streams get room again as they do in a program of which no cut is sought, because the gate of the counted
@@ -25,9 +25,10 @@ type WorkLimit struct {
 	MostPieces uint64 // 0: mostPieces
 	MostBytes  int    // 0: mostBytes
 
-	process *Process
-	sought  atomic.Bool // a cut is sought
-	calls   atomic.Uint64
+	process  *Process
+	sought   atomic.Bool // a cut is sought
+	measured atomic.Bool // had is known, since the cut was first sought
+	calls    atomic.Uint64
 
 	mu        sync.Mutex // guards all below, and the order of the calls of Unlimit
 	shut      bool       // the gate of all calls is shut
@@ -50,14 +51,16 @@ const (
 	lookCalls  = 1 << 9
 )
 
-// BeginCut notes that a cut is sought, if no cut was sought before.
+// BeginCut notes that a cut is sought, if no cut was sought before. It waits for no call of the process: its caller has the
+// lock of all cuts.
 func (l *WorkLimit) BeginCut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.sought.Load() {
 		return
 	}
-	l.had, l.full = l.process.measureQueued(), false
+	l.full = false
+	l.measured.Store(false)
 	l.sought.Store(true)
 	l.applyLimit()
 }
@@ -88,12 +91,18 @@ func (l *WorkLimit) applyLimit() {
 
 // CountCall counts a call that was carried out. full: by this call the limit was reached.
 func (l *WorkLimit) CountCall() (full bool) {
-	if !l.sought.Load() || l.calls.Add(1)%lookCalls != 0 {
+	if !l.sought.Load() || l.calls.Add(1)%lookCalls != 0 && l.measured.Load() {
 		return false
 	}
+	now := l.process.measureQueued() // before mu is locked: this may wait for other calls of the process
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.full || !l.sought.Load() {
+		return false
+	}
+	if !l.measured.Load() {
+		l.had = now
+		l.measured.Store(true)
 		return false
 	}
 	pieces, bytes := l.MostPieces, l.MostBytes
@@ -103,7 +112,6 @@ func (l *WorkLimit) CountCall() (full bool) {
 	if bytes == 0 {
 		bytes = mostBytes
 	}
-	now := l.process.measureQueued()
 	if now.pieces <= l.had.pieces+pieces && now.bytes <= l.had.bytes+bytes {
 		return false
 	}
