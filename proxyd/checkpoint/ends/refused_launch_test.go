@@ -25,7 +25,7 @@ type shownJob struct {
 	restarts      int // 0: as many as the run that has ended
 }
 
-// show has Slurm show the job.
+// showJob has Slurm show the job.
 func (s shownJob) showJob(t *testing.T, q slurmtest.Queue, run int) {
 	line := fmt.Sprintf("7|1001|%s|%s|%d|1|1|n1|2026-11-20T16:41:18|N/A|7|N/A|N/A|N/A||2026-07-01T12:00:00|N/A|\n", s.state, cmp.Or(s.reason, "None"), cmp.Or(s.restarts, run))
 	if err := os.WriteFile(filepath.Join(q.Dir, "jobs"), []byte(line), 0o644); err != nil {

@@ -66,7 +66,7 @@ func makeTenants(t *testing.T, b backend.Backend, n int, size uint64) []*tenant 
 	return all
 }
 
-// swapped counts the bytes that a backend's first device has swapped.
+// swapCounts counts the bytes that a backend's first device has swapped.
 func swapCounts(b backend.Backend) backend.Swap { return b.Devices()[0].(backend.Swapper).Swapped() }
 
 // fillRange has the tenant's work set bytes.

@@ -76,7 +76,7 @@ func (e *eviction) countSpared(sum blockSum) {
 	}
 }
 
-// bytes is how many bytes are moved.
+// countBytes is how many bytes are moved.
 func (e *eviction) countBytes() uint64 { return uint64(len(e.moved)) * backend.Granule }
 
 // copyBlocks moves the bytes, and calls left, unless it is nil, with each block that was moved. The caller holds mu.
@@ -209,7 +209,7 @@ func (x *takeover) planComing() {
 	}
 }
 
-// bytes is how many bytes come.
+// countBytes is how many bytes come.
 func (x *takeover) countBytes() uint64 { return uint64(len(x.coming)) * backend.Granule }
 
 // moveBlocks moves bytes in both directions at once, each in a stream of its own.

@@ -81,7 +81,7 @@ func TestTakeoverFails(t *testing.T) {
 	}
 }
 
-// value is the value with which makeTwins has filled the tenant's memory.
+// fillValue is the value with which makeTwins has filled the tenant's memory.
 func (x *tenant) fillValue() byte { return byte(1 + (x.cfg.Base-backend.DefaultBase)>>40) }
 
 // TestTakeoverLost: if the device fails, and does not take the twin's bytes back either, then these are lost, and all
