@@ -370,7 +370,7 @@ func (n *node) servePeers(context.Context) (func(), error) {
 	grpc := api.NewServer(api.Options{
 		Node: n.cfg.NodeName, Version: version, SlurmUser: n.cluster.UID, Operators: n.cfg.Operators, Keep: n.cfg.Keep,
 		Conductor: service{n}, Health: n.health, Log: n.log,
-		Doctor: n.examine,
+		Doctor: n.examineNode,
 	}, coder)
 	tcp, err := net.Listen("tcp", n.cfg.Listen)
 	if err != nil {

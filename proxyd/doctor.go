@@ -13,8 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// examine looks at this node for singctl doctor; with measure it also measures the rate of writing.
-func (n *node) examine(ctx context.Context, measure bool) []host.Finding {
+// examineNode looks at this node for singctl doctor; with measure it also measures the rate of writing.
+func (n *node) examineNode(ctx context.Context, measure bool) []host.Finding {
 	self, err := os.Executable()
 	if err != nil {
 		n.log.Warn("doctor does not know its own program", "error", err)

@@ -51,7 +51,7 @@ static long confine(void)
 }
 
 /* trace has this process trace a child, as strace does with a program that runs. */
-static long trace(void)
+static long start_traced(void)
 {
 	const pid_t child = fork();
 
@@ -78,7 +78,7 @@ static long open_kind(const char *kind)
 	if (strcmp(kind, "landlock") == 0)
 		return (confine());
 	if (strcmp(kind, "tracer") == 0)
-		return (trace());
+		return (start_traced());
 	return (-1);
 }
 
