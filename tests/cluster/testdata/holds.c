@@ -50,7 +50,7 @@ static long confine(void)
 	return (close(ruleset));
 }
 
-/* trace has this process trace a child, as strace does with a program that runs. */
+/* start_traced starts a child, and traces it, as strace does with a program that runs. */
 static long start_traced(void)
 {
 	const pid_t child = fork();
