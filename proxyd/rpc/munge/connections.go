@@ -23,8 +23,9 @@ import (
 // Bounds of connections. Any program of any host can open connections to the port of a daemon. A connection is a
 // stranger's until a credential that came by the connection was right, then the connection of a user or of a daemon.
 const (
-	// maxStrangers bounds the connections of strangers. In place of a connection more, the oldest of the host that has
-	// the most is closed, so daemons of other hosts are served while the programs of a host open many.
+	// maxStrangers bounds the connections of strangers that have sent no request yet, and those that have. In place of a
+	// connection more, the oldest of the host that has the most is closed, so daemons of other hosts are served while the
+	// programs of a host open many; and silent connections keep out none of their host that asks.
 	maxStrangers = 512
 	// maxOfUser bounds the connections of a user. In place of a connection more, the oldest is closed.
 	maxOfUser = 32
@@ -41,7 +42,8 @@ const (
 // connections knows the connections of a server. connections is safe for concurrent use.
 type connections struct {
 	proofTime time.Duration
-	strangers *strangers.List
+	silent    *strangers.List // of strangers without a request yet
+	asking    *strangers.List // of strangers with a request
 
 	mu    sync.Mutex
 	users map[uint32]*userConnections // users without any are left out
@@ -53,7 +55,7 @@ type userConnections struct {
 }
 
 func newConnections(proofTime time.Duration) *connections {
-	return &connections{proofTime: proofTime, strangers: strangers.New(maxStrangers), users: make(map[uint32]*userConnections)}
+	return &connections{proofTime: proofTime, silent: strangers.New(maxStrangers), asking: strangers.New(maxStrangers), users: make(map[uint32]*userConnections)}
 }
 
 // connection is a connection as gRPC sees it, and what gRPC tells handlers of it.
@@ -67,6 +69,7 @@ type connection struct {
 	closed  bool
 	known   bool
 	daemon  bool
+	asked   bool   // a request has come
 	uid     uint32 // if the connection is known, and no daemon's
 	counted bool   // among the user's; protected by all.mu
 	waiting int    // requests that wait for munge
@@ -101,7 +104,7 @@ func (h handshake) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo
 	c.mu.Lock()
 	c.timer = time.AfterFunc(h.all.proofTime, c.closeStranger)
 	c.mu.Unlock()
-	h.all.strangers.Add(c)
+	h.all.silent.Add(c)
 	return c, c, nil
 }
 
@@ -150,7 +153,7 @@ func (c *connection) Close() error {
 	case known:
 		c.all.removeOfUser(c)
 	default:
-		c.all.strangers.Remove(c)
+		c.all.removeStranger(c)
 	}
 	return err
 }
@@ -167,11 +170,11 @@ func (c *connection) noteUser(uid uint32, daemon bool) {
 	if daemon {
 		c.changed.Broadcast()
 		c.mu.Unlock()
-		c.all.strangers.Remove(c)
+		c.all.removeStranger(c)
 		return
 	}
 	c.mu.Unlock()
-	c.all.strangers.Remove(c)
+	c.all.removeStranger(c)
 	c.all.addOfUser(c)
 	c.mu.Lock()
 	closed := c.closed // meanwhile
@@ -186,6 +189,23 @@ func (c *connection) isDaemon() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.daemon
+}
+
+func (all *connections) removeStranger(c *connection) {
+	all.silent.Remove(c)
+	all.asking.Remove(c)
+}
+
+// noteAsking notes that a stranger has sent its first request.
+func (c *connection) noteAsking() {
+	c.all.silent.Remove(c)
+	c.all.asking.Add(c)
+	c.mu.Lock()
+	closed := c.closed || c.known // meanwhile
+	c.mu.Unlock()
+	if closed {
+		c.all.asking.Remove(c)
+	}
 }
 
 func (all *connections) addOfUser(c *connection) {
@@ -239,6 +259,13 @@ func beginWaiting(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	c := connectionOf(ctx)
 	if c == nil {
 		return ctx, nil
+	}
+	c.mu.Lock()
+	first := !c.asked && !c.known
+	c.asked = true
+	c.mu.Unlock()
+	if first {
+		c.noteAsking()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
