@@ -10,6 +10,8 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"runtime"
+	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/backendtest"
@@ -42,6 +44,41 @@ type bytesOfHost []byte
 
 func (h bytesOfHost) Read(at uint64, p []byte) error  { copy(p, h[at:]); return nil }
 func (h bytesOfHost) Write(at uint64, p []byte) error { copy(h[at:], p); return nil }
+
+// awaitedHost is a program's memory whose copies go on only when Synchronize waits for them: else a quick copy would be
+// over before Synchronize looks, which then makes no call.
+type awaitedHost struct {
+	bytesOfHost
+	stream *stream
+}
+
+func (h awaitedHost) Read(at uint64, p []byte) error {
+	h.stream.awaitFence()
+	return h.bytesOfHost.Read(at, p)
+}
+
+func (h awaitedHost) Write(at uint64, p []byte) error {
+	h.stream.awaitFence()
+	return h.bytesOfHost.Write(at, p)
+}
+
+// awaitFence waits until a fence is queued, or the context has a fault, after which there will be no fence.
+func (st *stream) awaitFence() {
+	for st.context.Err() == nil {
+		st.Mu.Lock()
+		fenced := slices.ContainsFunc(st.Queue, func(j *task) bool { return j.fence })
+		st.Mu.Unlock()
+		if fenced {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// onHost is a side of a copy in the program's memory, which goes on when Synchronize waits.
+func (p *play) onHost(h bytesOfHost) backend.CopySide {
+	return backend.CopySide{Host: awaitedHost{h, p.stream.(*stream)}}
+}
 
 func placeAt(a backend.Addr) backend.CopySide { return backend.CopySide{Addr: uint64(a)} }
 
@@ -199,14 +236,14 @@ var script = []act{
 		})
 	}},
 	{"copy in", func(p *play) error {
-		if err := p.stream.Copy(backend.Copy{Src: backend.CopySide{Host: bytesOfHost("hello")}, Dst: placeAt(p.small), Width: 5}); err != nil {
+		if err := p.stream.Copy(backend.Copy{Src: p.onHost(bytesOfHost("hello")), Dst: placeAt(p.small), Width: 5}); err != nil {
 			return err
 		}
 		return p.stream.Synchronize(p.ctx)
 	}},
 	{"copy out", func(p *play) error {
 		h := make(bytesOfHost, 5)
-		if err := p.stream.Copy(backend.Copy{Src: placeAt(p.small), Dst: backend.CopySide{Host: h}, Width: 5}); err != nil {
+		if err := p.stream.Copy(backend.Copy{Src: placeAt(p.small), Dst: p.onHost(h), Width: 5}); err != nil {
 			return err
 		}
 		if err := p.stream.Synchronize(p.ctx); err != nil || string(h) == "hello" {
