@@ -172,7 +172,7 @@ func (lc *localCapsule) restoreFileState(ctx context.Context, point *runs.Resume
 	if err != nil {
 		return err
 	}
-	job := files.Job{Exclude: j.run.Snapshot().Record.Options.Exclude, Logs: m.Logs, Open: filestate.OpenPaths(m, state)}
+	job := files.Job{Exclude: j.run.Snapshot().Record.Options.Exclude, Logs: m.Logs, Fixed: filestate.FixedPaths(m, state)}
 	if events, err := j.c.timeline.Read(j.id); err != nil {
 		j.log.Info("read the time line", "error", err)
 	} else {

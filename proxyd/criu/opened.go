@@ -44,7 +44,8 @@ type OpenedFile struct {
 // Places are where a process has files. Numbers are indices of Image.Opened.
 type Places struct {
 	Descriptors map[int]int `json:"descriptors"`
-	Mapped      []int       `json:"mapped"` // ordered
+	MayGrow     []int       `json:"may_grow,omitempty"` // ordered; descriptors of files that may be longer at the restore
+	Mapped      []int       `json:"mapped"`             // ordered
 	Cwd         int         `json:"cwd"`
 	Root        int         `json:"root"`
 	Exe         int         `json:"exe"`
@@ -146,8 +147,11 @@ func (s *openedFiles) readOpenPlaces(host int) (*Places, error) {
 		if err != nil {
 			return nil, err
 		}
-		if ok {
-			p.Descriptors[d.Number] = at
+		if !ok {
+			continue
+		}
+		if p.Descriptors[d.Number] = at; mayDescriptorGrow(d, s.opened[at].Mode) {
+			p.MayGrow = append(p.MayGrow, d.Number)
 		}
 	}
 	ranges, err := mappedRanges(dir + "maps")

@@ -240,7 +240,8 @@ def tell():
 }
 
 // TestGrown: a program that only reads a file comes back when the file has become longer, as another job's log does, and
-// reads the bytes that have come. A file that has become shorter, and one that the program writes or maps, must have its size.
+// reads the bytes that have come. So does a program that appends to a file, behind these bytes. A file that has become
+// shorter, and a file that the program writes elsewhere or maps, must have its size.
 func TestGrown(t *testing.T) {
 	needCRIU(t)
 	grow := func(t *testing.T, path string) {
@@ -260,29 +261,42 @@ func TestGrown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const badSize = "put the file back as it was at the checkpoint"
+	const (
+		badSize = "put the file back as it was at the checkpoint"
+		read    = "os.read(f.fileno(), 9)"
+		write   = `(f.write('own'), f.flush(), open('key').read())`
+		behind  = `(3, None, 'mine..\nmore\nown')`
+	)
 	for name, test := range map[string]struct {
 		open   string
 		change func(*testing.T, string)
-		says   string // the error of the restore; "": the program comes back
+		then   string // in the restored program
+		says   string // what that gives, or the error of the restore
+		fixed  bool   // the restore needs the file's size
 	}{
-		"read":          {"f = open('key'); f.read(2)", grow, ""},
-		"read, shorter": {"f = open('key'); f.read(2)", shrink, badSize},
-		"written":       {"f = open('key', 'r+'); f.read(2)", grow, badSize},
-		"mapped":        {"f = open('key'); f.read(2); m = mmap.mmap(f.fileno(), 7, prot=mmap.PROT_READ)", grow, badSize},
+		"read":                 {"f = open('key'); f.read(2)", grow, read, `b'more\n'`, false},
+		"appended to":          {"f = open('key', 'a')", grow, write, behind, false},
+		"read and appended to": {"f = open('key', 'a+'); f.read(2)", grow, write, behind, false},
+		"read, shorter":        {"f = open('key'); f.read(2)", shrink, read, badSize, false},
+		"written":              {"f = open('key', 'r+'); f.read(2)", grow, read, badSize, true},
+		"mapped":               {"f = open('key'); f.read(2); m = mmap.mmap(f.fileno(), 7, prot=mmap.PROT_READ)", grow, read, badSize, true},
+		"also written":         {"f = open('key', 'a'); g = open('key', 'r+')", grow, read, badSize, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			work := workDir(t)
 			c := newCapsule(t)
-			r := c.runProgram("/usr/bin/python3", "-c", openerScript(work, test.open, "os.read(f.fileno(), 9)"))
+			r := c.runProgram("/usr/bin/python3", "-c", openerScript(work, test.open, test.then))
 			r.expectLine("ready")
 			images := newImageFolder(t)
 			img := dumpProgram(t, r.program, images)
 			c.endCapsule()
+			if fixed := img.FixedPaths()[filepath.Join(work, "key")]; fixed != test.fixed {
+				t.Errorf("FixedPaths has the file: %v, want %v", fixed, test.fixed)
+			}
 			test.change(t, filepath.Join(work, "key"))
-			if test.says == "" {
+			if test.says != badSize {
 				_, r = restoreImage(t, img, images)
-				r.askAndExpect("?", `b'more\n'`)
+				r.askAndExpect("?", test.says)
 				return
 			}
 			c = newCapsule(t)

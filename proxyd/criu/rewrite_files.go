@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 )
 
 // The connections that a unix socket accepts have its name. CRIU removes the place of every named socket before criu
@@ -43,18 +45,68 @@ type fileChanges struct {
 	reset      map[uint32]bool                    // unix sockets that are restored as closed, and their other ends
 	moved      map[uint32]string                  // names of unix sockets whose files have other names (Program.Moved)
 	semaphores map[uint32]bool                    // eventfds that criu inherits
-	hasGrown   func(*regfile.RegFileEntry) bool   // the file was only read, and has become longer
+	hasGrown   func(*regfile.RegFileEntry) bool   // the file may grow, and has become longer
 }
 
-// CRIU refuses a file that has another size than at the dump (validate_file in criu/files-reg.c). A file that the job
-// only reads may be another job's log, and is longer by the time of the restore: without the move the program would read
-// what has come.
+// CRIU refuses a file that has another size than at the dump (validate_file in criu/files-reg.c), but where a program
+// only appends to it. A file that the job only reads may be another job's log, and other jobs may append to a file to which
+// this job appends: it is longer by the time of the restore. Without the move the program would read what has come.
+
+// mayGrow tells, by the flags with which a file is open, whether it may be longer at the restore: where it is open to be
+// read only, or to be appended to.
+func mayGrow(flags int) bool {
+	return flags&unix.O_PATH == 0 && (flags&unix.O_ACCMODE == unix.O_RDONLY || flags&unix.O_APPEND != 0)
+}
+
+// mayDescriptorGrow is mayGrow for a descriptor of a file with this mode.
+func mayDescriptorGrow(d procfs.Descriptor, mode uint32) bool {
+	if mode&unix.S_IFMT != unix.S_IFREG {
+		return false
+	}
+	flags, err := d.OpenFlags()
+	return err == nil && mayGrow(flags)
+}
+
+// mappedPaths returns the paths of the files that processes map or run: of another length, such a file is another file.
+func (i *Image) mappedPaths() map[string]bool {
+	return i.pathsOf(func(p *Places) []int { return append(slices.Clone(p.Mapped), p.Exe) })
+}
+
+// FixedPaths returns the paths of the files that must have the size of the dump at the restore: files that the program
+// maps or runs, or has open in another way than mayGrow says.
+func (i *Image) FixedPaths() map[string]bool {
+	fixed := i.mappedPaths()
+	maps.Copy(fixed, i.pathsOf(func(p *Places) []int {
+		others := maps.Clone(p.Descriptors)
+		for _, fd := range p.MayGrow {
+			delete(others, fd)
+		}
+		return slices.Collect(maps.Values(others))
+	}))
+	return fixed
+}
+
+// pathsOf returns the paths of files of each process, of which list gives the numbers.
+func (i *Image) pathsOf(list func(*Places) []int) map[string]bool {
+	paths := map[string]bool{}
+	for _, p := range i.Processes {
+		if p.Places == nil {
+			continue
+		}
+		for _, at := range list(p.Places) {
+			if at >= 0 && at < len(i.Opened) {
+				paths[i.Opened[at].Path] = true
+			}
+		}
+	}
+	return paths
+}
 
 // grownFiles tells which files have become longer since the dump.
 type grownFiles struct {
 	root   int // of the capsule
 	table  *mounts.Table
-	mapped map[string]bool // paths of files that processes map or run: another length is another file
+	mapped map[string]bool // see mappedPaths
 }
 
 // openGrownFiles returns a grownFiles for the files of an image in the capsule with this init. Close root.
@@ -67,24 +119,13 @@ func (i *Image) openGrownFiles(init int) (*grownFiles, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &grownFiles{root: root, table: table, mapped: map[string]bool{}}
-	for _, p := range i.Processes {
-		if p.Places == nil {
-			continue
-		}
-		for _, n := range append(slices.Clone(p.Places.Mapped), p.Places.Exe) {
-			if n >= 0 && n < len(i.Opened) {
-				g.mapped[i.Opened[n].Path] = true
-			}
-		}
-	}
-	return g, nil
+	return &grownFiles{root: root, table: table, mapped: i.mappedPaths()}, nil
 }
 
-// hasGrown tells whether a file was open to be read only, is not mapped, and has become longer since the dump.
+// hasGrown tells whether a file may grow, is not mapped, and has become longer since the dump.
 func (g *grownFiles) hasGrown(f *regfile.RegFileEntry) bool {
 	path := f.GetName()
-	if f.Size == nil || f.GetFlags()&(unix.O_ACCMODE|unix.O_PATH) != unix.O_RDONLY || g.mapped[showPath(path)] || g.table.IsServedByUser(path) {
+	if f.Size == nil || !mayGrow(int(f.GetFlags())) || g.mapped[showPath(path)] || g.table.IsServedByUser(path) {
 		return false
 	}
 	fd, err := unix.Openat2(g.root, strings.TrimPrefix(path, "/"), &unix.OpenHow{

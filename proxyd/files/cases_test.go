@@ -22,7 +22,7 @@ func TestPutBackCases(t *testing.T) {
 		exclude string
 		logs    string
 		left    bool   // the job has not run after the cut
-		open    string // a file that a program had open at the cut
+		fixed   string // a file whose size must be that of the cut
 	}{
 		"appended": {
 			job:  func(in func(string) string) []Entry { return createdEntries(t, in("f"), "12345") },
@@ -31,6 +31,15 @@ func TestPutBackCases(t *testing.T) {
 		},
 		"appended by another job": {
 			job:  func(in func(string) string) []Entry { return createdEntries(t, in("f"), "12345") },
+			then: func(in func(string) string) []Entry { appendTo(t, in("f"), "678"); return nil },
+			want: map[string]string{"f": "12345678"}, left: true, notes: "f: left alone: others have appended to it since the checkpoint",
+		},
+		"appended by another job, to a file from before the job": {
+			job: func(in func(string) string) []Entry {
+				writeFile(t, in("f"), "123")
+				appendTo(t, in("f"), "45")
+				return []Entry{{Kind: Appended, Path: in("f"), Size: 3}}
+			},
 			then: func(in func(string) string) []Entry { appendTo(t, in("f"), "678"); return nil },
 			want: map[string]string{"f": "12345678"}, left: true, notes: "f: left alone: others have appended to it since the checkpoint",
 		},
@@ -43,10 +52,10 @@ func TestPutBackCases(t *testing.T) {
 			then: func(in func(string) string) []Entry { appendTo(t, in("f"), "678"); return nil },
 			want: map[string]string{"f": strings.Repeat("\x00", 90) + "678"}, left: true, notes: "f: left alone: others have appended to it since the checkpoint",
 		},
-		"appended by another job, open at the cut": {
+		"appended by another job, and of fixed size": {
 			job:  func(in func(string) string) []Entry { return createdEntries(t, in("f"), "12345") },
 			then: func(in func(string) string) []Entry { appendTo(t, in("f"), "678"); return nil },
-			want: map[string]string{"f": "12345"}, left: true, open: "f",
+			want: map[string]string{"f": "12345"}, left: true, fixed: "f",
 		},
 		"changed and appended by another job": {
 			job:  func(in func(string) string) []Entry { return createdEntries(t, in("f"), "12345") },
@@ -206,8 +215,8 @@ func TestPutBackCases(t *testing.T) {
 			dir := ownFolder(t)
 			in := func(name string) string { return filepath.Join(dir, name) }
 			job := Job{Left: c.left}
-			if c.open != "" {
-				job.Open = []string{in(c.open)}
+			if c.fixed != "" {
+				job.Fixed = []string{in(c.fixed)}
 			}
 			if c.exclude != "" {
 				job.Exclude = []string{in(c.exclude)}

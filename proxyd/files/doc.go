@@ -53,7 +53,7 @@
 //     say that the job did something to the path or to a folder above.
 //
 // What others have appended to a file stays if the job has not run since the cut (Job.Left), and no program had the file
-// open then.
+// mapped then, or open in another way than to be read only or appended to (Job.Fixed).
 //
 // On another file system (the job has moved, and the folder is not shared) inodes prove nothing; the files that the
 // user owns are then put back.

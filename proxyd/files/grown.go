@@ -10,9 +10,9 @@ import (
 )
 
 // hasOnlyGrown tells whether a file begins with the content that is recorded of it, and has become longer. The result is
-// false for a file that was open or mapped at the cut.
+// false for a file that was mapped at the cut, or must have the size of the cut.
 func (b *backer) hasOnlyGrown(p string, f, now *File) bool {
-	if f.Type != Regular || now.Type != Regular || now.Size <= f.Size || f.Mapped || b.open[Name(p)] {
+	if f.Type != Regular || now.Type != Regular || now.Size <= f.Size || f.Mapped || b.fixed[Name(p)] {
 		return false
 	}
 	file, err := openFile(p, unix.O_RDONLY, now)

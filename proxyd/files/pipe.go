@@ -137,7 +137,7 @@ type order struct {
 	Exclude []Name
 	Logs    []Name
 	Left    bool   // PutBack: see Job
-	Open    []Name // PutBack: see Job
+	Fixed   []Name // PutBack: see Job
 	Lost    bool   // Record: the entries are not complete
 	Mark    Mark   // Record
 	Stream  string // Record: the name of the new stream

@@ -24,7 +24,7 @@ type backer struct {
 	strays  map[[2]uint64]string // and after undoNames
 	earlier map[string]bool      // see findPutBack
 	missing []missingPart
-	open    map[Name]bool // see Job
+	fixed   map[Name]bool // see Job
 	failed  error         // the first error that cannot be tolerated
 }
 
@@ -57,9 +57,9 @@ type missingPart struct {
 // processes that have the file open, go on seeing the same file.
 func (w *worker) putBack() error {
 	b := &backer{worker: w, removed: map[string]bool{}, done: map[string]bool{}, times: map[string]int64{}}
-	b.open = map[Name]bool{}
-	for _, p := range w.o.Open {
-		b.open[p] = true
+	b.fixed = map[Name]bool{}
+	for _, p := range w.o.Fixed {
+		b.fixed[p] = true
 	}
 	w.resolveEntries()
 	w.followRenamed()

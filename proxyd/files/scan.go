@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -55,7 +54,7 @@ func (s *scan) addDescriptors(pid int) error {
 		if err != nil {
 			return err
 		}
-		flags, err := openFlags(d.InfoPath())
+		flags, err := d.OpenFlags()
 		if err != nil || flags&unix.O_ACCMODE == unix.O_RDONLY || flags&unix.O_PATH != 0 {
 			continue // also a descriptor that was closed meanwhile
 		}
@@ -80,20 +79,6 @@ func (s *scan) addLink(link string, e Entry) {
 	}
 	e.Path, e.ID = path, fileIdentity(&st)
 	s.addEntry(e)
-}
-
-func openFlags(fdinfo string) (int, error) {
-	b, err := os.ReadFile(fdinfo)
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(b)) {
-		if v, ok := strings.CutPrefix(line, "flags:"); ok {
-			flags, err := strconv.ParseInt(strings.TrimSpace(v), 8, 64)
-			return int(flags), err
-		}
-	}
-	return 0, fmt.Errorf("%s: no flags", fdinfo)
 }
 
 // addMappings adds files that are mapped shared and writable: the descriptor may be closed.

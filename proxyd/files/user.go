@@ -52,10 +52,10 @@ type Job struct {
 	Logs    []string // absolute paths of the files that Slurm writes, as the capsule sees them: likewise
 
 	// For PutBack. Left: the job has left its nodes at the cut, and no program of it has run since: others have made what
-	// the change list does not have. What they have appended to a file stays, unless the file is in Open, the absolute
-	// paths of files that a program had open or mapped at the cut: CRIU wants their sizes.
-	Left bool
-	Open []string
+	// the change list does not have. What they have appended to a file stays, unless the file is in Fixed, the absolute
+	// paths of files that must have the size of the cut, for a program had them mapped, or open so that CRIU compares it.
+	Left  bool
+	Fixed []string
 }
 
 // userHelper is a process that does the work with the user's rights in the capsule's mount namespace.
@@ -199,7 +199,7 @@ func namesOf(all []string) []Name {
 }
 
 func (u User) orderFor(job Job) order {
-	return order{UID: u.UID, GID: u.GID, Groups: u.Groups, Exclude: namesOf(job.Exclude), Logs: namesOf(job.Logs), Left: job.Left, Open: namesOf(job.Open)}
+	return order{UID: u.UID, GID: u.GID, Groups: u.Groups, Exclude: namesOf(job.Exclude), Logs: namesOf(job.Logs), Left: job.Left, Fixed: namesOf(job.Fixed)}
 }
 
 // Record records the state of the job's files. The programs must be frozen. before is the State that the last Record of

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,6 +45,21 @@ func (d Descriptor) Path() string { return filepath.Join(d.dir, "fd", strconv.It
 
 // InfoPath is the file in /proc with the flags and the position of the descriptor.
 func (d Descriptor) InfoPath() string { return filepath.Join(d.dir, "fdinfo", strconv.Itoa(d.Number)) }
+
+// OpenFlags returns the flags with which the file is open, as open(2) has them.
+func (d Descriptor) OpenFlags() (int, error) {
+	b, err := os.ReadFile(d.InfoPath())
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "flags:"); ok {
+			flags, err := strconv.ParseInt(strings.TrimSpace(v), 8, 64)
+			return int(flags), err
+		}
+	}
+	return 0, fmt.Errorf("%s: no flags", d.InfoPath())
+}
 
 // Link returns the kernel's name of the file.
 func (d Descriptor) Link() (string, error) { return os.Readlink(d.Path()) }

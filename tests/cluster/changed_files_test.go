@@ -47,14 +47,16 @@ func TestChangedFiles(t *testing.T) {
 	t.Run("stage", func(t *testing.T) { c.changeFiles(t, "staged") })
 }
 
-// TestSharedFiles: lines that another job appends to files while a job is away stay there: to a file to which both append, and to
-// a file that the job has open to read, and of which the restored job reads the rest.
+// TestSharedFiles: lines that another job appends to files while a job is away stay there: to files to which both append,
+// of which the job opens one for each line and has the other one open, and to a file that the job has open to read, and of
+// which the restored job reads the rest.
 func TestSharedFiles(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-shared", "--nodes", "2")
-	c.runScript(t, "cd; echo first > other.log")
+	c.runScript(t, "cd; echo first > other.log; echo before > kept-open.csv")
 	job := c.submitJob(t, "--singularity -w n1", `tail -n +1 -f other.log & follower=$!
-for i in $(seq 30); do echo mine $i >> results.csv; echo $i; sleep 0.3; done
+exec 5>>kept-open.csv
+for i in $(seq 30); do echo mine $i >> results.csv; echo mine $i >&5; echo $i; sleep 0.3; done
 until grep -q "^third" $SLURM_JOB_ID.log; do sleep 0.1; done; kill $follower`)
 	c.waitForLine(t, job, "first")
 	c.waitForLine(t, job, "8")
@@ -63,7 +65,7 @@ until grep -q "^third" $SLURM_JOB_ID.log; do sleep 0.1; done; kill $follower`)
 		state := c.showColumn(t, job, "State")
 		return state == "PENDING", "job " + job + ": " + state
 	})
-	c.runScript(t, "cd; echo theirs >> results.csv; echo second >> other.log")
+	c.runScript(t, "cd; echo theirs | tee -a kept-open.csv >> results.csv; echo second >> other.log")
 	c.runAsRoot(t, "scontrol update ReqNodeList= JobId="+job)
 	c.restartJob(t, job, "n1")
 	c.waitForLine(t, job, "30")
@@ -73,19 +75,20 @@ until grep -q "^third" $SLURM_JOB_ID.log; do sleep 0.1; done; kill $follower`)
 	if s := c.waitForEnd(t, job); !strings.Contains(s, "COMPLETED") {
 		t.Errorf("the job ended as %s, want COMPLETED", s)
 	}
-	text, err := os.ReadFile(c.homePath("results.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"theirs"}
-	for n := range 30 {
-		want = append(want, "mine "+strconv.Itoa(n+1))
-	}
-	got := strings.Split(strings.TrimSpace(string(text)), "\n")
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("results.csv has %q, want %q", got, want)
+	for name, want := range map[string][]string{"results.csv": {"theirs"}, "kept-open.csv": {"before", "theirs"}} {
+		text, err := os.ReadFile(c.homePath(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 30 {
+			want = append(want, "mine "+strconv.Itoa(n+1))
+		}
+		got := strings.Split(strings.TrimSpace(string(text)), "\n")
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has %q, want %q", name, got, want)
+		}
 	}
 }
 

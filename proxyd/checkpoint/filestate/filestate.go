@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
@@ -62,17 +63,19 @@ func decodeState(r io.Reader, most int64) (*files.State, error) {
 	return s, err
 }
 
-// OpenPaths returns the paths of a state of files that a program of the capsule had open or mapped at the cut.
-func OpenPaths(m *records.CapsuleMeta, state *files.State) (paths []string) {
+// FixedPaths returns the paths of the files in a state that must have the size of the cut at a restore: a program of the
+// capsule had the file mapped, or open in another way than to be read only or appended to.
+func FixedPaths(m *records.CapsuleMeta, state *files.State) (paths []string) {
 	for _, p := range m.Programs {
 		if p.Image == nil {
 			continue
 		}
-		for _, o := range p.Image.Opened {
-			if _, recorded := state.Files[files.Name(o.Path)]; recorded {
-				paths = append(paths, o.Path)
+		for path := range p.Image.FixedPaths() {
+			if _, recorded := state.Files[files.Name(path)]; recorded {
+				paths = append(paths, path)
 			}
 		}
 	}
-	return paths
+	slices.Sort(paths)
+	return slices.Compact(paths)
 }

@@ -129,15 +129,25 @@ func TestDecodeStateBounded(t *testing.T) {
 	}
 }
 
-// TestOpenPaths: the files of a state that the programs of a capsule had open or mapped.
-func TestOpenPaths(t *testing.T) {
-	state := &files.State{Files: files.FileMap{"/a": {}, "/b": {}, "/c": {}}}
+// TestFixedPaths: the files of a state whose sizes a restore needs are those that a program maps, or has open in another
+// way than to be read only or appended to; of an image that does not say how, all.
+func TestFixedPaths(t *testing.T) {
+	image := func(p criu.Places, paths ...string) *criu.Image {
+		p.Exe, p.Cwd, p.Root = -1, -1, -1
+		i := &criu.Image{Processes: []criu.Process{{ProcessFacts: criu.ProcessFacts{Places: &p}}, {}}}
+		for _, path := range paths {
+			i.Opened = append(i.Opened, criu.OpenedFile{Path: path})
+		}
+		return i
+	}
+	state := &files.State{Files: files.FileMap{"/a": {}, "/b": {}, "/c": {}, "/d": {}, "/e": {}}}
 	m := &records.CapsuleMeta{Programs: []records.ProgramMeta{
-		{Name: "batch", Image: &criu.Image{Opened: []criu.OpenedFile{{Path: "/bin/sh"}, {Path: "/a"}}}},
+		{Name: "batch", Image: image(criu.Places{Descriptors: map[int]int{0: 0, 3: 1, 4: 2, 5: 3}, MayGrow: []int{4, 5}}, "/not/recorded", "/a", "/b", "/c")},
 		{Name: "s0-0.0"},
-		{Name: "s0-0.1", Image: &criu.Image{Opened: []criu.OpenedFile{{Path: "/c"}}}},
+		{Name: "s0-0.1", Image: image(criu.Places{Descriptors: map[int]int{3: 0}, Mapped: []int{1}, MayGrow: []int{3}}, "/d", "/e")},
+		{Name: "s0-0.2", Image: image(criu.Places{Descriptors: map[int]int{3: 0}}, "/c")},
 	}}
-	if got := OpenPaths(m, state); !slices.Equal(got, []string{"/a", "/c"}) {
-		t.Errorf("OpenPaths = %q, want /a and /c", got)
+	if got := FixedPaths(m, state); !slices.Equal(got, []string{"/a", "/c", "/e"}) {
+		t.Errorf("FixedPaths = %q, want /a, /c and /e", got)
 	}
 }
