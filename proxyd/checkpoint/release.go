@@ -265,15 +265,20 @@ func (p *participant) wasReleased(ctx context.Context, id store.ID, release bool
 	if err == nil && s.Runs() && s.Restarts <= run {
 		return false, nil
 	}
+	return p.hasCheckpoint(ctx, id)
+}
+
+// hasCheckpoint tells whether a checkpoint of the job is committed. A staged checkpoint counts, with or without a
+// successful upload.
+func (p *participant) hasCheckpoint(ctx context.Context, id store.ID) (bool, error) {
+	j := p.j
 	all, err := j.c.Store.List(ctx, &id.JobID)
 	if err != nil {
 		return false, err
 	}
-	committed := slices.ContainsFunc(all, func(s store.Summary) bool { return s.ID == id && s.Err == nil })
-	if !committed {
-		// A staged checkpoint counts, with or without a successful upload.
-		up, err := j.c.uploads.Newest(j.id)
-		return up != nil && up.Number == id.Number && up.Submitted == j.submittedAt(), err
+	if slices.ContainsFunc(all, func(s store.Summary) bool { return s.ID == id && s.Err == nil }) {
+		return true, nil
 	}
-	return true, nil
+	up, err := j.c.uploads.Newest(j.id)
+	return up != nil && up.Number == id.Number && up.Submitted == j.submittedAt(), err
 }

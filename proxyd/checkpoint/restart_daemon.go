@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -288,7 +289,10 @@ func (r restart) recoverJob(ctx context.Context, j *job) {
 			continue
 		}
 		id := store.ID{JobID: store.PlainJob(c.Cluster, j.id), Number: p.Number}
-		c.startBackground(func(ctx context.Context) { j.participant.resolveOrphaned(ctx, id, p.Release) })
+		c.startBackground(func(ctx context.Context) {
+			j.participant.resolveOrphaned(ctx, id, p.Release)
+			r.reportCutShort(ctx, j, id)
+		})
 		break
 	}
 	if j.restore.isNetworkLocked() {
@@ -310,6 +314,27 @@ func (r restart) recoverJob(ctx context.Context, j *job) {
 	}
 	if j.leaderNode() == c.Node {
 		j.startPeriodic()
+	}
+}
+
+// reportCutShort adds a failed checkpoint to the job's time line: the predecessor of this daemon led the attempt, and ended before
+// the checkpoint was committed or had failed.
+func (r restart) reportCutShort(ctx context.Context, j *job, id store.ID) {
+	if !j.isLeader() {
+		return
+	}
+	events, err := r.c.timeline.Read(j.id)
+	made, checkErr := j.participant.hasCheckpoint(ctx, id)
+	if err := errors.Join(err, checkErr); err != nil {
+		j.log.Warn("cannot tell what became of a checkpoint", "checkpoint", id, "error", err)
+		return
+	}
+	text := fmt.Sprintf("checkpoint %d", id.Number)
+	told := slices.ContainsFunc(events, func(e records.Event) bool {
+		return e.What == records.EventFailed && strings.HasPrefix(e.Text, text+" ")
+	})
+	if !made && !told {
+		j.report.AddEvent(records.EventFailed, j.run.Snapshot().Placement.ThisRun, text+" was in progress when proxyd ended on "+r.c.Node)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -176,5 +177,58 @@ func TestUnreadableNote(t *testing.T) {
 	notes, err := c.restarts.adoptCapsules(t.Context())
 	if err != nil || len(notes) != 1 || notes[0].Job != 7 || notes[0].Index != 0 {
 		t.Errorf("adoptCapsules returns the notes %+v, %v, want that of capsule 7.0", notes, err)
+	}
+}
+
+// TestAttemptCutShort: an attempt that was in progress when the leader's daemon ended is a failed checkpoint in the job's time line,
+// once, unless the checkpoint was committed, the failure is there already, or another node leads.
+func TestAttemptCutShort(t *testing.T) {
+	for name, test := range map[string]struct {
+		leader string
+		before []records.Event
+		number uint32
+		want   []string
+	}{
+		"in progress":   {"n1", nil, 4, []string{"checkpoint 4 was in progress when proxyd ended on n1"}},
+		"committed":     {"n1", nil, 3, nil},
+		"failed before": {"n1", []records.Event{{What: records.EventFailed, Text: "checkpoint 4 (by hand): dump: why"}}, 4, []string{"checkpoint 4 (by hand): dump: why"}},
+		"another failed": {"n1", []records.Event{{What: records.EventFailed, Text: "checkpoint 44 (by hand): dump: why"}}, 4,
+			[]string{"checkpoint 44 (by hand): dump: why", "checkpoint 4 was in progress when proxyd ended on n1"}},
+		"another leads": {"n2", nil, 4, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			c := l.bootNode("n1", t.TempDir()+"/s", nil)
+			l.commitCheckpoint(c, 3)
+			rec := recordOf(7)
+			if err := c.records.Save(rec); err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range test.before {
+				if err := c.timeline.Write(7, e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			j := c.jobFor(7)
+			where := records.Placement{FirstRun: []string{test.leader}, ThisRun: []string{test.leader}}
+			j.run = runs.NewRunAt(runs.Snapshot{Record: rec, State: runs.Running, Placement: where})
+			for range 2 {
+				c.restarts.reportCutShort(t.Context(), j, l.checkpointID(test.number))
+				c.background.Wait()
+			}
+			events, err := c.timeline.Read(7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, e := range events {
+				if e.What == records.EventFailed {
+					got = append(got, e.Text)
+				}
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("failed checkpoints in the time line: %q, want %q", got, test.want)
+			}
+		})
 	}
 }
