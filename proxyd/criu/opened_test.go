@@ -271,7 +271,7 @@ func TestGrown(t *testing.T) {
 		open   string
 		change func(*testing.T, string)
 		then   string // in the restored program
-		says   string // what that gives, or the error of the restore
+		says   string // the answer, or the error of the restore
 		fixed  bool   // the restore needs the file's size
 	}{
 		"read":                 {"f = open('key'); f.read(2)", grow, read, `b'more\n'`, false},

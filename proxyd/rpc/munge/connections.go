@@ -184,6 +184,13 @@ func (c *connection) noteUser(uid uint32, daemon bool) {
 	}
 }
 
+// isClosed returns whether the connection is closed. Its requests learn of that a little later.
+func (c *connection) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
 // isDaemon returns whether the connection is known as a daemon's.
 func (c *connection) isDaemon() bool {
 	c.mu.Lock()

@@ -314,7 +314,7 @@ func TestConnectionsOfUser(t *testing.T) {
 				if err != nil {
 					return nil, err
 				}
-				w := &watchedConn{Conn: conn, ended: func() { a.mu.Lock(); a.closed++; a.mu.Unlock() }}
+				w := &closingConn{Conn: conn, ended: func() { a.mu.Lock(); a.closed++; a.mu.Unlock() }}
 				a.mu.Lock()
 				a.conns = append(a.conns, w)
 				a.mu.Unlock()
@@ -336,14 +336,14 @@ func TestConnectionsOfUser(t *testing.T) {
 	}
 }
 
-// watchedConn is a connection that says when the other side has ended it.
-type watchedConn struct {
+// closingConn is a connection that says when the other side has ended it.
+type closingConn struct {
 	net.Conn
 	once  sync.Once
 	ended func()
 }
 
-func (w *watchedConn) Read(b []byte) (int, error) {
+func (w *closingConn) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
 	if err != nil {
 		w.once.Do(w.ended)

@@ -54,6 +54,7 @@ type CredentialCheck struct {
 
 	once        sync.Once
 	proofTime   time.Duration // 0: defaultProofTime
+	began       time.Time     // before the first request
 	seen        *nonces
 	decoding    *turns // bounds the unmunge processes that strangers can make root start
 	connections *connections
@@ -67,6 +68,9 @@ func (g *CredentialCheck) init() {
 		// A credential may be from Lifetime ago or ahead, so the same credential can come again until
 		// twice Lifetime has passed.
 		g.seen = newNonces(2*Lifetime, time.Now)
+		if g.began.IsZero() {
+			g.began = time.Now()
+		}
 		g.decoding = newTurns()
 		g.connections = newConnections(cmp.Or(g.proofTime, defaultProofTime))
 		g.calls = make(map[uint32]int)
@@ -158,6 +162,7 @@ func (t ticket) readRequest(stream grpc.ServerStream) ([]byte, error) {
 
 // admitCall decodes the credential of a call and checks all but the request.
 func (g *CredentialCheck) admitCall(ctx context.Context, method string) (Caller, ticket, error) {
+	arrived := time.Now()
 	md, _ := metadata.FromIncomingContext(ctx)
 	credentials := md.Get(credentialKey)
 	if len(credentials) != 1 {
@@ -186,6 +191,12 @@ func (g *CredentialCheck) admitCall(ctx context.Context, method string) (Caller,
 	}
 	if err := t.admits(g.Node, method); err != nil {
 		return Caller{}, ticket{}, err
+	}
+	if err := t.admitsRepeat(arrived, g.began); err != nil {
+		return Caller{}, ticket{}, err
+	}
+	if conn.isClosed() { // the client may send the call again, so this sending must not count
+		return Caller{}, ticket{}, context.Canceled
 	}
 	if !g.seen.isFirst(c.UID, t.Nonce) {
 		return Caller{}, ticket{}, ErrReplayed

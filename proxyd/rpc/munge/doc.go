@@ -33,7 +33,7 @@
 // # Limits
 //
 // Messages are not encrypted, as in Slurm's own traffic without TLS. Root of a node is trusted on
-// all nodes, as with Slurm. An attacker that cuts connections can make requests fail. Refusals that
+// all nodes, as with Slurm. An attacker that cuts connections for long can make requests fail. Refusals that
 // come before the key is known (a credential that does not decode) carry no seal; a client takes
 // them for a failure, never for an answer.
 //
@@ -43,6 +43,27 @@
 // connection was right, the connection is a stranger's, of which there are few and which are closed
 // soon (connections.go). gRPC tells of each request before it makes anything for it, so what waits
 // for munge is counted by connection, and little is read meanwhile.
+//
+// # Calls that are sent again
+//
+// So a server may close a client's connection before the client's credential was decoded, because other
+// programs of the client's host have opened many. The client then sends its call again, with pauses, for
+// 20 s (call.go, link.go):
+//
+//	client                                             server
+//	──────                                             ──────
+//	ticket of version 1, nonce N ─────────────────────► waits for munge; the connection is closed
+//	ticket of version 2, nonce N, age ────────────────► N is new: the call is carried out
+//	                                                    N was admitted: refused
+//	                                                    the server began less than age (and 10 s) ago: refused
+//
+// A server admits each nonce once, so a call is carried out at most once. Where the server refuses a call
+// that was sent again, the client returns the error of the connection that was closed: the call may have been
+// carried out. A message of the server that a call is admitted would not do, for the message can be lost with
+// the connection. A server that has just begun does not know which nonces the process before has admitted. A
+// server of an older release refuses tickets of version 2.
+//
+// A daemon that cannot be reached, or that is silent until gRPC gives the connection up, is not asked again.
 //
 // # Replays
 //

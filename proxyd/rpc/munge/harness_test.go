@@ -35,7 +35,7 @@ const (
 // has a call with a single reply and a call with a stream of replies.
 type service struct {
 	grpc_health_v1.UnimplementedHealthServer
-	hold chan struct{} // if not nil, Check waits for it
+	hold chan struct{} // if not nil, calls wait for it
 
 	mu      sync.Mutex
 	callers []munge.Caller
@@ -71,6 +71,9 @@ func (s *service) Check(ctx context.Context, req *grpc_health_v1.HealthCheckRequ
 
 func (s *service) Watch(req *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
 	s.noteCall(stream.Context(), req.GetService())
+	if s.hold != nil {
+		<-s.hold
+	}
 	for i := range 3 {
 		if err := stream.Send(&grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_ServingStatus(i + 1)}); err != nil {
 			return err

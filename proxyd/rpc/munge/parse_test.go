@@ -5,6 +5,7 @@ package munge
 
 import (
 	"errors"
+	"net"
 	"testing"
 	"time"
 )
@@ -71,5 +72,19 @@ func TestNonces(t *testing.T) {
 	see(1, 'a', true) // forgotten, long after its credential has expired
 	if len(s.old) != 0 || len(s.recent) != 1 {
 		t.Errorf("%d and %d are remembered, want 0 and 1", len(s.old), len(s.recent))
+	}
+}
+
+// TestUnreachable: where a daemon cannot be reached, a call is not sent again because the connection before was closed.
+func TestUnreachable(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	gone := &link{pace: &pace{}}
+	gone.newestClosed.Store(true)
+	if _, err := gone.dial(t.Context(), l.Addr().String()); err == nil || gone.wasClosed(0) {
+		t.Errorf("dial: %v, and the newest connection was closed: %v; want an error, and not closed", err, gone.wasClosed(0))
 	}
 }

@@ -18,7 +18,7 @@ import (
 // The errors of this package.
 var (
 	// ErrRefused says that a credential, or the request that came with it, cannot be trusted;
-	// ErrReplayed, ErrExpired, ErrElsewhere and ErrTampered wrap it.
+	// ErrReplayed, ErrExpired, ErrElsewhere, ErrTampered and ErrRepeated wrap it.
 	ErrRefused = errors.New("credential refused")
 	// ErrReplayed says that the credential was used before.
 	ErrReplayed = fmt.Errorf("%w: used before", ErrRefused)
@@ -28,6 +28,8 @@ var (
 	ErrElsewhere = fmt.Errorf("%w: made for another", ErrRefused)
 	// ErrTampered says that the credential was made for a request with other bytes.
 	ErrTampered = fmt.Errorf("%w: request was changed on its way", ErrRefused)
+	// ErrRepeated says that a call is sent again, and may have been carried out before the daemon began.
+	ErrRepeated = fmt.Errorf("%w: sent again, and the daemon began after it was first sent", ErrRefused)
 	// ErrUnsealed says that a reply is not from a root process of this cluster, or was
 	// changed on its way.
 	ErrUnsealed = errors.New("reply is not sealed by a daemon of this cluster")

@@ -14,8 +14,13 @@ import (
 	"time"
 )
 
-// ticketVersion is raised when older tickets must not be accepted any more.
-const ticketVersion = 1
+const (
+	// ticketVersion is raised when older tickets must not be accepted any more.
+	ticketVersion = 1
+	// repeatVersion is the version of the tickets of calls that are sent again. A server of a release that does not know
+	// such calls refuses the version.
+	repeatVersion = 2
+)
 
 // ticket is the payload of a credential. Any user can make a ticket of any bytes.
 type ticket struct {
@@ -27,6 +32,8 @@ type ticket struct {
 	Key     []byte `json:"key"` // for the seal of the reply
 	Size    int64  `json:"size"`
 	Digest  []byte `json:"digest"` // SHA-256 of the request
+	// Age is of a call that is sent again: the milliseconds from its first sending, with the same nonce, until this ticket.
+	Age int64 `json:"age_ms,omitempty"`
 }
 
 const (
@@ -61,9 +68,10 @@ func parseTicket(payload []byte) (ticket, error) {
 		return ticket{}, fmt.Errorf("%w: its payload is no ticket", ErrRefused)
 	}
 	switch {
-	case t.Version != ticketVersion:
-		return ticket{}, fmt.Errorf("%w: ticket of version %d, this is version %d", ErrRefused, t.Version, ticketVersion)
-	case len(t.Nonce) != nonceSize, len(t.Key) != keySize, len(t.Digest) != sha256.Size, t.Size < 0:
+	case t.Version != ticketVersion && t.Version != repeatVersion:
+		return ticket{}, fmt.Errorf("%w: ticket of version %d, this is version %d", ErrRefused, t.Version, repeatVersion)
+	case len(t.Nonce) != nonceSize, len(t.Key) != keySize, len(t.Digest) != sha256.Size, t.Size < 0,
+		t.Age < 0, t.Age > Lifetime.Milliseconds():
 		return ticket{}, fmt.Errorf("%w: its payload is no ticket", ErrRefused)
 	}
 	return t, nil
@@ -76,6 +84,16 @@ func (t ticket) admits(node, method string) error {
 		return fmt.Errorf("%w: for node %.64q, this is %q", ErrElsewhere, t.To, node)
 	case t.Method != method:
 		return fmt.Errorf("%w: for %.100q", ErrElsewhere, t.Method)
+	}
+	return nil
+}
+
+// admitsRepeat says whether a call that is sent again, and has arrived at that time, was first sent after the server began.
+// The nonces that a server has seen before that are not known.
+func (t ticket) admitsRepeat(arrived, began time.Time) error {
+	sent := arrived.Add(-longestTransit - time.Duration(t.Age)*time.Millisecond)
+	if t.Version == repeatVersion && sent.Before(began) {
+		return ErrRepeated
 	}
 	return nil
 }
