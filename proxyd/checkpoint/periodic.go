@@ -204,11 +204,7 @@ func summarizeObstacles(found []processes.Obstacle) string {
 	}
 	all := make([]string, len(first))
 	for i, o := range first {
-		all[i] = o.String()
-		if n := count[kind{o.Name, o.What, o.Cure}]; n > 1 && o.PID != 0 {
-			pid := fmt.Sprintf("(PID %d", o.PID)
-			all[i] = strings.Replace(all[i], pid, fmt.Sprintf("%s and %d more", pid, n-1), 1)
-		}
+		all[i] = o.Describe(count[kind{o.Name, o.What, o.Cure}] - 1)
 	}
 	return strings.Join(all, "; ")
 }

@@ -49,9 +49,15 @@ func (o Obstacle) WithSince(node string, now time.Time, before []Obstacle) Obsta
 	return o
 }
 
-func (o Obstacle) String() string {
+func (o Obstacle) String() string { return o.Describe(0) }
+
+// Describe returns the obstacle in words. more counts the other processes of that name that have the same obstacle.
+func (o Obstacle) Describe(more int) string {
 	text := o.What
-	if o.PID != 0 {
+	switch {
+	case o.PID != 0 && more > 0:
+		text = fmt.Sprintf("%s (PID %d and %d more) %s", o.Name, o.PID, more, o.What)
+	case o.PID != 0:
 		text = fmt.Sprintf("%s (PID %d) %s", o.Name, o.PID, o.What)
 	}
 	if o.Cure != "" {
