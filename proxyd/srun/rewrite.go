@@ -40,7 +40,7 @@ type RewriteParameters struct {
 // KeyVariable is the environment variable by which a step's tasks know its key.
 const KeyVariable = "SINGULARITY_SLURM_STEP"
 
-// Command is the command to run. The file with index i must be readable for the command at FilePath(i).
+// Command is the command to run. The file with index i must be readable for the command at filePath(i).
 type Command struct {
 	Args, Env []string
 	Files     [][]byte
@@ -51,8 +51,8 @@ type Command struct {
 // firstFile is a descriptor that srun itself does not open, because it opens only a few.
 const firstFile = 100
 
-// FilePath is the path by which a Command's arguments and environment name its files.
-func FilePath(i int) string { return "/proc/self/fd/" + strconv.Itoa(firstFile+i) }
+// filePath is the path by which a Command's arguments and environment name its files.
+func filePath(i int) string { return "/proc/self/fd/" + strconv.Itoa(firstFile+i) }
 
 // ErrHet is returned for a call with several components (":") with tasks that are to be
 // restored: their layout cannot be forced.
@@ -205,7 +205,7 @@ func (w *rewriter) newOption(name, value string) givenOption {
 // addFile adds a file and returns its path.
 func (w *rewriter) addFile(content []byte) string {
 	w.out.Files = append(w.out.Files, content)
-	return FilePath(len(w.out.Files) - 1)
+	return filePath(len(w.out.Files) - 1)
 }
 
 // translateFile returns the path of a translated copy of a file of nodes; false if the file need not or cannot be
