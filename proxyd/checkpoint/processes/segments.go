@@ -25,33 +25,18 @@ func findSharedSegments(ctx context.Context, init int, programs []capsule.Progra
 	if len(programs) < 2 {
 		return nil
 	}
-	holders := map[string]map[int]int{} // first process with a segment, of each program that has it
+	holders := segmentHolders{}
 	for i := range programs {
 		for _, pid := range members[i] {
 			if ctx.Err() != nil {
 				return nil
 			}
 			for _, segment := range attachedSegments(pid) {
-				if holders[segment] == nil {
-					if len(holders) >= maxSegmentsKnown {
-						continue
-					}
-					holders[segment] = map[int]int{}
-				}
-				if _, known := holders[segment][i]; !known {
-					holders[segment][i] = pid
-				}
+				holders.add(segment, i, pid)
 			}
 		}
 	}
-	named := map[int]int{} // process by program
-	for _, by := range holders {
-		for i, pid := range by {
-			if had, known := named[i]; len(by) > 1 && (!known || pid < had) {
-				named[i] = pid
-			}
-		}
-	}
+	named := holders.findSharing()
 	var found []Obstacle
 	for i, p := range programs {
 		if pid, shares := named[i]; shares {
@@ -59,6 +44,39 @@ func findSharedSegments(ctx context.Context, init int, programs []capsule.Progra
 		}
 	}
 	return found
+}
+
+// segmentHolders has, for each segment, the first process of each program that has the segment.
+type segmentHolders map[string]map[int]int
+
+// add notes that a process of program i has a segment, unless too many segments are known.
+func (h segmentHolders) add(segment string, i, pid int) {
+	if h[segment] == nil {
+		if len(h) >= maxSegmentsKnown {
+			return
+		}
+		h[segment] = map[int]int{}
+	}
+	if _, known := h[segment][i]; !known {
+		h[segment][i] = pid
+	}
+}
+
+// findSharing returns a process of each program that has a segment which another program has, too: that with the
+// lowest PID.
+func (h segmentHolders) findSharing() map[int]int {
+	named := map[int]int{}
+	for _, by := range h {
+		if len(by) < 2 {
+			continue
+		}
+		for i, pid := range by {
+			if had, known := named[i]; !known || pid < had {
+				named[i] = pid
+			}
+		}
+	}
+	return named
 }
 
 // Bounds of the segments that are remembered of a process, and of a capsule. The kernel allows 4096 segments in a
