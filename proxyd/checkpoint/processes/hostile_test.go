@@ -20,7 +20,6 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/landlock"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts/mountstest"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/tiles"
@@ -197,7 +196,7 @@ func TestServerThatIsSilent(t *testing.T) {
 	if link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil || link != "/file" {
 		t.Fatalf("name of the unmounted file: %q, %v; want /file", link, err)
 	}
-	processObstacles(t.Context(), capsule.Program{Name: "batch"}, self, self, terminals{}, ownQueues(t), nodeFiles{&mounts.Table{}, &mounts.Table{}}, overlays{})
+	ownSearch(t).findObstacles(t.Context(), capsule.Program{Name: "batch"}, self, terminals{})
 }
 
 // groupOf is a folder that looks like the cgroup of a process.

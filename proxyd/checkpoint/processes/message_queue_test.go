@@ -29,6 +29,12 @@ func ownQueues(t *testing.T) queues {
 	return openQueues(os.Getpid(), table)
 }
 
+// ownSearch looks for descriptors as if this process were the first of a capsule that has no mounts.
+func ownSearch(t *testing.T) *descriptorSearch {
+	t.Helper()
+	return &descriptorSearch{init: os.Getpid(), queues: ownQueues(t), files: nodeFiles{&mounts.Table{}, &mounts.Table{}}}
+}
+
 // TestMessageQueue: an open POSIX message queue stands in no checkpoint's way unless a process is to be notified, or the
 // queue was removed. A file in the root folder and a file with a queue's name are not taken for a queue.
 func TestMessageQueue(t *testing.T) {
@@ -60,7 +66,7 @@ func TestMessageQueue(t *testing.T) {
 	expect := func(want ...string) {
 		t.Helper()
 		var got []string
-		for _, o := range processObstacles(t.Context(), capsule.Program{Name: "batch"}, os.Getpid(), os.Getpid(), terminals{}, ownQueues(t), nodeFiles{&mounts.Table{}, &mounts.Table{}}, overlays{}) {
+		for _, o := range ownSearch(t).findObstacles(t.Context(), capsule.Program{Name: "batch"}, os.Getpid(), terminals{}) {
 			if strings.Contains(o.What, "queue") { // the test's own terminal may be another
 				got = append(got, o.What+": "+o.Cure)
 			}

@@ -86,9 +86,9 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 	if err != nil {
 		return nil // the capsule has ended
 	}
-	queues, files, confined := openQueues(init, table), nodeFilesOf(table), landlock.FindConfined(init)
-	watched := overlays{init: init, table: table, opened: map[uint64]bool{}}
-	users := tiles.FindUsers()
+	search := descriptorSearch{init: init, queues: openQueues(init, table), files: nodeFilesOf(table),
+		watched: overlays{init: init, table: table, opened: map[uint64]bool{}}}
+	confined, users := landlock.FindConfined(init), tiles.FindUsers()
 	programs = slices.DeleteFunc(slices.Clone(programs), func(p capsule.Program) bool { return p.Ended || p.Waiting })
 	var found []Obstacle
 	var members [][]int
@@ -100,7 +100,7 @@ func FindObstacles(ctx context.Context, init int, programs []capsule.Program) []
 			if ctx.Err() != nil {
 				return found
 			}
-			found = append(found, processObstacles(ctx, p, init, pid, own, queues, files, watched)...)
+			found = append(found, search.findObstacles(ctx, p, pid, own)...)
 			see := func(what, cure string) {
 				if what != "" {
 					found = append(found, Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: cure})
@@ -148,10 +148,19 @@ func nestedNamespaces(init, pid int) string {
 // captured, with or without further ones.
 const maxObstacles = 64
 
-func processObstacles(ctx context.Context, p capsule.Program, init, pid int, own terminals, queues queues, files nodeFiles, watched overlays) []Obstacle {
+// descriptorSearch looks for descriptors that cannot be captured, of processes of the capsule of init.
+type descriptorSearch struct {
+	init    int
+	queues  queues
+	files   nodeFiles
+	watched overlays
+}
+
+// findObstacles returns what of a process's descriptors cannot be captured; own are the terminals of its program, p.
+func (s *descriptorSearch) findObstacles(ctx context.Context, p capsule.Program, pid int, own terminals) []Obstacle {
 	var found []Obstacle
 	see := func(what, cure string) {
-		o := Obstacle{Program: p.Name, PID: capsulePID(init, pid), Name: commandName(pid), What: what, Cure: cure}
+		o := Obstacle{Program: p.Name, PID: capsulePID(s.init, pid), Name: commandName(pid), What: what, Cure: cure}
 		if !slices.Contains(found, o) {
 			found = append(found, o)
 		}
@@ -165,16 +174,16 @@ func processObstacles(ctx context.Context, p capsule.Program, init, pid int, own
 		if strconv.Itoa(d.Number) == pmi && strings.HasPrefix(link, "socket:") {
 			see("is connected to Slurm by srun --mpi=pmi2", "start MPI programs with mpiexec, others with --mpi=none")
 		}
-		if what, cure := queues.findObstacle(pid, d, link); what != "" {
+		if what, cure := s.queues.findObstacle(pid, d, link); what != "" {
 			see(what, cure)
 		}
-		if files.isNodeFile(d, link) {
+		if s.files.isNodeFile(d, link) {
 			see("has "+link+" open, a file of the node that the job does not see", nodeFileCure)
 		}
-		if isRemovedAndLinked(pid, files.capsule, d.Path(), link) {
+		if isRemovedAndLinked(pid, s.files.capsule, d.Path(), link) {
 			see("has "+strings.TrimSuffix(link, removedWord)+" open, which was removed but has another name", criu.CureLinkedFile)
 		}
-		if watched.isObstacle(d, link) {
+		if s.watched.isObstacle(d, link) {
 			see("watches files of an overlay file system (inotify)", criu.CureWatch)
 		}
 		for _, device := range uncapturableDevices {

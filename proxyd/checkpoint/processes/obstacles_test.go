@@ -20,7 +20,6 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/landlock"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/mounts"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/tiles"
 )
 
@@ -152,7 +151,7 @@ func TestNestedDescriptor(t *testing.T) {
 		program.Env = []string{"SLURM_JOB_ID=7", "PMI_JOBID=7.0", "PMI_FD=3"}
 		program.ExtraFiles = []*os.File{slurm}
 	})
-	found := processObstacles(t.Context(), capsule.Program{Name: "batch"}, os.Getpid(), pid, terminals{}, ownQueues(t), nodeFiles{&mounts.Table{}, &mounts.Table{}}, overlays{})
+	found := ownSearch(t).findObstacles(t.Context(), capsule.Program{Name: "batch"}, pid, terminals{})
 	if len(found) != 1 || found[0].PID != pid {
 		t.Errorf("process %d, obstacles %+v", pid, found)
 	}
@@ -183,7 +182,7 @@ func TestDevices(t *testing.T) {
 			held := os.NewFile(uintptr(fd), name)
 			defer held.Close()
 			pid := startInNamespaces(t, 0, func(program *exec.Cmd) { program.ExtraFiles = []*os.File{held} })
-			found := processObstacles(t.Context(), capsule.Program{Name: "batch"}, os.Getpid(), pid, terminals{}, ownQueues(t), nodeFiles{&mounts.Table{}, &mounts.Table{}}, overlays{})
+			found := ownSearch(t).findObstacles(t.Context(), capsule.Program{Name: "batch"}, pid, terminals{})
 			if want := fmt.Sprintf("cat (PID %d) %s", pid, test.want); len(found) != 1 || found[0].String() != want {
 				t.Errorf("obstacles %v, want %s", found, want)
 			}
