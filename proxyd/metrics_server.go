@@ -65,6 +65,7 @@ func (m *meter) countDevices(ctx context.Context) {
 			sum.Interrupted += d.Interrupted
 			sum.SwappedOut += d.SwappedOut
 			sum.SwappedIn += d.SwappedIn
+			sum.SwapSpared += d.SwapSpared
 			sum.Unshared += d.Unshared
 			sum.SwitchTime += d.SwitchTime
 			sum.Once += d.Once

@@ -278,8 +278,12 @@ func sharingDetails(s *rpc.Sharing) string {
 	if s.GetUnshared() > 0 {
 		add("%s were common until a process wrote there", bytesText(int64(s.GetUnshared())))
 	}
-	if s.GetSwappedOut() > 0 {
-		add("swapped because it did not fit: %s out, %s in", bytesText(int64(s.GetSwappedOut())), bytesText(int64(s.GetSwappedIn())))
+	if s.GetSwappedOut() > 0 || s.GetSwapSpared() > 0 {
+		text := fmt.Sprintf("swapped because it did not fit: %s out, %s in", bytesText(int64(s.GetSwappedOut())), bytesText(int64(s.GetSwappedIn())))
+		if s.GetSwapSpared() > 0 {
+			text += fmt.Sprintf(", and %s not moved because equal bytes were there", bytesText(int64(s.GetSwapSpared())))
+		}
+		add("%s", text)
 	}
 	if s.GetAlike() > 0 {
 		add("at the last checkpoint several of them held the same %s", bytesText(int64(s.GetAlike())))

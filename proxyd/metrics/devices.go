@@ -12,9 +12,9 @@ import (
 
 // DeviceCounts are the counts of a device server since it began.
 type DeviceCounts struct {
-	Instructions, Switches, Interrupted, SwappedOut, SwappedIn, Unshared uint64
-	Once, Own, Spared, Compared, Taken                                   uint64 // as in server.SharingStatus
-	SwitchTime                                                           time.Duration
+	Instructions, Switches, Interrupted, SwappedOut, SwappedIn, SwapSpared, Unshared uint64
+	Once, Own, Spared, Compared, Taken                                               uint64 // as in server.SharingStatus
+	SwitchTime                                                                       time.Duration
 
 	Common, Saved, Private uint64 // bytes in use now
 }
@@ -22,9 +22,9 @@ type DeviceCounts struct {
 // deviceTotals adds up the counts of device servers. A server's counts end with the server, but the
 // totals for Prometheus must not fall.
 type deviceTotals struct {
-	instructions, switches, interrupted, switchSeconds, swappedOut, swappedIn, unshared prometheus.Counter
-	once, own, spared, compared, taken                                                  prometheus.Counter
-	common, saved, private                                                              prometheus.Gauge
+	instructions, switches, interrupted, switchSeconds, swappedOut, swappedIn, swapSpared, unshared prometheus.Counter
+	once, own, spared, compared, taken                                                              prometheus.Counter
+	common, saved, private                                                                          prometheus.Gauge
 
 	mu   sync.Mutex
 	last map[string]DeviceCounts // by server
@@ -42,6 +42,7 @@ func (d *deviceTotals) registerCounters(r *prometheus.Registry) {
 	d.switchSeconds = counter("switch_seconds_total", "Duration of the switches, with the time for swapping.")
 	d.swappedOut = counter("swapped_out_bytes_total", "Bytes that were swapped out of GPUs into the host's memory for lack of room.")
 	d.swappedIn = counter("swapped_in_bytes_total", "Bytes that were swapped in again.")
+	d.swapSpared = counter("swap_spared_bytes_total", "Bytes that had to be swapped out or in, and were not moved, because equal bytes were there.")
 	d.unshared = counter("unshared_bytes_total", "Memory that processes had in common, there once, until a process wrote there.")
 	d.once = counter("once_total", "Kernels on shared GPUs that took the result of another process's kernel.")
 	d.own = counter("own_total", "Kernels on shared GPUs that ran for their process.")
@@ -82,7 +83,7 @@ func (m *Metrics) Devices(now map[string]*DeviceCounts) {
 		}{
 			{d.instructions, n.Instructions, was.Instructions}, {d.switches, n.Switches, was.Switches},
 			{d.interrupted, n.Interrupted, was.Interrupted}, {d.swappedOut, n.SwappedOut, was.SwappedOut}, {d.swappedIn, n.SwappedIn, was.SwappedIn},
-			{d.unshared, n.Unshared, was.Unshared},
+			{d.swapSpared, n.SwapSpared, was.SwapSpared}, {d.unshared, n.Unshared, was.Unshared},
 			{d.once, n.Once, was.Once}, {d.own, n.Own, was.Own}, {d.spared, n.Spared, was.Spared},
 			{d.compared, n.Compared, was.Compared}, {d.taken, n.Taken, was.Taken},
 		} {

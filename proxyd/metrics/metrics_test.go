@@ -26,7 +26,7 @@ func toldMetrics() *Metrics {
 	m.Checkpoint(2 * time.Second)
 	m.Stored(5<<30, 100<<20)
 	for _, switches := range []uint64{5, 0, 7, 2} { // a server, which once does not answer, and the next server of that name
-		now := &DeviceCounts{Switches: switches, Instructions: 100 * switches, SwappedIn: 1 << 20, Unshared: 1 << 19, SwitchTime: time.Second,
+		now := &DeviceCounts{Switches: switches, Instructions: 100 * switches, SwappedIn: 1 << 20, SwapSpared: 1 << 21, Unshared: 1 << 19, SwitchTime: time.Second,
 			Once: 3 * switches, Own: switches, Spared: 10 * switches, Compared: 1 << 20, Taken: 1 << 18, Common: 2 << 20, Saved: 6 << 20, Private: 1 << 19}
 		if switches == 0 {
 			now = nil
@@ -46,7 +46,7 @@ func TestScrape(t *testing.T) {
 		`proxyd_build_info{version="1.2.3"} 1`, `proxyd_job_events_total{event="no-checkpoint"} 1`, `proxyd_job_events_total{event="restored"} 0`,
 		`proxyd_phase_duration_seconds_bucket{phase="cut",le="0.05"} 1`, `proxyd_phase_failures_total{phase="dump"} 1`, `proxyd_phase_failures_total{phase="cut"} 0`,
 		`proxyd_checkpoint_duration_seconds_bucket{le="2.5"} 1`, `proxyd_device_switches_total 9`, `proxyd_device_instructions_total 900`, `proxyd_device_switch_seconds_total 2`, `proxyd_device_swapped_in_bytes_total 2.097152e+06`,
-		`proxyd_device_unshared_bytes_total 1.048576e+06`,
+		`proxyd_device_swap_spared_bytes_total 4.194304e+06`, `proxyd_device_unshared_bytes_total 1.048576e+06`,
 		`proxyd_device_once_total 27`, `proxyd_device_own_total 9`, `proxyd_device_spared_instructions_total 90`,
 		`proxyd_device_compared_bytes_total 2.097152e+06`, `proxyd_device_taken_bytes_total 524288`,
 		`proxyd_device_common_bytes 2.097152e+06`, `proxyd_device_saved_bytes 6.291456e+06`, `proxyd_device_private_bytes 524288`,

@@ -4319,16 +4319,17 @@ type Sharing struct {
 	SwappedOut    uint64                 `protobuf:"varint,7,opt,name=swapped_out,json=swappedOut,proto3" json:"swapped_out,omitempty"` // bytes, to the host's memory
 	SwappedIn     uint64                 `protobuf:"varint,8,opt,name=swapped_in,json=swappedIn,proto3" json:"swapped_in,omitempty"`
 	SwapTime      *durationpb.Duration   `protobuf:"bytes,9,opt,name=swap_time,json=swapTime,proto3" json:"swap_time,omitempty"`
-	Peak          uint64                 `protobuf:"varint,10,opt,name=peak,proto3" json:"peak,omitempty"`         // bytes of spaces that were in its memory at once
-	Alike         uint64                 `protobuf:"varint,11,opt,name=alike,proto3" json:"alike,omitempty"`       // bytes that are on it for a GPU of the capsule's and were the same for another, at the last checkpoint
-	Common        uint64                 `protobuf:"varint,12,opt,name=common,proto3" json:"common,omitempty"`     // bytes that are there once and belong to several spaces
-	Saved         uint64                 `protobuf:"varint,13,opt,name=saved,proto3" json:"saved,omitempty"`       // bytes that would be there beside these if each space had its own
-	Private       uint64                 `protobuf:"varint,14,opt,name=private,proto3" json:"private,omitempty"`   // bytes that spaces have for themselves
-	Unshared      uint64                 `protobuf:"varint,15,opt,name=unshared,proto3" json:"unshared,omitempty"` // bytes that were common until a space wrote there, in all
-	Rung          string                 `protobuf:"bytes,16,opt,name=rung,proto3" json:"rung,omitempty"`          // how the spaces share it now: "resident", "swap", "alias", "splice"; "" where they do not
-	Once          uint64                 `protobuf:"varint,17,opt,name=once,proto3" json:"once,omitempty"`         // kernels that took the result of another space's
-	Own           uint64                 `protobuf:"varint,18,opt,name=own,proto3" json:"own,omitempty"`           // kernels that ran for their space while the GPU was shared, where they may take results
-	Why           string                 `protobuf:"bytes,19,opt,name=why,proto3" json:"why,omitempty"`            // why most of these did, in words
+	Peak          uint64                 `protobuf:"varint,10,opt,name=peak,proto3" json:"peak,omitempty"`                               // bytes of spaces that were in its memory at once
+	Alike         uint64                 `protobuf:"varint,11,opt,name=alike,proto3" json:"alike,omitempty"`                             // bytes that are on it for a GPU of the capsule's and were the same for another, at the last checkpoint
+	Common        uint64                 `protobuf:"varint,12,opt,name=common,proto3" json:"common,omitempty"`                           // bytes that are there once and belong to several spaces
+	Saved         uint64                 `protobuf:"varint,13,opt,name=saved,proto3" json:"saved,omitempty"`                             // bytes that would be there beside these if each space had its own
+	Private       uint64                 `protobuf:"varint,14,opt,name=private,proto3" json:"private,omitempty"`                         // bytes that spaces have for themselves
+	Unshared      uint64                 `protobuf:"varint,15,opt,name=unshared,proto3" json:"unshared,omitempty"`                       // bytes that were common until a space wrote there, in all
+	Rung          string                 `protobuf:"bytes,16,opt,name=rung,proto3" json:"rung,omitempty"`                                // how the spaces share it now: "resident", "swap", "alias", "splice"; "" where they do not
+	Once          uint64                 `protobuf:"varint,17,opt,name=once,proto3" json:"once,omitempty"`                               // kernels that took the result of another space's
+	Own           uint64                 `protobuf:"varint,18,opt,name=own,proto3" json:"own,omitempty"`                                 // kernels that ran for their space while the GPU was shared, where they may take results
+	Why           string                 `protobuf:"bytes,19,opt,name=why,proto3" json:"why,omitempty"`                                  // why most of these did, in words
+	SwapSpared    uint64                 `protobuf:"varint,20,opt,name=swap_spared,json=swapSpared,proto3" json:"swap_spared,omitempty"` // bytes that had to leave or to come, and were not moved, because equal bytes were there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4494,6 +4495,13 @@ func (x *Sharing) GetWhy() string {
 		return x.Why
 	}
 	return ""
+}
+
+func (x *Sharing) GetSwapSpared() uint64 {
+	if x != nil {
+		return x.SwapSpared
+	}
+	return 0
 }
 
 type Device struct {
@@ -6677,7 +6685,7 @@ const file_proxyd_proto_rawDesc = "" +
 	"reductions\x128\n" +
 	"\asharing\x18\a \x03(\v2\x1e.singularity.proxyd.v1.SharingR\asharing\x12\x1a\n" +
 	"\bproducts\x18\t \x01(\tR\bproducts\x12\x16\n" +
-	"\x06server\x18\b \x01(\tR\x06server\"\xab\x04\n" +
+	"\x06server\x18\b \x01(\tR\x06server\"\xcc\x04\n" +
 	"\aSharing\x12\x18\n" +
 	"\adevices\x18\x01 \x01(\rR\adevices\x12\x16\n" +
 	"\x06spaces\x18\x02 \x01(\rR\x06spaces\x12\"\n" +
@@ -6701,7 +6709,9 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x04rung\x18\x10 \x01(\tR\x04rung\x12\x12\n" +
 	"\x04once\x18\x11 \x01(\x04R\x04once\x12\x10\n" +
 	"\x03own\x18\x12 \x01(\x04R\x03own\x12\x10\n" +
-	"\x03why\x18\x13 \x01(\tR\x03why\"H\n" +
+	"\x03why\x18\x13 \x01(\tR\x03why\x12\x1f\n" +
+	"\vswap_spared\x18\x14 \x01(\x04R\n" +
+	"swapSpared\"H\n" +
 	"\x06Device\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x04R\x06memory\x12\x12\n" +

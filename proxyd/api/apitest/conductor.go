@@ -119,7 +119,7 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 						Faults:    []string{"process 311: an illegal address"}, Reductions: "nccl",
 						Sharing: []*rpc.Sharing{{
 							Devices: 2, Spaces: 2, Instructions: 1e9, Switches: 812, SwitchTime: durationpb.New(1200 * time.Millisecond), Interrupted: 3,
-							SwappedOut: 3 << 30, SwappedIn: 2 << 30, SwapTime: durationpb.New(time.Second), Peak: 4 << 30, Alike: 1 << 30,
+							SwappedOut: 3 << 30, SwappedIn: 2 << 30, SwapTime: durationpb.New(time.Second), SwapSpared: 6 << 30, Peak: 4 << 30, Alike: 1 << 30,
 							Common: 1 << 30, Saved: 3 << 30, Private: 512 << 20, Unshared: 256 << 20, Rung: "splice", Once: 400, Own: 90, Why: "what they read differs",
 						}},
 					}},

@@ -49,7 +49,8 @@ func EncodeDevices(st *server.Status, shared string) *rpc.Devices {
 	for _, s := range st.Sharing {
 		out.Sharing = append(out.Sharing, &rpc.Sharing{
 			Devices: uint32(s.Devices), Spaces: uint32(s.Spaces), Instructions: s.Instructions, Switches: s.Switches, Interrupted: s.Interrupted,
-			SwitchTime: durationpb.New(s.SwitchTime), SwappedOut: s.SwappedOut, SwappedIn: s.SwappedIn, SwapTime: durationpb.New(s.SwapTime), Peak: s.Peak, Alike: s.Alike,
+			SwitchTime: durationpb.New(s.SwitchTime), SwappedOut: s.SwappedOut, SwappedIn: s.SwappedIn, SwapTime: durationpb.New(s.SwapTime), SwapSpared: s.SwapSpared,
+			Peak: s.Peak, Alike: s.Alike,
 			Common: s.Common, Saved: s.Saved, Private: s.Private, Unshared: s.Unshared, Rung: s.Rung,
 			Once: s.Once, Own: s.Own, Why: s.Why,
 		})
