@@ -86,15 +86,16 @@ func leasesByHand(s *site) {
 	lease.waitUntil("ends with the job that it lent to", func(st state) bool { return st.is == "CANCELLED" })
 }
 
-// cancelledWithLeases: a job that is lent a GPU is cancelled while it runs. Its lease is cancelled, and a second lease,
-// which waits for a GPU, fails or is cancelled, for there is no job to which it could lend. All GPUs are free again.
+// cancelledWithLeases: a job that is lent a GPU by an action is cancelled while it runs. Its lease is cancelled, and a
+// second lease, which waits for a GPU, fails or is cancelled, for there is no job to which it could lend. No action is
+// left under way, and all GPUs are free again.
 func cancelledWithLeases(s *site) {
 	s.configurePolicies("")
 	grows := s.submitTraining("c1", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-2")
 	grows.waitForProgress()
-	lease := s.submitBorrower("c2", "alice", grows, "")
-	lease.waitForState("RUNNING")
+	s.runOn("ctl", "operator", "singctl resize "+grows.id+" --gpus 2 --reason more")
 	grows.waitForShares(2)
+	lease := &job{s, s.runOn("ctl", "root", "squeue -h -t R -n lease-of-"+grows.id+" -o %i"), "lease-of-" + grows.id}
 	waits := s.submitBorrower("c3", "alice", grows, "")
 	waits.waitForState("PENDING")
 	node := grows.currentState().nodes
@@ -103,6 +104,7 @@ func cancelledWithLeases(s *site) {
 		j.waitUntil("is cancelled", func(st state) bool { return st.is == "CANCELLED" })
 	}
 	waits.waitUntil("has ended", func(st state) bool { return st.is == "CANCELLED" || st.is == "FAILED" })
+	grows.checkActs("resize by operator")
 	next := s.submitTraining("c4", "--qos=basic --gpus-per-node=2 --singularity --nodelist="+node)
 	next.waitForProgress()
 	next.endAndCompare()

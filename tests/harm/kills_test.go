@@ -83,27 +83,31 @@ type harm struct {
 	hit  func(context.Context, *world, *counter) error
 	// kept checks the state of the job after harm by a person.
 	kept func(situation, *act) error
-	// once: the harm is done at each step of some of the journeys only.
-	once bool
+	// only: names of the journeys at each step of which the harm is done. nil: all journeys, and also when the step is
+	// done and not in the journal yet.
+	only []string
 	// ends: the harm ends the job.
 	ends bool
 }
+
+// withLeases are the journeys that stand for all others, and those by leases.
+var withLeases = []string{"migrate", "grow", "shrink"}
 
 // kills are the kills after which the action must be finished or undone.
 var kills = []harm{
 	{name: "preemptd", hit: func(_ context.Context, w *world, _ *counter) error {
 		return w.signalProcess(unix.SIGKILL, "ctl", "preemptd")
 	}},
-	{name: "slurmrestd", once: true, hit: func(_ context.Context, w *world, _ *counter) error {
+	{name: "slurmrestd", only: withLeases, hit: func(_ context.Context, w *world, _ *counter) error {
 		return w.signalProcess(unix.SIGKILL, "ctl", "slurmrestd", "-a", "rest_auth/local")
 	}},
-	{name: "slurmctld", once: true, hit: func(ctx context.Context, w *world, c *counter) error {
+	{name: "slurmctld", only: withLeases, hit: func(ctx context.Context, w *world, c *counter) error {
 		return errors.Join(w.WaitForStateSave(ctx, fmt.Sprint(c.id)), w.signalProcess(unix.SIGKILL, "ctl", "slurmctld", "-D", "-i"))
 	}},
-	{name: "proxyd", once: true, hit: func(ctx context.Context, w *world, c *counter) error {
+	{name: "proxyd", only: withLeases, hit: func(ctx context.Context, w *world, c *counter) error {
 		return w.signalProcess(unix.SIGKILL, c.leaderNode(ctx), "proxyd", "daemon")
 	}},
-	{name: "node", once: true, hit: func(ctx context.Context, w *world, c *counter) error {
+	{name: "node", only: withLeases, hit: func(ctx context.Context, w *world, c *counter) error {
 		_, err := w.Run(ctx, "fail", c.leaderNode(ctx))
 		return err
 	}},
@@ -126,17 +130,17 @@ type harmedStep struct {
 
 func (m harmedStep) name() string { return m.journey.name + "/" + m.step + "/" + m.harm.name }
 
-// listMoments returns all moments, or the picked moments. A harm with once set has moments in the journeys named by once only.
-func listMoments(harms []harm, late bool, once ...string) []harmedStep {
+// listMoments returns all moments, or the picked moments.
+func listMoments(harms []harm) []harmedStep {
 	var all []harmedStep
 	for _, j := range journeys {
 		for _, h := range harms {
-			if h.once && !slices.Contains(once, j.name) {
+			if h.only != nil && !slices.Contains(h.only, j.name) {
 				continue
 			}
 			for _, s := range j.steps {
 				all = append(all, harmedStep{j, s, h})
-				if late && !h.once {
+				if h.only == nil {
 					all = append(all, harmedStep{j, s + "!", h})
 				}
 			}
@@ -151,15 +155,15 @@ func listMoments(harms []harm, late bool, once ...string) []harmedStep {
 }
 
 // TestHarm does harm to actions, and checks that the jobs' results are right in the end: in killed, a daemon or node is
-// killed at each step of each action; in interfered, a person interferes at each step of a migration; in random, random
-// events come at random times.
+// killed at each step of each action; in interfered, a person interferes at each step of a migration, and cancels a job at
+// each step of a resize by leases; in random, random events come at random times.
 func TestHarm(t *testing.T) {
 	t.Logf("seed %d", *seed)
 	w := newWorld(t, "harm-test")
 	t.Run("killed", func(t *testing.T) {
-		w.playMoments(t, listMoments(kills, true, "migrate", "grow", "shrink"), w.killAtMoment)
+		w.playMoments(t, listMoments(kills), w.killAtMoment)
 	})
-	t.Run("interfered", func(t *testing.T) { w.playMoments(t, listMoments(people, false, "migrate"), w.interfereAtMoment) })
+	t.Run("interfered", func(t *testing.T) { w.playMoments(t, listMoments(people), w.interfereAtMoment) })
 	t.Run("random", w.runStorm)
 }
 

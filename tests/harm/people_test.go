@@ -32,7 +32,7 @@ func runScontrol(verb string, args ...string) func(context.Context, *world, *cou
 
 // people are interferences in the middle of an action: from then on the person's request counts.
 var people = []harm{
-	{name: "scancel", once: true, ends: true,
+	{name: "scancel", only: withLeases, ends: true,
 		hit: func(ctx context.Context, w *world, c *counter) error {
 			_, err := w.Exec(ctx, "ctl", "alice", "scancel", fmt.Sprint(c.id))
 			return err
@@ -43,29 +43,29 @@ var people = []harm{
 			}
 			return nil
 		}},
-	{name: "hold", once: true, hit: runScontrol("hold"), kept: func(s situation, a *act) error { return nil }},
-	{name: "release", once: true, hit: runScontrol("release"),
+	{name: "hold", only: []string{"migrate"}, hit: runScontrol("hold"), kept: func(s situation, a *act) error { return nil }},
+	{name: "release", only: []string{"migrate"}, hit: runScontrol("release"),
 		kept: func(s situation, a *act) error {
 			if s.held {
 				return fmt.Errorf("the job was released, and is %s", s)
 			}
 			return nil
 		}},
-	{name: "requeue", once: true, hit: runScontrol("requeue"),
+	{name: "requeue", only: []string{"migrate"}, hit: runScontrol("requeue"),
 		kept: func(s situation, a *act) error {
 			if s.restarts == 0 {
 				return fmt.Errorf("the job was requeued, and is %s", s)
 			}
 			return nil
 		}},
-	{name: "nodes", once: true, hit: runScontrol("update", "ExcNodeList=n3"),
+	{name: "nodes", only: []string{"migrate"}, hit: runScontrol("update", "ExcNodeList=n3"),
 		kept: func(s situation, a *act) error {
 			if s.excluded != "n3" && s.excluded != "n[1,3]" && a.State == "dropped" {
 				return fmt.Errorf("the job was to avoid n3, and avoids %q: %s", s.excluded, a)
 			}
 			return nil
 		}},
-	{name: "comment", once: true, hit: runScontrol("update", "Comment=urgent"),
+	{name: "comment", only: []string{"migrate"}, hit: runScontrol("update", "Comment=urgent"),
 		kept: func(s situation, a *act) error {
 			if a.State != "done" || !strings.HasPrefix(s.comment, "urgent") {
 				return fmt.Errorf("its comment was to be urgent, and is %q: %s", s.comment, a)
