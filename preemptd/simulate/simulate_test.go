@@ -126,12 +126,14 @@ func TestShrinkAndGrow(t *testing.T) {
 }
 
 // TestElasticLends: a job that asked for 2 GPUs and can use 8 gets the idle GPUs, gives them back when another job
-// comes for them, and grows again when that job has ended. The same job without a maximum stays on its 2.
+// comes for them, and grows again when that job has ended. The same job without a maximum stays on its 2, and so does a
+// job with dumps of an hour, unless other jobs lend it the GPUs in place.
 func TestElasticLends(t *testing.T) {
 	program := buildPolicy(t, "elastic")
 	for _, c := range []struct {
 		name     string
 		most     string
+		dump     time.Duration
 		inPlace  time.Duration
 		makespan time.Duration
 		moves    int
@@ -142,17 +144,19 @@ func TestElasticLends(t *testing.T) {
 		// 2 GPUs until the question at 960 finds the other job, which began at 640 for 300 s, gone: 300 s. Dump and restore
 		// to 990, and the rest of the work on 8 GPUs. A rank alone on its GPU is 1.07 % faster than one of four that share
 		// one: they switch six times in 840 ms.
-		{"grows", "8", 0, 990*time.Second + ((16000-600-600)*time.Second*10000/10107/8 - 300*time.Second).Truncate(time.Millisecond) + time.Millisecond, 3, (2 + 8 + 2) * 30 * time.Second},
+		{"grows", "8", 10 * time.Second, 0, 990*time.Second + ((16000-600-600)*time.Second*10000/10107/8 - 300*time.Second).Truncate(time.Millisecond) + time.Millisecond, 3, (2 + 8 + 2) * 30 * time.Second},
 		// The same, but for a second each time: 8 GPUs from 301 to 630, 2 until 960, and the other job runs from 631 to 931.
-		{"grows in place", "8", time.Second, 961*time.Second + ((16000-600-658)*time.Second*10000/10107/8 - 329*time.Second).Truncate(time.Millisecond) + time.Millisecond, 3, (2 + 8 + 2) * time.Second},
-		{"stays", "", time.Second, 8000 * time.Second, 0, 0},
+		{"grows in place", "8", 10 * time.Second, time.Second, 961*time.Second + ((16000-600-658)*time.Second*10000/10107/8 - 329*time.Second).Truncate(time.Millisecond) + time.Millisecond, 3, (2 + 8 + 2) * time.Second},
+		{"grows in place, though a dump takes an hour", "8", time.Hour, time.Second, 961*time.Second + ((16000-600-658)*time.Second*10000/10107/8 - 329*time.Second).Truncate(time.Millisecond) + time.Millisecond, 3, (2 + 8 + 2) * time.Second},
+		{"stays, for a dump takes an hour", "8", time.Hour, 0, 8000 * time.Second, 0, 0},
+		{"stays", "", 10 * time.Second, time.Second, 8000 * time.Second, 0, 0},
 	} {
 		jobs, err := ReadCSV(strings.NewReader("id,submit,duration,gpus,max_gpus,qos\n1,0,8000,2," + c.most + ",basic\n2,605,300,6,6,standard\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		config := newConfig(1, 8, startPolicy(t, "elastic", program, `{}`))
-		config.InPlace = c.inPlace
+		config.Dump, config.InPlace = c.dump, c.inPlace
 		res, err := Run(t.Context(), config, jobs)
 		if err != nil {
 			t.Fatal(err)
