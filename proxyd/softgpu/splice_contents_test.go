@@ -105,7 +105,7 @@ var writerPrograms = []spliceProgram{
 		}
 	}},
 	// Memory that comes and goes in a stream does so without an operation in the reclaimer.
-	{name: "the weights are freed and allocated again by a rank", once: onDevices{8, 3}, step: func(r *spliceRank) {
+	{name: "the weights are freed and allocated again by a rank", once: onDevices{9, 3}, step: func(r *spliceRank) {
 		if r.step == 3 && r.rank == 1 {
 			r.failOn(r.st.FreeAsync(r.at[weights]))
 			r.failOn(r.st.Synchronize(r.Context()))

@@ -71,7 +71,7 @@ var models = []*model{
 		m.ranks[1] = []operation{update(3), update(4), update(3)}
 	}),
 	all("gradients of one's own", 2, update(3), put(3, 9), update(3)).with(func(m *model) { m.begin[1][3], m.once = 5, false }),
-	all("activations of one's own", 2, update(3), update(3), update(3), update(3)).with(func(m *model) { m.begin[1][1], m.once = 8, false }),
+	all("activations of one's own", 2, update(3), update(3), update(3), update(3)).with(func(m *model) { m.begin[1][1] = 8 }),
 	all("activations of one's own, dear to compare", 2, update(3), update(3), update(3)).with(func(m *model) {
 		m.begin[1][1], m.dear, m.once = 8, true, false
 	}),
@@ -80,7 +80,7 @@ var models = []*model{
 	all("a pointer that changes", 2, follow(), follow(), put(4, 2), follow(), follow()),
 	all("a pointer that changes to what is one's own", 2, follow(), follow(), put(4, 2), follow()).with(func(m *model) { m.begin[1][7] = 8 }),
 	all("parts that change", 2, wide(), wide(), wide(), wide()).with(func(m *model) {
-		m.begin[0], m.begin[1], m.once = words{26, 2, 3}, words{26, 2, 4}, false
+		m.begin[0], m.begin[1] = words{26, 2, 3}, words{26, 2, 4}
 	}),
 	all("prints", 2, report(), report(), report()).with(func(m *model) { m.once = false }),
 	all("one rank lags", 3, update(3), update(4)).with(func(m *model) { m.ranks[2] = []operation{put(3, 1), put(3, 4), update(3)} }),

@@ -78,8 +78,8 @@ type site struct {
 	asked  map[Rank]uint64 // how often each rank has asked
 	first  [sameTurns]Record
 	turn   [sameTurns]uint64 // the turn of each Record in first, plus 1
-	misses uint              // turns in a row at which Records differed
-	missed uint64            // the turn of the last of these, plus 1
+	misses uint              // turns in a row at which Records differed, and no result was taken
+	missed uint64            // the last turn that counts, or does not count because a result was taken, plus 1
 	shared bool              // a result was taken
 	cost   uint64            // of the last run; 0: no run has ended
 	never  bool
@@ -131,6 +131,8 @@ func (r *Results) Ask(rank Rank, at Site, bytes uint64) Plan {
 	} else {
 		bytes = sumSizes(s.parts)
 	}
+	// Where a rank has compared at this turn, all do: that two ranks differ does not mean that a third rank differs, too.
+	begun := s.turn[p.Turn%sameTurns] == p.Turn+1
 	switch {
 	case s.never:
 		p.Why = Refused
@@ -140,7 +142,7 @@ func (r *Results) Ask(rank Rank, at Site, bytes uint64) Plan {
 		if !p.Learn {
 			p.Why = Dear
 		}
-	case p.Turn%s.pauseInTurns() != 0:
+	case p.Turn%s.pauseInTurns() != 0 && !begun:
 		p.Why = Differed
 	case s.learn:
 		p.Learn = true
@@ -177,7 +179,10 @@ func (r *Results) Take(rank Rank, at Site, turn uint64, record Record) (result R
 	}
 	k := r.kept[record]
 	if k != nil && k.maker != rank && !k.taken[rank] {
-		s.misses, s.shared = 0, true
+		if s.missed == turn+1 {
+			s.learn = false // some ranks of this turn are alike
+		}
+		s.misses, s.missed, s.shared = 0, turn+1, true
 		k.taken[rank] = true
 		k.Hold()
 		if k.takers--; k.takers <= 0 {

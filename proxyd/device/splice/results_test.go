@@ -131,6 +131,30 @@ func TestInVain(t *testing.T) {
 	}
 }
 
+// TestGroups: of ranks that are alike two by two, as replicas of several tensor-parallel ranks are, each second rank takes
+// the result of the first, in whichever order ranks come, and however far they run ahead of each other.
+func TestGroups(t *testing.T) {
+	const turns = 256
+	for _, order := range []string{"aabb", "abab", "abba", "aabbccdd", "abcdabcd", "abcddcba"} {
+		for _, ahead := range []int{1, 4} { // turns that a rank has before the next rank
+			r := NewResults(1<<20, 10)
+			taken := 0
+			for from := 0; from < turns; from += ahead {
+				for rank, group := range []byte(order) {
+					for turn := from; turn < from+ahead; turn++ {
+						if got := ask(r, Rank(rank), group^byte(turn)<<3, 1); got != "" && got != "run" {
+							taken++
+						}
+					}
+				}
+			}
+			if most := turns * len(order) / 2; taken < most*9/10 {
+				t.Errorf("ranks %s, %d turns ahead: %d results are taken, want nearly %d", order, ahead, taken, most)
+			}
+		}
+	}
+}
+
 // TestEverySecond: ranks that are alike at each second turn of a Site still take results there.
 func TestEverySecond(t *testing.T) {
 	r := NewResults(1<<20, 10)
