@@ -258,8 +258,8 @@ paper-tables: deps build ## the tables of Singularity's paper, measured here; wr
 
 # What it costs when ranks share a device; writes the table in docs/splicing.md.
 ROWS ?= .
-slicing: ## what it costs when ranks share a device; writes docs/splicing.md (4 min)
-	$(GO) test -count=1 -timeout 30m -v ./tests/workloads -run '^TestSlicing$$' -slicing docs/splicing.md -slicing-rounds 5 -slicing-rows '$(ROWS)'
+slicing: ## what it costs when ranks share a device; writes docs/splicing.md (40 min)
+	$(GO) test -count=1 -timeout 90m -v ./tests/workloads -run '^TestSlicing$$' -slicing docs/splicing.md -slicing-rounds 5 -slicing-rows '$(ROWS)'
 
 # The benchmarks of single packages.
 bench-parts: ## the benchmarks of single packages (10 min)

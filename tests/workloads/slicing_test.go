@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"math"
+	"math/bits"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -28,24 +30,52 @@ var slicingRounds = flag.Int("slicing-rounds", 1, "measure each row so often; th
 // slicingCase is a workload with ranks that share a device.
 type slicingCase struct {
 	slicing.Case
-	bound float64 // of the modelled overhead of ranks with memory that fits, in percent
-	once  float64 // the same where kernels that are alike run once
-	moved float64 // which part of a rank's memory leaves and comes at a switch at most, where equal blocks are there once
-	short string  // rows, as "2 alias", that each run measures: a regular expression
-	whole string  // the same for runs without -short; the table has all rows
+	resident rowBounds // of the modelled overhead where the memory of all ranks fits; in the other ways, of that of the switches alone
+	splice   rowBounds // of the modelled overhead
+	alias    rowBounds // of the modelled overhead, unless zero
+	moved    float64   // which part of a rank's memory leaves and comes at a switch at most, where equal blocks are there once
+	short    string    // rows, as "2 alias", that each run measures: a regular expression
+	whole    string    // the same for runs without -short; the table has all rows
 }
 
+// rowBounds are the largest overheads of 2, 4 and 8 ranks, in percent: a little more than was measured on a machine that
+// had much else to do.
+type rowBounds [3]float64
+
+// boundFor returns the bound for k ranks.
+func (b rowBounds) boundFor(k int) float64 { return b[bits.Len(uint(k))-2] }
+
 var slicingCases = []slicingCase{
-	{slicing.Case{Name: "mlp", Steps: 12}, 3, 1, 1, ".", "."},
-	{slicing.Case{Name: "mlp", Steps: 12, Args: []string{"--statistics"}}, 3, 3, 1, none, none},
+	{
+		Case: slicing.Case{Name: "mlp", Steps: 12}, resident: rowBounds{2.5, 2.5, 2.5}, splice: rowBounds{-3, -6, -8}, moved: 1, short: ".", whole: ".",
+	},
+	{
+		Case:     slicing.Case{Name: "mlp", Steps: 12, Args: []string{"--statistics"}},
+		resident: rowBounds{2.5, 2.5, 2.5}, splice: rowBounds{-3, -6, -8}, moved: 1, short: none, whole: none,
+	},
 	// Most of the memory is parameters and moments, which are alike: without blocks that are there once, 0.9 is moved.
-	{slicing.Case{Name: "mlp", Steps: 3, Args: []string{"--extra", "1000000"}}, 4, 1, 0.25, "2 alias", "2 (swap|alias)"},
-	{slicing.Case{Name: "mlp", Steps: 12, ByNumber: true}, 3, 1, 1, none, none},
-	{slicing.Case{Name: "mlp", Steps: 12, Args: []string{"--accumulate", "4"}}, 3, 2, 1, none, none},
-	// The aim of these is 1 %, and is missed: the bounds show when they get worse.
-	{slicing.Case{Name: "gpt", Steps: 3}, 4, 6, 1, none, "2 splice"},
-	{slicing.Case{Name: "streams", Steps: 12}, 6, 4.5, 1, none, none},
-	{slicing.Case{Name: "grid", Steps: 6}, 10, 9, 1, none, none},
+	{
+		Case:     slicing.Case{Name: "mlp", Steps: 3, Args: []string{"--extra", "1000000"}},
+		resident: rowBounds{3, 3.3, 3.3}, splice: rowBounds{-29, -53, -65}, alias: rowBounds{500, 500, 500}, moved: 0.25, short: "2 alias", whole: "2 (swap|alias)",
+	},
+	{
+		Case:     slicing.Case{Name: "mlp", Steps: 12, ByNumber: true},
+		resident: rowBounds{2.5, 2.5, 2.5}, splice: rowBounds{-3, -6, -8}, moved: 1, short: none, whole: none,
+	},
+	{
+		Case:     slicing.Case{Name: "mlp", Steps: 12, Args: []string{"--accumulate", "4"}},
+		resident: rowBounds{2.5, 2.5, 2.5}, splice: rowBounds{2, 1, 1}, moved: 1, short: none, whole: none,
+	},
+	// These are counted when the device has learned what kernels read. gpt and streams miss the aim of 1 %.
+	{
+		Case: slicing.Case{Name: "gpt", Steps: 12, Before: 50}, resident: rowBounds{2, 2.5, 2.5}, splice: rowBounds{3.2, 3.5, 3.5}, moved: 1, short: none, whole: "2 splice",
+	},
+	{
+		Case: slicing.Case{Name: "streams", Steps: 12, Before: 50}, resident: rowBounds{4, 4.5, 5}, splice: rowBounds{3.2, 3.2, 3.2}, moved: 1, short: none, whole: none,
+	},
+	{
+		Case: slicing.Case{Name: "grid", Steps: 12, Before: 50}, resident: rowBounds{0, 7.5, 8}, splice: rowBounds{0, 1.5, 0.5}, moved: 1, short: none, whole: none,
+	},
 }
 
 // none is a regular expression that no row matches.
@@ -82,7 +112,7 @@ func (c *slicingCase) tableRow(k int, way string, alone slicing.Run, runs []slic
 }
 
 // measureWay runs a case with ranks that share a device, checks each run, and returns the runs in the order of their overheads.
-func (c *slicingCase) measureWay(t *testing.T, k int, name string, bound float64, alone slicing.Run, flags ...string) []slicing.Run {
+func (c *slicingCase) measureWay(t *testing.T, k int, name string, alone slicing.Run, flags ...string) []slicing.Run {
 	t.Helper()
 	var runs []slicing.Run
 	for range *slicingRounds {
@@ -96,8 +126,13 @@ func (c *slicingCase) measureWay(t *testing.T, k int, name string, bound float64
 		if least := uint64(2 * (k - 1) * c.Steps); shared.Switches < least {
 			t.Errorf("%s: %d switches in %d steps, which need %d", what, shared.Switches, c.Steps, least)
 		}
-		if o := c.Overhead(k, alone, shared); bound > 0 && o > bound {
-			t.Errorf("%s: they take %.1f %% longer than they should, by the model, not %.1f %%", what, o, bound)
+		if o, bound := c.Overhead(k, alone, shared), c.overheadBound(k, name); o > bound {
+			t.Errorf("%s: they take %.1f %% longer than they should, by the model, want %.1f %% at most", what, o, bound)
+		}
+		switches := alone
+		switches.Switches = shared.Switches
+		if o, bound := c.Overhead(k, alone, switches), c.resident.boundFor(k); o > bound {
+			t.Errorf("%s: their switches take %.1f %%, by the model, want %.1f %% at most", what, o, bound)
 		}
 		if moved, most := c.movedPart(alone, shared), map[string]float64{"swap": 1, "alias": c.moved}[name]; moved > most {
 			t.Errorf("%s: %.2f of a rank's memory leaves and comes at each switch, want %.2f at most", what, moved, most)
@@ -109,13 +144,37 @@ func (c *slicingCase) measureWay(t *testing.T, k int, name string, bound float64
 	return runs
 }
 
+// overheadBound is the bound of the modelled overhead of ranks that share a device in one of the ways.
+func (c *slicingCase) overheadBound(k int, way string) float64 {
+	switch {
+	case way == "resident":
+		return c.resident.boundFor(k)
+	case way == "splice":
+		return c.splice.boundFor(k)
+	case way == "alias" && c.alias.boundFor(k) > 0:
+		return c.alias.boundFor(k)
+	}
+	return math.Inf(1)
+}
+
+// measureAlone runs a case with a device for each rank, and checks that these ranks pay nothing for what ranks share.
+func (c *slicingCase) measureAlone(t *testing.T, k int) slicing.Run {
+	t.Helper()
+	alone := c.Share(t, needWorld(t), k, "--memory", "1G")
+	if n := alone.Switches + alone.SwappedOut + alone.SwappedIn + alone.Once + alone.Own + alone.Compared + alone.Taken + alone.Unshared; n != 0 {
+		t.Errorf("%s, %d ranks on devices of their own: %+v, want no count of what ranks share", &c.Case, k, alone.SharingStatus)
+	}
+	return alone
+}
+
 // movedPart is which part of a rank's memory leaves and comes at a switch.
 func (c *slicingCase) movedPart(alone, shared slicing.Run) float64 {
 	return float64(shared.SwappedOut+shared.SwappedIn) / float64(2*shared.Switches*alone.Peak)
 }
 
 // TestSlicing: ranks that share a single device, in each way that there is, compute the bits of ranks with one each, by
-// as many instructions (fewer, if kernels run once), and the modelled cost of the sharing is bounded.
+// as many instructions (fewer, if kernels run once), and the modelled cost of the sharing is bounded. Ranks that share no
+// device have no such cost.
 func TestSlicing(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| workload | ranks | way | switches | of them in the middle of work | memories of a rank moved | overhead, modelled | time by the clock |\n")
@@ -136,13 +195,12 @@ func TestSlicing(t *testing.T) {
 				}
 				measured++
 				if alone.Lines == nil {
-					alone = c.Share(t, needWorld(t), k, "--memory", "1G")
+					alone = c.measureAlone(t, k)
 				}
 				if way.memory == "" {
 					way.memory = fmt.Sprint(max(alone.Peak, backend.Granule))
 				}
-				bound := map[string]float64{"resident": c.bound, "splice": c.once}[way.name]
-				runs := c.measureWay(t, k, way.name, bound, alone, "--on", "1", "--memory", way.memory, "--rung", way.rung)
+				runs := c.measureWay(t, k, way.name, alone, "--on", "1", "--memory", way.memory, "--rung", way.rung)
 				table.WriteString(c.tableRow(k, way.name, alone, runs))
 			}
 		}

@@ -64,15 +64,16 @@ func (m *marks) letRanksGo(ranks int) error {
 }
 
 // Share runs a case with so many ranks, with more flags of "proxyd device" that say on which devices. It counts from the end
-// of the first step, which is mostly the program's beginning, to the end of the last step: at both moments all ranks stand
-// still and have no work left. The folder of w has the programs of tests/workloads.
+// of the first step, which is mostly the program's beginning, or of the steps before, to the end of the last step: at both
+// moments all ranks stand still and have no work left. The folder of w has the programs of tests/workloads.
 func (c *Case) Share(t testing.TB, w *soft.World, ranks int, flags ...string) Run {
 	t.Helper()
 	servers := w.Servers(t, 1, ranks, flags...)
 	defer servers.Kill()
 	m := makeMarks(t)
 	defer m.closeOurs()
-	args := append(c.makeArguments(ranks, c.Steps+1), "--marks", "3,4")
+	before := max(c.Before, 1)
+	args := append(c.makeArguments(ranks, before+c.Steps), "--marks", fmt.Sprintf("3,4,%d", before))
 	program := servers.Command(t, 0, filepath.Join(w.Dir, c.Name), args...)
 	var stdout, stderr soft.Output
 	program.Stdout, program.Stderr, program.ExtraFiles = &stdout, &stderr, m.theirs

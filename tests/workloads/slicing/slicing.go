@@ -30,7 +30,10 @@ const (
 type Case struct {
 	Name  string // of the program of tests/workloads
 	Steps int    // that are measured
-	Args  []string
+	// Before is the number of steps before these that Share does not count: in these, the device learns what each kernel
+	// reads. 0: the first step.
+	Before int
+	Args   []string
 	// ByNumber: each rank sees all GPUs and chooses its own by number. Otherwise a rank sees only its own GPU.
 	ByNumber bool
 }

@@ -28,8 +28,9 @@ static const char usage[] =
 	"  --recompute     gpt: free what a block computes, and compute all that again for its gradients\n"
 	"  --statistics    mlp: keep running sums of each rank's own activations, as batch normalisation does\n"
 	"  --gradients     compare gradients with differences, and end\n"
-	"  --marks OUT,IN  after the first step and after the last one, each rank of mlp, gpt, grid and streams writes a byte to\n"
-	"                  descriptor OUT and waits for a byte from IN: between, the ranks do nothing, so what they did can be counted\n"
+	"  --marks OUT,IN,N\n"
+	"                  after step N and after the last step, each rank of mlp, gpt, grid and streams writes a byte to descriptor\n"
+	"                  OUT and waits for a byte from IN: meanwhile the ranks do nothing, so what they did can be counted\n"
 	"  --socket PATH   serve: answer there, not on stdin\n";
 
 /* Returns the number in a variable of the environment, or -1. */
@@ -139,8 +140,8 @@ int read_options(struct options *o, int argc, char **argv)
 			o->recompute = true;
 			break;
 		case MARKS:
-			if (sscanf(optarg, "%d,%d", &o->mark_out, &o->mark_in) != 2)
-				fail("--marks %s: want two descriptors, as 3,4", optarg);
+			if (sscanf(optarg, "%d,%d,%d", &o->mark_out, &o->mark_in, &o->first_mark) != 3)
+				fail("--marks %s: want two descriptors and a step, as 3,4,1", optarg);
 			o->marks = true;
 			break;
 		case SOCKET:

@@ -270,7 +270,7 @@ void wait_at_mark(struct rank *r, int step, bool last)
 {
 	char byte = 0;
 
-	if (!r->o->marks || (step > 1 && !last))
+	if (!r->o->marks || (step != r->o->first_mark && !last))
 		return;
 	CU(cuStreamSynchronize(r->stream));
 	if (write(r->o->mark_out, &byte, 1) != 1 || read(r->o->mark_in, &byte, 1) != 1)

@@ -36,8 +36,8 @@ struct options {
 	bool recompute;  /* gpt: activations are computed again for the gradients */
 	bool statistics; /* mlp: each rank keeps running sums of its own activations */
 	const char *socket;
-	bool marks; /* wait after the first step and after the last, see wait_at_mark */
-	int mark_out, mark_in;
+	bool marks; /* wait after the step first_mark and after the last, see wait_at_mark */
+	int mark_out, mark_in, first_mark;
 };
 
 /* A rank. Only the options are shared with other ranks. */
@@ -85,8 +85,8 @@ void gather_hashes(struct rank *r, uint64_t mine, uint64_t *all);
 bool is_last_step(struct rank *r, int step);
 
 /*
- * With --marks: reports that this rank has come to the end of the first step or of the last one, with no work left, and
- * waits until it may go on. All ranks call the function after each step, after they have waited for their work of the
+ * With --marks: reports that this rank has come to the end of the step first_mark or of the last step, with no work left,
+ * and waits until it may go on. All ranks call the function after each step, after they have waited for their work of the
  * step.
  */
 void wait_at_mark(struct rank *r, int step, bool last);
