@@ -143,7 +143,7 @@ func (r *run) forOthers(f func(process int)) {
 	}
 }
 
-// copyToLocal copies the received bytes of the first local rank to the other local ranks.
+// copyToLocal copies received bytes of the first local rank to the other local ranks.
 func (r *run) copyToLocal(lo, hi int) {
 	for _, rank := range r.local[1:] {
 		copy(r.localOp(rank).Recv[lo:hi], r.firstOp().Recv[lo:hi])

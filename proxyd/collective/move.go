@@ -42,7 +42,7 @@ func (r *run) allGather() error {
 	for _, rank := range r.local {
 		copy(partAt(r.firstOp().Recv, rank, one), r.localOp(rank).Send)
 	}
-	r.copyToLocal(0, one*r.size)
+	r.spreadToLocal(r.firstOp().Recv)
 	return nil
 }
 
@@ -145,9 +145,7 @@ func (r *run) broadcastParts() error {
 	if err != nil {
 		return err
 	}
-	for _, rank := range r.local {
-		copy(r.localOp(rank).Recv, buf)
-	}
+	r.spreadToLocal(buf)
 	return nil
 }
 

@@ -54,6 +54,7 @@ type Node struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
 	callers  *strangers.List // in their handshake
+	memory   Memory          // nil: buffers of ranks share no memory
 
 	mu       sync.Mutex
 	comms    map[*Comm]struct{}

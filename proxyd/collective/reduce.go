@@ -45,7 +45,7 @@ func (r *run) allReduce() error {
 				}
 				return []region{{n: bytes, out: op.Recv}}
 			},
-			after: func(int) { r.copyToLocal(0, bytes) },
+			after: func(int) { r.spreadToLocal(op.Recv) },
 		})
 	}
 	all := make([]int, n)
@@ -53,15 +53,25 @@ func (r *run) allReduce() error {
 		all[p] = p
 	}
 	length := n * r.sliceSize(size)
-	return r.reduceParts(&plan{
+	p := &plan{
 		steps: (bytes + length - 1) / length,
 		regions: func(k, p int) []region {
 			return r.cutShare(k*length, min(bytes, (k+1)*length), size, p, func(lo, hi int) []byte { return op.Recv[lo:hi] })
 		},
-		to:    all,
-		at:    func(g region) []byte { return op.Recv[g.off : g.off+g.n] },
+		to: all,
+		at: func(g region) []byte { return op.Recv[g.off : g.off+g.n] },
+		// The bytes are still in the core's cache.
 		after: func(k int) { r.copyToLocal(k*length, min(bytes, (k+1)*length)) },
-	})
+	}
+	spread := r.canSpread()
+	if spread {
+		p.after = nil
+	}
+	if err := r.reduceParts(p); err != nil || !spread {
+		return err
+	}
+	r.spreadToLocal(op.Recv)
+	return nil
 }
 
 // cutShare returns process p's share of lo … hi.

@@ -50,7 +50,7 @@ func (r *run) reduceByTree(recv []byte, root int) error {
 		return err
 	}
 	if root < 0 {
-		r.copyToLocal(0, len(recv))
+		r.spreadToLocal(recv)
 	}
 	for _, b := range s.scratch {
 		r.scratch.putBuffer(b)

@@ -12,7 +12,7 @@
 //	holdings  which spaces are in a device's memory, not in the host's    swap.go
 //	sums      hashes of blocks that were not written since               hash.go block_sums.go, package pages
 //	code      memory that modules take of the node                  code_memory.go
-//	common    bytes that spaces of a device have in common               common_blocks.go, package pages
+//	common    bytes that spaces of a device have in common               common_blocks*.go, package pages
 //	splicer   kernels that spaces of a device launch alike               splice.go, package splice
 //	family    a launch with the launches by its threads                  family.go
 //	share     memory and events of several processes                    share.go
@@ -108,7 +108,10 @@ type Backend struct {
 	shared map[shareKey]*arena
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend      = (*Backend)(nil)
+	_ backend.BufferSharer = (*Backend)(nil)
+)
 
 // New makes a backend. A memory size that is 0 or no multiple of Granule is InvalidValue, and so is a capability that
 // ParseCapability does not return.

@@ -20,9 +20,10 @@ import (
 // block's own addresses, so tables and kernels see no difference. A write goes into a page of the arena's own, by the
 // kernel's copy on write; a block with such pages counts as memory of the space's own from then on.
 //
-// Two events bring blocks together: WriteBlocks, of a restore, and a switch for which there is no room. Before a space
-// leaves the device in such a switch, its blocks are compared with those of the device's other spaces. Equal blocks
-// need not be copied to the host's memory.
+// Three events bring blocks together: WriteBlocks, of a restore; a collective that gives several spaces the same bytes,
+// see common_blocks_collective.go; and a switch for which there is no room. Before a space leaves the device in such a
+// switch, its blocks are compared with those of the device's other spaces. Equal blocks need not be copied to the host's
+// memory.
 //
 // The common bytes themselves stay in their file when the last space that shows them leaves the device, since the file
 // is the host's memory in any case. Bytes that a device would have to copy are counted.

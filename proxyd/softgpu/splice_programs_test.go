@@ -154,8 +154,8 @@ func (r *spliceRank) getResult(name string, at backend.Addr, n uint64, make func
 	}))
 }
 
-// sumParts returns the sum of all parts that were given, as integers. The race detector does not look at each word: that
-// took half of TestSpliceMemory, and the parts are read with the board's lock.
+// sumParts returns the sum of all parts that were given, as integers. The race detector does not look at each word, which
+// would take most of the time, and the parts are read with the board's lock.
 //
 //go:norace
 func sumParts(given [][]byte) []byte {

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/backendtest"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
@@ -353,19 +354,18 @@ func TestSpliceBeside(t *testing.T) {
 
 // trainStep is a step of a data-parallel rank that frees its activations before the ranks meet. measure is called where
 // the rank has most memory.
-func trainStep(measure func()) (gradients, update func(*spliceRank)) {
+func trainStep(m *meeting, measure func()) (gradients, update func(*spliceRank)) {
 	gradients = func(r *spliceRank) {
 		at, err := r.cu.Alloc(2 * r.size)
 		r.failOn(err)
 		r.fillPart(at, 100*r.rank+r.step, int(r.size/2))
 		r.fillPart(r.at[grads], 10*r.rank+r.step, int(r.size/4))
-		r.givePart(r.stepName("gradients"), r.at[grads], r.size)
 		r.failOn(r.st.Synchronize(r.Context()))
 		measure()
 		r.failOn(r.cu.Free(at))
+		m.queueCollective(r, collective.Op{Kind: collective.AllReduce, Type: collective.Int32, Count: int(r.size / 4)}, r.at[grads], r.at[grads])
 	}
 	update = func(r *spliceRank) {
-		r.getResult(r.stepName("gradients"), r.at[grads], r.size, sumParts)
 		r.runKernel("axpy", uint32(r.size/4), r.at[moments], r.at[grads], 3)
 		r.runKernel("axpy", uint32(r.size/4), r.at[weights], r.at[moments], r.step)
 		r.failOn(r.st.Synchronize(r.Context()))
@@ -375,16 +375,18 @@ func trainStep(measure func()) (gradients, update func(*spliceRank)) {
 }
 
 // TestSpliceMemory: ranks that train alike have parameters and moments once, but twice until all have made an update,
-// and a copy of the gradients each until the update. No bytes are copied for results; common bytes are read once.
+// and a copy of the gradients each until all have come to the all-reduce. No bytes are copied for results; common bytes
+// are read once.
 func TestSpliceMemory(t *testing.T) {
 	const size = 4 * backend.Granule
 	const one = 5*size + backend.Granule // a rank alone, with the variables of its modules
-	// For each rank, the gradients are there until the update: for 8 ranks, that is more than the aim.
-	for _, x := range []struct{ ranks, gradients uint64 }{{2, 2}, {4, 3}, {8, 5}} {
+	// For each rank, the gradients are there until the last has come: for 8 ranks, that is more than the aim.
+	for _, x := range []struct{ ranks, gradients uint64 }{{2, 1}, {4, 3}, {8, 5}} {
 		k := x.ranks
 		devices, ranks := newSpliceRanks(t, spliceWay{size: size, memory: max(4, k) * 20 << 20, budget: max(4, k) * 20 << 20 / keptShare}, int(k), 1, nil, noCheck)
 		d, most := devices[0], uint64(0)
-		gradients, update := trainStep(func() {
+		m := makeMeeting(ranks)
+		gradients, update := trainStep(m, func() {
 			c := d.Common()
 			most = max(most, c.Shared+c.Private+d.Spliced().Kept)
 		})
@@ -397,10 +399,11 @@ func TestSpliceMemory(t *testing.T) {
 			if step == 3 {
 				most = 0 // until the cost of the kernels is known, no launch takes a result
 			}
-			for _, do := range []func(*spliceRank){gradients, update} {
-				for _, r := range ranks {
-					r.takeTurn(step, do)
-				}
+			for _, r := range ranks {
+				r.comeInTurn(step, gradients)
+			}
+			for _, r := range ranks {
+				r.takeTurn(step, update)
 			}
 			after := d.Spliced()
 			if step < 3 {
@@ -412,9 +415,9 @@ func TestSpliceMemory(t *testing.T) {
 			if n := after.Taken - before.Taken; n != 0 {
 				t.Errorf("%d ranks, step %d: %d bytes of results were copied", k, step, n)
 			}
-			// The gradients of each rank, and the moments and weights that are new.
-			if n := after.Compared - before.Compared; n != (k+2)*size {
-				t.Errorf("%d ranks, step %d: %d blocks were read to compare, want %d", k, step, n/backend.Granule, (k+2)*size/backend.Granule)
+			// The gradients, and the moments and weights that are new.
+			if n := after.Compared - before.Compared; n != 3*size {
+				t.Errorf("%d ranks, step %d: %d blocks were read to compare, want %d", k, step, n/backend.Granule, 3*size/backend.Granule)
 			}
 		}
 		bound := one*11/10 + x.gradients*size + (k-1)*backend.Granule // each rank has a block for its variables

@@ -94,6 +94,16 @@ type BlockSharer interface {
 	Common() CommonMemory
 }
 
+// BufferSharer is a Backend that can hold bytes of collectives once for several spaces of a device. Its buffers are bytes
+// that Exchange has handed out, of collectives that go on, and of which the collective writes all.
+type BufferSharer interface {
+	// CanShare tells whether Spread saves memory for at least two of these buffers.
+	CanShare(buffers [][]byte) bool
+	// Spread gives buffers the bytes of from, which has their length, and which is one of the buffers or overlaps none.
+	// Spaces may have the bytes in common from then on. No kernel can tell the difference.
+	Spread(from []byte, buffers [][]byte)
+}
+
 // SpliceCounts counts the kernels that processes launched while they shared a device.
 type SpliceCounts struct {
 	Once     uint64 // launches that took the result of another space's launch

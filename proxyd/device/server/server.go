@@ -84,6 +84,9 @@ func New(cfg Config) *Server {
 	s.sharing = driver.NewSharing(s.machine.servers.Add(1))
 	s.collectives = nccl.NewCollectives(s.ctx, cfg.Self, cfg.Network)
 	s.collectives.Exact = cfg.Exact
+	if m, is := s.machine.backend.(backend.BufferSharer); is {
+		s.collectives.Memory = m
+	}
 	for _, d := range s.machine.backend.Devices() {
 		_, s.collectives.Teams = d.(backend.Teams)
 	}

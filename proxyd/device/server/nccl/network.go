@@ -90,9 +90,10 @@ type Collectives struct {
 	Self        int // the server's number
 	MeetingTime time.Duration
 	AbortTime   time.Duration
-	Teams       bool        // the devices implement backend.Teams; one may still be unable to join a team
-	Exact       bool        // sums do not depend on where ranks are
-	Rounded     atomic.Bool // a team has rounded a reduction
+	Teams       bool              // the devices implement backend.Teams; one may still be unable to join a team
+	Exact       bool              // sums do not depend on where ranks are
+	Memory      collective.Memory // of ranks that share a device; nil: none is shared
+	Rounded     atomic.Bool       // a team has rounded a reduction
 	// SumsNews has an item when members may have added up twice as often as when there was one before.
 	SumsNews chan struct{}
 
@@ -130,6 +131,7 @@ func (f *Collectives) openNetwork() (*Network, error) {
 		if err != nil {
 			return nil, err
 		}
+		n.Node.UseMemory(f.Memory)
 		n.Rendezvous.Assume(f.Self, f.identity)
 		if err := n.Rendezvous.Move(f.peers); err != nil {
 			return nil, err // an earlier call took the network
