@@ -48,7 +48,7 @@ type Comm struct {
 	ready   chan struct{}
 	leaving chan struct{}
 	over    chan struct{}
-	full    chan struct{} // a collective may be complete: check again
+	full    chan struct{} // a collective may be complete, or vectors can be merged: check again
 	work    sync.WaitGroup
 	readers sync.WaitGroup
 	writers sync.WaitGroup

@@ -41,7 +41,7 @@ func (c *Comm) executeAll() {
 }
 
 // waitForCollective returns the seq-th collective when all local ranks have reached that
-// collective.
+// collective. Meanwhile it merges vectors of ranks that have.
 func (c *Comm) waitForCollective(seq uint64) *collective {
 	for {
 		c.mu.Lock()
@@ -52,6 +52,9 @@ func (c *Comm) waitForCollective(seq uint64) *collective {
 			return coll
 		}
 		c.mu.Unlock()
+		if c.mergeNext(coll) {
+			continue
+		}
 		select {
 		case <-c.full:
 		case <-c.ctx.Done():

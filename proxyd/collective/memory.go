@@ -6,8 +6,11 @@ package collective
 // Memory has buffers of ranks that share a device be the same memory. All buffers belong to operations that are not
 // complete. Methods are called from several goroutines, and for no buffer at the same time.
 type Memory interface {
-	// CanShare tells whether Spread saves memory for at least two of these buffers.
+	// CanShare tells whether GiveUp and Spread save memory for at least two of these buffers. An answer holds until the
+	// operations of the buffers are complete.
 	CanShare(buffers [][]byte) bool
+	// GiveUp gives up memory of a buffer. The buffer's bytes are undefined from then on, and it may be written to again.
+	GiveUp(buffer []byte)
 	// Spread gives buffers the bytes of from, which has their length. from may be one of the buffers.
 	Spread(from []byte, buffers [][]byte)
 }

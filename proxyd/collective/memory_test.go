@@ -8,19 +8,53 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 )
 
-// scribbler is a Memory that counts.
+// scribbler is a Memory that overwrites the buffers that are given up, and counts.
 type scribbler struct {
 	refuses bool // that any buffers share memory
 
 	mu      sync.Mutex
+	given   int
 	spreads int
+	changed chan struct{} // has an item when given has grown
 }
 
-func newScribbler() *scribbler { return &scribbler{} }
+func newScribbler() *scribbler { return &scribbler{changed: make(chan struct{}, 1)} }
 
 func (m *scribbler) CanShare(buffers [][]byte) bool { return !m.refuses && len(buffers) > 1 }
+
+func (m *scribbler) GiveUp(b []byte) {
+	for i := range b {
+		b[i] = 0xa5
+	}
+	m.mu.Lock()
+	m.given++
+	m.mu.Unlock()
+	select {
+	case m.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (m *scribbler) countGiven() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.given
+}
+
+// waitForGiven waits until so many buffers were given up in all.
+func (m *scribbler) waitForGiven(t testing.TB, n int) {
+	t.Helper()
+	for limit := time.After(patience); m.countGiven() < n; {
+		select {
+		case <-m.changed:
+		case <-limit:
+			t.Fatalf("%d buffers were given up, want %d", m.countGiven(), n)
+		}
+	}
+}
 
 func (m *scribbler) Spread(from []byte, buffers [][]byte) {
 	m.mu.Lock()

@@ -13,7 +13,7 @@ import (
 
 // TestRandomPrograms: random programs of groups of collectives and messages, all issued before any is
 // waited for, each rank at its own pace. However operations overlap, each has the same result as
-// alone. In every other program, results are spread.
+// alone. In every other program, memory of buffers is given up.
 func TestRandomPrograms(t *testing.T) {
 	for seed := range uint64(countIf(*every, 100) + 12) {
 		rng := rand.New(rand.NewPCG(seed, 12))

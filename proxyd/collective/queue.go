@@ -35,6 +35,7 @@ type collective struct {
 	missing int // local ranks that have not come
 	parts   map[int]*Op
 	batches map[int]*batch
+	merges  merges
 }
 
 // Issue gives rank's next operations to the communicator: a group, in NCCL's words. Issue returns
@@ -196,7 +197,7 @@ func (c *Comm) beginOp(q *queue, b *batch, op *Op) func() {
 	}
 	coll.parts[q.rank], coll.batches[q.rank] = op, b
 	coll.missing--
-	if coll.missing > 0 {
+	if coll.missing > 0 && (c.node.memory == nil || !op.canMerge()) {
 		return func() {}
 	}
 	return func() {

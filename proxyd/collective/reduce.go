@@ -256,7 +256,7 @@ func (r *run) roomFor(s *step, n int) []byte {
 
 // contributionOf is the value of a subtree that this process holds.
 func (r *run) contributionOf(p *plan, s *step, g region, n node) []byte {
-	if op := r.localOp(n.lo); n.hi-n.lo == 1 && op.Scale == nil {
+	if op := r.localOp(n.lo); r.coll.merges.endOf(n.lo) == n.hi && op.Scale == nil {
 		return op.Send[g.off : g.off+g.n]
 	}
 	out := r.roomFor(s, g.n)
@@ -268,9 +268,10 @@ func (r *run) contributionOf(p *plan, s *step, g region, n node) []byte {
 
 // enterLeaves enters the contributions of local ranks to a subtree.
 func (r *run) enterLeaves(s *sum, g region, n node) {
-	for rank := n.lo; rank < n.hi; rank++ {
-		op := r.localOp(rank)
-		s.setLeaf(node{rank, rank + 1}, op.Send[g.off:g.off+g.n], op.Scale, false)
+	for rank := n.lo; rank < n.hi; {
+		op, end := r.localOp(rank), r.coll.merges.endOf(rank)
+		s.setLeaf(node{rank, end}, op.Send[g.off:g.off+g.n], op.Scale, false)
+		rank = end
 	}
 }
 

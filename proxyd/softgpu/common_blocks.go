@@ -183,7 +183,7 @@ func residentBytes(spaces []*space) (n uint64) {
 	for _, s := range spaces {
 		n += s.onDevice
 		eachCommon(s, func(c *pages.Block) {
-			if seen[c] {
+			if seen[c] || c.IsEmpty() {
 				n -= min(n, backend.Granule)
 			}
 			seen[c] = true
@@ -335,7 +335,7 @@ func (d *device) Common() backend.CommonMemory {
 		out.Private += total - free
 		eachCommon(s, func(c *pages.Block) {
 			out.Private -= min(out.Private, backend.Granule)
-			if seen[c] {
+			if seen[c] || c.IsEmpty() {
 				out.Saved += backend.Granule
 			} else {
 				out.Shared += backend.Granule

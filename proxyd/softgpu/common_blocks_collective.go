@@ -12,6 +12,8 @@ import (
 )
 
 // What a collective gives to several spaces of a device is there once: whole blocks of their buffers show common bytes.
+// And bytes that a collective has added up already are given up until it has its result: blocks of such a buffer show
+// an empty block.
 //
 // A buffer that a collective writes belongs to its operation: while the operation goes on, a program may neither write
 // to the buffer nor read it. So blocks that lie wholly in such a buffer may change what they show, though the space is
@@ -118,6 +120,28 @@ func (b *Backend) groupBuffers(buffers [][]byte) map[groupKey][]bufferPlace {
 // CanShare implements backend.BufferSharer.
 func (b *Backend) CanShare(buffers [][]byte) bool { return len(b.groupBuffers(buffers)) > 0 }
 
+// GiveUp implements backend.BufferSharer.
+func (b *Backend) GiveUp(buffer []byte) {
+	x, ok := b.findBuffer(buffer)
+	if !ok {
+		return
+	}
+	d := lockDeviceOf(x.space)
+	defer d.mu.Unlock()
+	if d.common == nil {
+		return
+	}
+	c, err := d.common.AddEmpty()
+	if err != nil {
+		return
+	}
+	c.Hold(false)
+	defer c.Drop(false)
+	for _, at := range x.blocks() {
+		d.showInBuffer(x, at, c)
+	}
+}
+
 // Spread implements backend.BufferSharer.
 func (b *Backend) Spread(from []byte, buffers [][]byte) {
 	shown := map[*byte]bool{}
@@ -178,7 +202,7 @@ func (d *device) commonInGroup(from []byte, group []bufferPlace, at uint64) (*pa
 		if &x.bytes[0] != &from[0] {
 			continue
 		}
-		if c := x.arena.commonAt(x.offset + at); c != nil {
+		if c := x.arena.commonAt(x.offset + at); c != nil && !c.IsEmpty() {
 			return c, nil
 		}
 	}

@@ -97,8 +97,10 @@ type BlockSharer interface {
 // BufferSharer is a Backend that can hold bytes of collectives once for several spaces of a device. Its buffers are bytes
 // that Exchange has handed out, of collectives that go on, and of which the collective writes all.
 type BufferSharer interface {
-	// CanShare tells whether Spread saves memory for at least two of these buffers.
+	// CanShare tells whether GiveUp and Spread save memory for at least two of these buffers.
 	CanShare(buffers [][]byte) bool
+	// GiveUp gives up memory of a buffer. The buffer's bytes are undefined from then on, and it may be written to again.
+	GiveUp(buffer []byte)
 	// Spread gives buffers the bytes of from, which has their length, and which is one of the buffers or overlaps none.
 	// Spaces may have the bytes in common from then on. No kernel can tell the difference.
 	Spread(from []byte, buffers [][]byte)

@@ -16,6 +16,7 @@ import (
 type Block struct {
 	pool   *Pool
 	offset uint64
+	empty  bool // see Pool.AddEmpty
 
 	// The Pool's lock guards these.
 	shown  int                   // parts that show the block, and other uses
@@ -116,6 +117,9 @@ func (b *Block) IsOnlyKept() bool {
 	defer b.pool.mu.Unlock()
 	return b.shown == b.kept
 }
+
+// IsEmpty tells whether the block has no bytes that count.
+func (b *Block) IsEmpty() bool { return b.empty }
 
 // Read reads the block's bytes.
 func (b *Block) Read(p []byte) error {

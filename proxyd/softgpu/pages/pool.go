@@ -39,16 +39,41 @@ func NewPool(size uint64) *Pool { return &Pool{size: size} }
 func (p *Pool) Add(bytes []byte) (*Block, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if uint64(len(bytes)) != p.size || Map() == nil {
+	if uint64(len(bytes)) != p.size {
 		return nil, fmt.Errorf("a block of %d bytes: %w", len(bytes), errFull)
+	}
+	b, err := p.takePlace()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.file.WriteAt(bytes, int64(b.offset)); err != nil {
+		p.free = append(p.free, b.offset)
+		return nil, fmt.Errorf("keep a block of memory: %w", err)
+	}
+	return b, nil
+}
+
+// AddEmpty makes a block for parts of memory that need no bytes. The block takes no memory until it is read.
+func (p *Pool) AddEmpty() (*Block, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b, err := p.takePlace()
+	if err != nil {
+		return nil, err
+	}
+	b.empty = true
+	return b, nil
+}
+
+// takePlace makes a block with any bytes. The caller holds mu.
+func (p *Pool) takePlace() (*Block, error) {
+	if Map() == nil {
+		return nil, fmt.Errorf("parts that were written cannot be told: %w", errFull)
 	}
 	if err := p.makePlace(); err != nil {
 		return nil, err
 	}
 	last := len(p.free) - 1
-	if _, err := p.file.WriteAt(bytes, int64(p.free[last])); err != nil {
-		return nil, fmt.Errorf("keep a block of memory: %w", err)
-	}
 	b := &Block{pool: p, offset: p.free[last]}
 	p.free = p.free[:last]
 	return b, nil
