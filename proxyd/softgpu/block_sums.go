@@ -30,7 +30,9 @@ type blockSum struct {
 func (a *arena) sumBlock(h *hasher, b []byte) backend.Hash {
 	at := addressOf(b) - addressOf(a.bytes)
 	if c := a.commonAt(at); c != nil {
-		return c.Sum(h.key, func() [16]byte { return h.hashBlock(b) })
+		if sum, err := c.Sum(h.key, func() ([16]byte, error) { return h.hashBlock(b), nil }); err == nil {
+			return sum
+		}
 	}
 	if !a.isTouched(at) {
 		return backend.Hash{}

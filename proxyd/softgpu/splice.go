@@ -92,6 +92,7 @@ type spliceLaunch struct {
 	spans     []splice.Span // memory with bytes that are in the record
 	record    splice.Record
 	read      uint64 // bytes, for the record
+	block     []byte // room for a block of common memory; nil until such a block is read
 	seen      accesses
 	issued    atomic.Uint64
 }

@@ -349,3 +349,38 @@ func TestSpliceAllocatedAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestSpliceHashedBeside: other work of a space that writes to a block of common memory, while the block is read for a
+// record, does not change the hash that the block has for the other spaces.
+func TestSpliceHashedBeside(t *testing.T) {
+	devices, ranks := newSpliceRanks(t, wholeBlocks, 2, 1, nil, noCheck)
+	d := devices[0]
+	update := func(r *spliceRank) { r.runKernel("axpy", whole, r.at[weights], r.at[grads], 3) }
+	for step := range 6 {
+		for _, r := range ranks {
+			r.takeTurn(step, update)
+		}
+	}
+	c := commonBlock(ranks[0].space, ranks[0].at[weights], backend.Granule)
+	if c == nil || c != commonBlock(ranks[1].space, ranks[1].at[weights], backend.Granule) {
+		t.Fatal("the weights are not common memory")
+	}
+	st, err := ranks[1].cu.NewStream(backend.StreamConfig{NonBlocking: true})
+	ranks[1].failOn(err)
+	writes := 0
+	d.splicer.hooks.onHashing = func() {
+		writes++
+		ranks[1].failOn(st.Fill(backend.Fill{Addr: ranks[1].at[weights], Value: 5, Element: 4, Width: whole}))
+		ranks[1].failOn(st.Synchronize(t.Context()))
+	}
+	ranks[1].takeTurn(6, update)
+	if writes == 0 {
+		t.Fatal("no block of common memory was read")
+	}
+	p := make([]byte, backend.Granule)
+	ranks[0].failOn(c.Read(p))
+	want := d.splicer.hasher.hashTag(p)
+	if got, err := c.Sum(d.splicer.hasher.key, func() ([16]byte, error) { return want, nil }); err != nil || got != want {
+		t.Error("the block has the hash of what another space has written")
+	}
+}

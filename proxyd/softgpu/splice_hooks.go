@@ -14,6 +14,7 @@ import (
 type spliceHooks struct {
 	omitted   spliceCheck
 	unnoticed []writer          // writers that are overlooked
+	onHashing func()            // called when a block of common memory is about to be read for a record; may be nil
 	onHashed  func(splice.Span) // called when memory was read for a record; may be nil
 	onCopying func(*space)      // called when the bytes of a result are about to be copied; may be nil
 }
@@ -38,6 +39,13 @@ func (h *spliceHooks) isOmitted(c spliceCheck) bool { return h != nil && h.omitt
 
 // isOverlooked reports whether a test has the writes of a writer overlooked.
 func (h *spliceHooks) isOverlooked(w writer) bool { return h != nil && slices.Contains(h.unnoticed, w) }
+
+// noteHashing tells a test that a block of common memory is about to be read for a record.
+func (h *spliceHooks) noteHashing() {
+	if h != nil && h.onHashing != nil {
+		h.onHashing()
+	}
+}
 
 // noteHashed tells a test that memory was read for a record.
 func (h *spliceHooks) noteHashed(x splice.Span) {

@@ -198,20 +198,32 @@ func (a *spliceLaunch) hashSpan(x splice.Span) (out splice.Sum, ok bool) {
 	}
 	h := sha256.New()
 	eachBlock(x, func(at backend.Addr, n uint64) {
-		sum := func() [16]byte {
-			a.read += n
-			return a.hasher.hashTag(b[uint64(at)-x.Base:][:n])
-		}
-		var tag [16]byte
 		if c := commonBlock(a.space, at, n); c != nil {
-			tag = c.Sum(a.hasher.key, sum)
-		} else {
-			tag = sum()
+			a.hooks.noteHashing()
+			tag, err := c.Sum(a.hasher.key, func() ([16]byte, error) { return a.hashCommon(c) })
+			ok = ok && err == nil
+			h.Write(tag[:])
+			return
 		}
+		a.read += n
+		tag := a.hasher.hashTag(b[uint64(at)-x.Base:][:n])
 		h.Write(tag[:])
 	})
 	h.Sum(out[:0])
-	return out, true
+	return out, ok
+}
+
+// hashCommon hashes common bytes. It reads the block itself, and not the memory in which the space shows the block: other
+// work of the space may begin to write there meanwhile, and the hash is for all spaces that show the block.
+func (a *spliceLaunch) hashCommon(c *pages.Block) (tag [16]byte, err error) {
+	if a.block == nil {
+		a.block = make([]byte, backend.Granule)
+	}
+	if err := c.Read(a.block); err != nil {
+		return tag, err
+	}
+	a.read += backend.Granule
+	return a.hasher.hashTag(a.block), nil
 }
 
 // commonBlock is the common bytes that a whole block shows, or nil.

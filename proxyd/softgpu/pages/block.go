@@ -178,19 +178,23 @@ func (b *Block) Arrive(device, host bool) (came bool) {
 }
 
 // Sum is the hash of the block under a key. Only the first call with a key calls hash, as long as there are not too many.
-func (b *Block) Sum(key [32]byte, hash func() [16]byte) [16]byte {
+// An error of hash is returned, and the next call calls hash again.
+func (b *Block) Sum(key [32]byte, hash func() ([16]byte, error)) ([16]byte, error) {
 	b.pool.mu.Lock()
 	sum, known := b.sums[key]
 	b.pool.mu.Unlock()
 	if known {
-		return sum
+		return sum, nil
 	}
-	sum = hash()
+	sum, err := hash()
+	if err != nil {
+		return sum, err
+	}
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
 	if b.sums == nil || len(b.sums) >= mostSums {
 		b.sums = map[[32]byte][16]byte{}
 	}
 	b.sums[key] = sum
-	return sum
+	return sum, nil
 }
