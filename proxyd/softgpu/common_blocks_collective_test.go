@@ -122,9 +122,9 @@ func sameSaves(a, b *spliceRank) bool {
 // threeBlocks is a rank's memory with room for buffers of whole blocks.
 var threeBlocks = spliceWay{name: "three blocks", size: 3 * backend.Granule, memory: 256 << 20, budget: 16 << 20}
 
-// TestCollectiveOnce: whole blocks of what a collective gives to all ranks are there once, at once, and a save has the
+// TestCollectiveOnce: whole blocks of the result that a collective gives to all ranks are there once, at once, and a save has the
 // same bytes and hashes as with devices of their own. A rank that writes to its result has a block of its own, and the
-// others keep theirs. What lies beside the buffer stays each rank's.
+// others keep theirs. The bytes beside the buffer stay each rank's.
 func TestCollectiveOnce(t *testing.T) {
 	const n, edge = 3, 4096
 	const size = 3*backend.Granule - 2*edge // with a single whole block, and a part of a block at each end
