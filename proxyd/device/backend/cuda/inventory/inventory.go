@@ -76,6 +76,8 @@ func readNode(lib nvml.Interface) (n *Node, err error) {
 	if r != nvml.SUCCESS {
 		return nil, callError("nvmlDeviceGetCount", r)
 	}
+	// A call that a library lacks would end the process.
+	hasRows := lib.Extensions().LookupSymbol("nvmlDeviceGetRemappedRows") == nil
 	for i := range count {
 		h, r := lib.DeviceGetHandleByIndex(i)
 		if r != nvml.SUCCESS {
@@ -83,7 +85,7 @@ func readNode(lib nvml.Interface) (n *Node, err error) {
 			n.Devices = append(n.Devices, Device{Index: i, Faults: []string{"it does not answer: " + r.Error()}})
 			continue
 		}
-		d, err := readDevice(i, h)
+		d, err := readDevice(i, h, hasRows)
 		if err != nil {
 			return nil, fmt.Errorf("device %d: %w", i, err)
 		}
@@ -92,7 +94,8 @@ func readNode(lib nvml.Interface) (n *Node, err error) {
 	return n, nil
 }
 
-func readDevice(i int, h nvml.Device) (*Device, error) {
+// readDevice reads a device's state: with hasRows, the state of its memory's rows, too.
+func readDevice(i int, h nvml.Device, hasRows bool) (*Device, error) {
 	d := &Device{Index: i, Processes: []Process{}, Faults: []string{}}
 	var r nvml.Return
 	if d.Name, r = h.GetName(); r != nvml.SUCCESS {
@@ -132,7 +135,7 @@ func readDevice(i int, h nvml.Device) (*Device, error) {
 			d.Processes = append(d.Processes, Process{p.Pid, p.UsedGpuMemory})
 		}
 	}
-	d.Faults = append(d.Faults, listFaults(h)...)
+	d.Faults = append(d.Faults, listFaults(h, hasRows)...)
 	return d, nil
 }
 
@@ -143,15 +146,15 @@ func inWatts(mw uint32) *float64 {
 }
 
 // listFaults returns the faults of a device's memory and cooling.
-func listFaults(h nvml.Device) []string {
+func listFaults(h nvml.Device, hasRows bool) []string {
 	var out []string
 	if n, r := h.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC); r == nvml.SUCCESS && n > 0 {
 		out = append(out, fmt.Sprintf("%d memory errors that could not be corrected since the driver was loaded", n))
 	}
-	if _, _, pending, failed, r := h.GetRemappedRows(); r == nvml.SUCCESS {
-		if failed {
+	if hasRows {
+		if _, _, pending, failed, r := h.GetRemappedRows(); r == nvml.SUCCESS && failed {
 			out = append(out, "a row of memory could not be replaced")
-		} else if pending {
+		} else if r == nvml.SUCCESS && pending {
 			out = append(out, "a row of memory is to be replaced at the next reset")
 		}
 	}

@@ -50,6 +50,9 @@ func newLibrary(devices ...nvml.Device) *mock.Interface {
 			}
 			return devices[i], nvml.SUCCESS
 		},
+		ExtensionsFunc: func() nvml.ExtendedInterface {
+			return &mock.ExtendedInterface{LookupSymbolFunc: func(string) error { return nil }}
+		},
 	}
 }
 
@@ -72,6 +75,20 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkGolden(t, got)
+}
+
+// TestReadOldLibrary: a call that the library lacks is not made.
+func TestReadOldLibrary(t *testing.T) {
+	device := healthyDevice()
+	device.GetRemappedRowsFunc = nil // panics when called
+	old := newLibrary(device)
+	old.ExtensionsFunc = func() nvml.ExtendedInterface {
+		return &mock.ExtendedInterface{LookupSymbolFunc: func(string) error { return errors.New("undefined symbol") }}
+	}
+	n, err := readNode(old)
+	if err != nil || len(n.Devices) != 1 || len(n.Devices[0].Faults) != 0 {
+		t.Errorf("readNode = %+v, %v; want one device without faults", n, err)
+	}
 }
 
 func TestReadRefused(t *testing.T) {
