@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -87,15 +88,22 @@ func (b apartBackend) Devices() (all []backend.Device) {
 	return all
 }
 
-// TestAddressesByNumber: where spaces with the same addresses could not be mapped at the same time, each number of a device has
-// addresses of its own. A checkpoint with such addresses, as all were made with before, comes back with them.
-func TestAddressesByNumber(t *testing.T) {
+// newApartServer makes a server of three devices whose spaces cannot overlap.
+func newApartServer(t *testing.T) *Server {
+	t.Helper()
 	b, err := softgpu.New(softgpu.Config{Seed: "test", Workers: 1, Memory: []uint64{testMemory, testMemory, testMemory}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := New(Config{Backend: apartBackend{b}, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// TestAddressesByNumber: where spaces with the same addresses could not be mapped at the same time, each of the job's devices has
+// addresses of its own. A checkpoint with such addresses, as all were made with before, comes back with them.
+func TestAddressesByNumber(t *testing.T) {
+	s := newApartServer(t)
 	_, cs := attachProcess(t, s, 1)
 	c := cs[0]
 	c.allocOn(ctxA, 2, thirdRange, "third")
@@ -106,6 +114,24 @@ func TestAddressesByNumber(t *testing.T) {
 	c.allocOn(ctxB, 1, firstRange, "second")
 	c.holds(thirdRange, "third")
 	c.allocOn(ctxB+1, 0, secondRange, "first")
+}
+
+// TestAddressesOfSeen: where spaces with the same addresses could not be mapped at the same time, processes that see a device
+// each have addresses of their own, on the devices that they see, before a checkpoint and after.
+func TestAddressesOfSeen(t *testing.T) {
+	s := newApartServer(t)
+	var all []*client
+	for i, at := range []uint64{firstRange, secondRange, thirdRange} {
+		c := attachSeeing(t, s, strconv.Itoa(i))
+		c.allocOn(ctxA, 0, at, strconv.Itoa(i))
+		all = append(all, c)
+	}
+	folder := Folder(t.TempDir())
+	report := saveJob(t, s, folder, SaveOptions{})
+	replaceServer(t, s, report, folder, newApartServer(t))
+	for i, c := range all {
+		c.holds([]uint64{firstRange, secondRange, thirdRange}[i], strconv.Itoa(i))
+	}
 }
 
 // TestAddressesDamaged: a checkpoint that gives two spaces the same addresses, or a space addresses that no space has,

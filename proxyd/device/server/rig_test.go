@@ -83,6 +83,20 @@ func attachPeer(t testing.TB, s *Server, threads int, peer driver.Peer) (*proces
 	return p, clients
 }
 
+// attachSeeing makes a process of one thread with a value of CUDA_VISIBLE_DEVICES.
+func attachSeeing(t testing.TB, s *Server, visible string) *client {
+	t.Helper()
+	ring, err := wire.Create(wire.Options{Spin: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := connectRing(t, ring.File(), 0)
+	if _, err := s.makeProcess(ring, &own{ended: make(chan string)}, visibility{visible: &visible}, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // The handles that tests make up.
 const (
 	ctxA    = 0x10001

@@ -64,21 +64,25 @@ func (p *Process) newSpace(ordinal int32) (*Space, error) {
 	return s, nil
 }
 
-// chooseAddresses returns the addresses of a new space. There are as many ranges as the process sees devices. They do not
-// depend on which of the job's devices these are, so that the same program has the same addresses wherever it runs.
+// chooseAddresses returns the addresses of a new space: of the ranges that the job has for its devices, in their order.
 //
-// The first space of a process has the first range, and so on. So processes that choose their device by number have the same
-// addresses, and their kernels can run once. Where spaces with the same addresses could not be mapped at the same time, each number
-// of a device has a range of its own. A space that comes back from a checkpoint has the addresses that it had.
+// On software GPUs the first space of a process has the first range, and so on. So the same program has the same addresses
+// whichever of the job's devices the program sees or chooses, and the kernels of such ranks can run once. Where spaces with the
+// same addresses could not be mapped at the same time, a space has the range of its device among the job's, so that processes
+// on several devices have several ranges. A space that comes back from a checkpoint has the addresses that it had.
 func chooseAddresses(p *Process, ordinal int32, state *backend.State) (base backend.Addr, size uint64, err error) {
 	d := p.deviceAt(ordinal)
-	own := p.JobDevices[ordinal]
 	_, mayOverlap := d.Place().Device.(backend.Overlapper)
-	for i := range p.View {
-		r := p.JobDevices[i]
-		switch {
-		case r.Size != own.Size || hasSpaceAt(p, r.Base):
-		case state != nil && r.Base == state.Base, state == nil && (mayOverlap || r == own):
+	ranges := p.JobDevices
+	switch {
+	case state != nil:
+	case mayOverlap:
+		ranges = ranges[:len(p.View)]
+	default:
+		ranges = []*Device{d}
+	}
+	for _, r := range ranges {
+		if r.Size == d.Size && !hasSpaceAt(p, r.Base) && (state == nil || r.Base == state.Base) {
 			return r.Base, r.Size, nil
 		}
 	}
