@@ -39,6 +39,8 @@ type program interface {
 	placeVariables(base uint64) ([]byte, error)
 	// listGlobals lists the variables that have a name: Addr is the offset from base.
 	listGlobals() []backend.Global
+	// ManagedNames lists the variables that are declared managed.
+	ManagedNames() []string
 	// kernelNames lists the kernels, in the order of the text.
 	kernelNames() []string
 	// isDeferred tells that the kernels are to be compiled when the program asks for them, and not when the code is loaded.

@@ -175,6 +175,7 @@ func (m *module) placeVariables(p program, at backend.Addr) error {
 		m.freeVariables()
 		return err
 	}
+	m.Managed = p.ManagedNames()
 	for _, g := range p.listGlobals() {
 		g.Addr += base
 		m.Globals[g.Name] = g

@@ -31,7 +31,7 @@ type Module interface {
 	Function(name string) (Function, error)
 	// Functions lists all kernels in the order of the code.
 	Functions() []Function
-	// Global finds a variable, or NotFound.
+	// Global finds a variable, or NotFound; NotSupported for a variable that is declared managed.
 	Global(name string) (Global, error)
 	// Variables is the range of all variables' bytes in the State, for LoadConfig.Globals; of size 0 without variables.
 	// The variables themselves lie there, too, unless a driver has placed them by itself: see State.Variables.

@@ -215,6 +215,17 @@ func (p *Program) Globals() []Global {
 	return out
 }
 
+// ManagedNames lists the variables that are declared managed. Kernels that use one are refused.
+func (p *Program) ManagedNames() []string {
+	var out []string
+	for _, v := range p.order {
+		if v.Managed {
+			out = append(out, v.Name)
+		}
+	}
+	return out
+}
+
 // Kernels lists the names of the program's entries.
 func (p *Program) Kernels() []string {
 	var out []string

@@ -5,6 +5,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -13,7 +14,9 @@ import (
 // ModuleState says whether a module is loaded, and has its variables. A backend embeds ModuleState in its own type, calls
 // Init, and has Global of backend.Module with that. The methods can be called concurrently, and with any lock held.
 type ModuleState struct {
-	Globals map[string]backend.Global // is not changed once the program has the module
+	// Neither is changed once the program has the module.
+	Globals map[string]backend.Global
+	Managed []string // variables that are declared managed: programs get none of them
 
 	context *ContextState
 	gone    atomic.Bool
@@ -55,6 +58,9 @@ func (m *ModuleState) MarkUnloaded() error {
 func (m *ModuleState) Global(name string) (backend.Global, error) {
 	if err := m.CheckLoaded(); err != nil {
 		return backend.Global{}, err
+	}
+	if slices.Contains(m.Managed, name) {
+		return backend.Global{}, fmt.Errorf("variable %s is declared __managed__, so the host would use it by its address: %w", name, backend.NotSupported)
 	}
 	g, ok := m.Globals[name]
 	if !ok {

@@ -23,6 +23,7 @@ import (
 type facts struct {
 	kernels   []kernelFacts
 	variables []variableFacts
+	managed   []string // variables that are declared managed
 	unread    error // code that the driver may have chosen and that was not understood: it may have more variables
 }
 
@@ -93,6 +94,12 @@ func (f *facts) addVariable(v variableFacts) {
 	}
 }
 
+func (f *facts) addManaged(name string) {
+	if !slices.Contains(f.managed, name) {
+		f.managed = append(f.managed, name)
+	}
+}
+
 const identifier = `([a-zA-Z][\w$]*|[_$%][\w$]+)`
 
 var (
@@ -100,6 +107,7 @@ var (
 	ptxEntry    = regexp.MustCompile(`\.entry\s+` + identifier + `\s*(?:\(([^)]*)\))?([^{;]*)[{;]`)
 	ptxRequired = regexp.MustCompile(`\.reqntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?`)
 	ptxParam    = regexp.MustCompile(`\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s*(?:\.\w+\s*)?(?:\.align\s+\d+\s*)?)?` + identifier + `\s*(?:\[\s*(\d+)\s*\])?`)
+	ptxManaged  = regexp.MustCompile(`\.attribute\s*\([^)]*\.managed[^)]*\)\s*(?:\.\w+\s+(?:\d+\s+)?)*?\.[a-z]+\d+\s+` + identifier)
 	ptxVariable = regexp.MustCompile(`(?m)((?:\.(?:extern|visible|weak|common)\s+)*)\.(global|const)\s+(?:\.\w+\s+(?:\d+\s+)?)*?\.[a-z]+\d+\s+` + identifier)
 )
 
@@ -121,6 +129,9 @@ func (f *facts) readPTX(text string) {
 			at += n
 		}
 		f.addKernel(k)
+	}
+	for _, m := range ptxManaged.FindAllStringSubmatch(text, -1) {
+		f.addManaged(m[1])
 	}
 	for _, m := range ptxVariable.FindAllStringSubmatch(text, -1) {
 		if !strings.Contains(m[1], ".extern") {
@@ -169,6 +180,9 @@ const (
 	attrParameter = 0x17 // u32, u16 index, u16 offset, u32 with the size in its upper 14 bits
 )
 
+// managedSymbol is the bit of a symbol's st_other that a variable has which is declared managed.
+const managedSymbol = 4
+
 // readCubin reads machine code's symbols and notes.
 func (f *facts) readCubin(b []byte) error {
 	file, err := elf.NewFile(versionOne{bytes.NewReader(b)})
@@ -198,6 +212,8 @@ func (f *facts) readCubin(b []byte) error {
 				k.readNotes(data)
 			}
 			f.addKernel(k)
+		case elf.ST_TYPE(s.Info) == elf.STT_OBJECT && s.Other&managedSymbol != 0:
+			f.addManaged(s.Name)
 		case elf.ST_TYPE(s.Info) == elf.STT_OBJECT && strings.HasPrefix(section, ".nv.global"):
 			f.addVariable(variableFacts{name: s.Name})
 		case elf.ST_TYPE(s.Info) == elf.STT_OBJECT && strings.HasPrefix(section, ".nv.constant3"):

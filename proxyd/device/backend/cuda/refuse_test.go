@@ -154,6 +154,8 @@ func TestFactsOfPTX(t *testing.T) {
 .visible .global .align 4 .u32 counter = 7;
 .global .align 16 .b8 $str[6] = {104, 105, 10, 59, 125, 0};
 .extern .global .align 4 .u32 elsewhere;
+.global .attribute(.managed) .align 4 .u32 shared = 5;
+.visible .global .attribute(.managed) .align 16 .b8 table[12] = {0, 0, 128, 63};
 .const .align 8 .f64 pi = 0d400921FB54442D18;
 .visible .func (.param .b32 r) helper(.param .b32 x) { .global .u32 inner; ret; }
 .visible .entry _Z3addPfi(
@@ -173,6 +175,7 @@ func TestFactsOfPTX(t *testing.T) {
 			{name: "none"},
 		},
 		variables: []variableFacts{{name: "counter"}, {name: "$str"}, {name: "pi", constant: true}},
+		managed:   []string{"shared", "table"},
 	}
 	if !reflect.DeepEqual(*f, want) {
 		t.Errorf("facts of the PTX = %+v\nwant %+v", *f, want)
@@ -204,10 +207,10 @@ func TestFactsOfCubin(t *testing.T) {
 	}
 }
 
-// makeCubin returns machine code with a single kernel and a single variable, as compilers since CUDA 12 write it: their
+// makeCubin returns machine code with a kernel, a variable, and a variable that is declared managed, as compilers since CUDA 12 write it: their
 // version is in e_version.
 func makeCubin() []byte {
-	names := []byte("\x00.symtab\x00.strtab\x00.nv.info.k\x00.nv.global\x00.text.k\x00k\x00v\x00")
+	names := []byte("\x00.symtab\x00.strtab\x00.nv.info.k\x00.nv.global\x00.text.k\x00k\x00v\x00w\x00")
 	at := func(name string) uint32 { return uint32(bytes.Index(names, []byte("\x00"+name+"\x00")) + 1) }
 	le := binary.LittleEndian
 	var notes []byte
@@ -216,9 +219,10 @@ func makeCubin() []byte {
 		notes = le.AppendUint32(notes, v)
 	}
 	const machine, objects = 190, 64
-	symbols := make([]elf.Sym64, 3)
+	symbols := make([]elf.Sym64, 4)
 	symbols[1] = elf.Sym64{Name: at("k"), Info: byte(elf.STB_GLOBAL)<<4 | byte(elf.STT_FUNC), Shndx: 5}
 	symbols[2] = elf.Sym64{Name: at("v"), Info: byte(elf.STB_GLOBAL)<<4 | byte(elf.STT_OBJECT), Shndx: 4, Size: 4}
+	symbols[3] = elf.Sym64{Name: at("w"), Info: byte(elf.STT_OBJECT), Other: 4, Shndx: 4, Size: 4}
 	table, _ := binary.Append(nil, le, symbols)
 	parts := [][]byte{nil, table, names, notes, make([]byte, 4), make([]byte, 16)}
 	sections := []elf.Section64{
@@ -251,6 +255,7 @@ func TestNewerCubin(t *testing.T) {
 	want := facts{
 		kernels:   []kernelFacts{{name: "k", params: []backend.Param{{Offset: 8, Size: 4}}}},
 		variables: []variableFacts{{name: "v"}},
+		managed:   []string{"w"},
 	}
 	if !reflect.DeepEqual(*f, want) {
 		t.Errorf("facts of the cubin = %+v\nwant %+v", *f, want)

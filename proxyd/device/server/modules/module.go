@@ -195,6 +195,7 @@ func (p *Calls) ModuleGetGlobalV2(_ *dispatch.Call, _, _ bool, h dispatch.Module
 func (p *Calls) findGlobal(m *module, name string) (dispatch.Devptr, uint64, dispatch.Result) {
 	g, err := m.b.Global(name)
 	if err != nil {
+		p.logNotRun("a variable cannot be used", err)
 		return 0, 0, p.Result(err)
 	}
 	return dispatch.Devptr(g.Addr), g.Size, 0
