@@ -312,8 +312,8 @@ gpu-kit: ## bin/gpu-kit.tar.gz: shows what works on a node's GPUs, with a shell 
 gpu-kit-locked: node $(B)/proxyd-cuda
 	@GO='$(GO)' CC='$(CC)' BUILT=$(B) tests/gpu/pack $(B)/gpu-kit
 
-# The backend of real GPUs without one: its driver is our own shim, over a software GPU in another device server.
-test-nested: gpu-kit ## all of the GPU kit with a software GPU in the driver's place (40 min); results in gpu-kit-out
+# The backend of real GPUs without one: its driver is our own shim, over two software GPUs in another device server.
+test-nested: gpu-kit ## all of the GPU kit with software GPUs in the driver's place (40 min); results in gpu-kit-out
 	tests/gpu/run --kit --nested --steps 6
 
 install-cuda: ## proxyd-cuda, beside what install-node installs

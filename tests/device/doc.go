@@ -21,6 +21,7 @@
 //	// slow: WHY           skipped with -short
 //	// rung: splice        on fewer devices, kernels run once for several of its processes
 //	// broken: WHY         known to fail: skipped, with the reason
+//	// software: WHY       only software GPUs have its calls: left out by the GPU kit on real GPUs
 //
 // Programs of several devices run on fewer, too, by each way to share these.
 //

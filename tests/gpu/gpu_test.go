@@ -63,7 +63,7 @@ func unpackKit(t *testing.T) string {
 func makeCoreutils(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
-	for _, name := range []string{"sh", "dirname", "mkdir", "cat", "ls"} {
+	for _, name := range []string{"sh", "dirname", "mkdir", "cat", "ls", "rm"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func TestWithoutGPU(t *testing.T) {
 			t.Errorf("without a GPU it is right: %+v", row)
 		}
 	}
-	for _, step := range []string{"node", "suite", "workloads", "pytorch", "replace", "calls", "costs", "probe"} {
+	for _, step := range []string{"node", "suite", "workloads", "pytorch", "nvcc", "replace", "calls", "costs", "probe"} {
 		if !said[step] {
 			t.Errorf("step %s does not say that there is no GPU\n%s", step, printed)
 		}
@@ -193,10 +193,10 @@ func TestRehearsal(t *testing.T) {
 	}
 }
 
-// TestNested: with our own shim in the driver's place, over a software GPU of another device server, the suite, workloads and device
-// servers that are replaced are right by the backend of real GPUs.
+// TestNested: with our own shim in the driver's place, over software GPUs of another device server, the suite, workloads, programs of
+// calls and device servers that are replaced are right by the backend of real GPUs.
 func TestNested(t *testing.T) {
-	r, exit, printed := runKit(t, unpackKit(t), "--nested", "--steps", "8", "--only", "suite,workloads,replace,missed", "--python", "/nonexistent")
+	r, exit, printed := runKit(t, unpackKit(t), "--nested", "--steps", "8", "--only", "suite,workloads,replace,calls,missed", "--python", "/nonexistent")
 	if exit != 0 {
 		t.Errorf("exit status %d, want 0\n%s", exit, printed)
 	}
@@ -206,6 +206,7 @@ func TestNested(t *testing.T) {
 	}
 	for _, want := range []string{
 		"suite suite of backends", "workloads mlp", "workloads gpt", "workloads streams", "workloads serve", "workloads mlp of 4 ranks",
+		"workloads mlp of 2 ranks, a GPU for each", "calls programs of calls",
 		"replace gpt, its device server replaced",
 	} {
 		if !rows[want] {

@@ -17,19 +17,20 @@ import (
 
 // Program has the values of the lines at the top of a C file. Package device explains the words.
 type Program struct {
-	Devices int
-	Expect  []string
-	Says    []string
-	Misses  []string
-	Exit    int
-	Args    []string
-	Env     []string
-	Stdin   string
-	Limit   time.Duration
-	Cflags  []string
-	Slow    string
-	Broken  string
-	Rung    string // that its processes reach on fewer devices
+	Devices  int
+	Expect   []string
+	Says     []string
+	Misses   []string
+	Exit     int
+	Args     []string
+	Env      []string
+	Stdin    string
+	Limit    time.Duration
+	Cflags   []string
+	Slow     string
+	Broken   string
+	Rung     string // that its processes reach on fewer devices
+	Software string // why only software GPUs have its calls
 }
 
 // Parse reads the // lines of the form "word: text" before the first other line.
@@ -78,6 +79,8 @@ func Parse(source []byte) (*Program, error) {
 			p.Broken = text
 		case "rung":
 			p.Rung = text
+		case "software":
+			p.Software = text
 		case "SPDX-FileCopyrightText", "SPDX-License-Identifier":
 		default:
 			if !strings.Contains(word, " ") {

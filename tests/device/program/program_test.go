@@ -21,6 +21,7 @@ func TestParseProgram(t *testing.T) {
 // env: A=B C
 // args: --x 1
 // limit: 1m
+// software: no such arrays
 // What follows is said to people: not to us.
 #include <cuda.h>
 // exit: 4
@@ -30,7 +31,7 @@ func TestParseProgram(t *testing.T) {
 	}
 	want := &Program{
 		Devices: 2, Expect: []string{"a: b", ""}, Says: []string{"no such thing"}, Misses: []string{"cuX: why"}, Exit: 3,
-		Args: []string{"--x", "1"}, Env: []string{"A=B C"}, Limit: time.Minute,
+		Args: []string{"--x", "1"}, Env: []string{"A=B C"}, Limit: time.Minute, Software: "no such arrays",
 	}
 	if !reflect.DeepEqual(p, want) {
 		t.Errorf("%+v, want %+v", p, want)

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
+// software: real devices are not asked for the limit of launches that wait
 
 // A kernel's threads launch kernels, also where a graph has the kernel. A program whose PTX is not linked with CUDA's
 // device runtime, or which needs what the device runtime lacks here, is refused by name.

@@ -3,6 +3,7 @@
 // expect: the array went with its context: CONTEXT_IS_DESTROYED, then INVALID_HANDLE
 // expect: the object went with its context: INVALID_VALUE
 // expect: refused while a stream captures, and then destroyed
+// software: real devices have no arrays that are captured
 
 /* Arrays and texture objects go with their context: to destroy them later does not free newer objects with their numbers. */
 #include "check.h"

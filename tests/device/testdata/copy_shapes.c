@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 // expect: done
+// software: real devices have no arrays that are captured
 
 /* Copies of two and three dimensions, each with an origin and pitches of its own. */
 #include "check.h"

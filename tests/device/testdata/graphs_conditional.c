@@ -6,6 +6,7 @@
 // expect: while: 7, of two launches 12
 // expect: nested: 12
 // expect: captured: 5
+// software: graphs of real devices have no conditional nodes that are captured
 
 /* Graphs with nodes that run a graph by a condition. */
 #include "check.h"

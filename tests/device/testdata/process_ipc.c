@@ -3,6 +3,7 @@
 // expect: done
 // devices: 2
 // says: cuIpcOpenMemHandle is not supported: the handle is of a process that another device server serves
+// software: processes share nothing on real devices
 
 /* Memory and events that processes share: the calls that are allowed, and those that are not. */
 #include "check.h"

@@ -3,6 +3,7 @@
 // expect: done
 // devices: 2
 // cflags: -D_GNU_SOURCE
+// software: processes share nothing on real devices
 
 /* Memory pools that processes share: the calls that are allowed, and those that are not. */
 #include "check.h"

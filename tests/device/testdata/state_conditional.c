@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
+// software: graphs of real devices have no conditional nodes that are captured
 
 // Graphs with loops, some of which are destroyed once they are instantiated, and some of which get more nodes, are launched
 // again and again. The results are printed at the end.

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
+// software: processes share nothing on real devices
 
 // Two processes take turns at the same memory, in the order of events that they share and without waiting for their devices.
 // Of some pairs the memory is of a pool, which a process exports by a descriptor.

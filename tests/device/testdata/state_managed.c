@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
+// software: the pages of managed memory move without a call on real devices
 
 // Managed memory that the program and kernels of two devices write by turns, without a copy, and in part at the same time.
 // devices: 2

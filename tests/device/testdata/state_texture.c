@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
+// software: real devices have no arrays that are captured
 
 // Arrays, textures and a surface that kernels read and write, step by step. After a restore of
 // the device server the program's texture and surface objects and its handles of arrays are valid.

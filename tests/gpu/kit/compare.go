@@ -39,20 +39,34 @@ func compareWorkloads(ctx context.Context, k *kit) {
 		if k.isChosen(serve.name) {
 			k.compareRuns(ctx, serve, k.runNatively(ctx, serve))
 		}
-		// Ranks that share the node's GPUs. The software GPU gives the right output, because NCCL wants a GPU for each
-		// rank.
+		// Ranks that share the node's GPUs; two ranks share a GPU. The software GPU gives the right output, because NCCL wants a GPU
+		// for each rank.
 		for _, ranks := range []int{2, 4} {
 			p := k.workloadTask("mlp", "--steps", "6", "--ranks", fmt.Sprint(ranks))
-			p.name, p.devices = fmt.Sprintf("mlp of %d ranks", ranks), ranks
+			p.name, p.devices, p.shared = fmt.Sprintf("mlp of %d ranks", ranks), ranks, ranks == 2
 			if k.isChosen(p.name) {
 				k.compareRuns(ctx, p, k.runReference(ctx, p))
 			}
 		}
+		k.compareRanksApart(ctx)
 		grid := k.workloadTask("grid", "--steps", "4", "--ranks", "4")
 		grid.devices = 4
 		if k.isChosen(grid.name) {
 			k.compareRuns(ctx, grid, k.runReference(ctx, grid))
 		}
+	}
+}
+
+// compareRanksApart runs two ranks with a GPU for each: by NCCL on both sides.
+func (k *kit) compareRanksApart(ctx context.Context) {
+	p := k.workloadTask("mlp", "--steps", "6", "--ranks", "2")
+	p.name, p.devices, p.apart = "mlp of 2 ranks, a GPU for each", 2, true
+	switch {
+	case !k.isChosen(p.name):
+	case k.gpus < p.devices && !k.soft:
+		k.addRow(row{Name: p.name, Outcome: cannot, Why: fmt.Sprintf("it needs 2 GPUs, and there is %d", k.gpus)})
+	default:
+		k.compareRuns(ctx, p, k.runNatively(ctx, p))
 	}
 }
 
@@ -144,7 +158,7 @@ func (k *kit) compareCallsOf(ctx context.Context, source string) bool {
 	p := task{
 		name: name, path: strings.TrimSuffix(source, ".c"), args: says.Args, env: says.Env, stdin: says.Stdin, limit: says.Limit, devices: says.Devices,
 	}
-	if why := cannotNested[name]; k.nested && why != "" {
+	if why := k.whyCannotCall(name, says); why != "" {
 		k.addRow(row{Name: name, Outcome: cannot, Why: why})
 		return false
 	}
@@ -169,6 +183,22 @@ var cannotNested = map[string]string{
 	"memory_shared": "its kernels use pinned memory, which kernels on software GPUs do not reach where a backend registers it",
 	"state_pinned":  "its kernels use pinned memory, which kernels on software GPUs do not reach where a backend registers it",
 	"init_visible":  "it asks the management library, which is the shim's",
+	"nccl_mismatch": "each rank has a GPU, and NCCL itself does not tell ranks that do not agree",
+	"nccl_split": "two ranks take turns on each GPU: a software GPU that maps an address again first waits for all work from before the " +
+		"address was unmapped, also of the other rank in a collective",
+}
+
+// whyCannotCall says why a program of calls cannot print here what it should, or "".
+func (k *kit) whyCannotCall(name string, says *program.Program) string {
+	switch {
+	case k.soft:
+		return ""
+	case says.Software != "":
+		return "it is for software GPUs: " + says.Software
+	case k.nested:
+		return cannotNested[name]
+	}
+	return ""
 }
 
 // judgeBoth returns the outcome of a program of calls, from its errors by proxyd and natively. A program that needs

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/device/program"
 )
 
 // fakeKit is a kit with a program in the place of the suite.
@@ -182,5 +184,84 @@ func TestJudgeBoth(t *testing.T) {
 		if got, why := judgeBoth(c.ours, c.native); got != c.want || (why == "") != (got == right) {
 			t.Errorf("judgeBoth(%q, natively %q) = %s, %q", c.ours, c.native, got, why)
 		}
+	}
+}
+
+// TestSuiteSkips: why the last case of a run is left out is said without what the run prints behind.
+func TestSuiteSkips(t *testing.T) {
+	k := fakeKit(t, `echo "=== RUN   TestDevice/last
+    x.go:1: two devices
+--- PASS: TestDevice (0.10s)
+    --- SKIP: TestDevice/last (0.00s)
+PASS"`)
+	runSuite(t.Context(), k)
+	rows := k.report.Rows
+	if got := rows[len(rows)-1].Values["last"]; got != "left out: x.go:1: two devices" {
+		t.Errorf("last = %q, want why that case is left out; rows %+v", got, rows)
+	}
+}
+
+// fakePython makes the kit's Python a shell script.
+func (k *kit) fakePython(t *testing.T, script string) {
+	t.Helper()
+	k.python = filepath.Join(t.TempDir(), "python")
+	if err := os.WriteFile(k.python, []byte("#!/bin/sh\n"+script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFrameworks: each framework has a row, and is used if Python has it; one that is missing hides no other.
+func TestFrameworks(t *testing.T) {
+	k := fakeKit(t, "")
+	k.fakePython(t, `echo 'a line of a library'
+echo 'facts PyTorch {"python": "3", "version": "2.6", "triton": "none", "libs": ["/nccl"], "why": ""}'
+echo 'facts transformers {"why": "no module"}'`)
+	k.describeFrameworks(t.Context())
+	got := k.outcomes()
+	if got["PyTorch"] != right || got["transformers"] != cannot || got["JAX"] != cannot || len(got) != 3 {
+		t.Errorf("outcomes of the frameworks = %v, want PyTorch alone to be right; rows %+v", got, k.report.Rows)
+	}
+	if !strings.Contains(k.absent[transformers], "no module") || len(k.libs) != 1 {
+		t.Errorf("transformers cannot run: %q; libraries %q", k.absent[transformers], k.libs)
+	}
+	compile := training{program: "compile", needs: torch}
+	if why := k.whyCannotTrain(t.Context(), &compile); !strings.Contains(why, "Triton") {
+		t.Errorf("whyCannotTrain(torch.compile) = %q, want that there is no Triton", why)
+	}
+	ranks := training{needs: torch, gpus: 2}
+	if why := k.whyCannotTrain(t.Context(), &ranks); !strings.Contains(why, "2 GPUs") {
+		t.Errorf("whyCannotTrain(two ranks) = %q, want that there is one GPU", why)
+	}
+}
+
+// TestDeviceFlags: ranks have GPUs of their own as far as there are some, or share one.
+func TestDeviceFlags(t *testing.T) {
+	two, soft := &kit{gpus: 2}, &kit{options: options{soft: true}}
+	for _, c := range []struct {
+		k    *kit
+		p    task
+		want string
+	}{
+		{two, task{}, "--order 0"},
+		{two, task{devices: 4}, "--order 0,1,0,1"},
+		{two, task{devices: 2, shared: true}, "--order 0,0"},
+		{&kit{}, task{devices: 2}, "--order 0,0"},
+		{soft, task{devices: 2}, "--soft 2 --on 1"},
+		{soft, task{devices: 2, apart: true}, "--soft 2"},
+	} {
+		if got := strings.Join(c.k.deviceFlags(&c.p), " "); got != c.want {
+			t.Errorf("deviceFlags(%+v) = %q, want %q", c.p, got, c.want)
+		}
+	}
+}
+
+// TestCannotCall: programs for software GPUs are left out where the backend is that of real GPUs.
+func TestCannotCall(t *testing.T) {
+	says := &program.Program{Software: "no arrays"}
+	if why := (&kit{}).whyCannotCall("name", says); !strings.Contains(why, "no arrays") {
+		t.Errorf("whyCannotCall on a real GPU = %q, want that it is for software GPUs", why)
+	}
+	if why := (&kit{options: options{soft: true}}).whyCannotCall("name", says); why != "" {
+		t.Errorf("whyCannotCall on a software GPU = %q, want nothing", why)
 	}
 }

@@ -7,9 +7,9 @@
 //	main.go report.go     options; the table and the JSON
 //	nested.go             all of it over a software GPU in the driver's place
 //	run.go                programs as children: natively, and by proxyd over a device server
-//	node.go suite.go      the steps: inventory; the suite of backends; programs that are compared; PyTorch;
+//	node.go suite.go      the steps: inventory; the suite of backends; programs that are compared; PyTorch and JAX; nvcc;
 //	compare.go pytorch.go   costs and the probe's questions; device servers that are replaced
-//	costs.go replace.go
+//	nvcc.go costs.go replace.go
 package main
 
 import (
@@ -54,11 +54,12 @@ type step struct {
 
 // steps are in the order in which they run: steps that show much in little time are first.
 var steps = []step{
-	{"node", "what the node has: GPUs, driver, C library, python3 with PyTorch, CRIU", 30 * time.Second, describeNode},
+	{"node", "what the node has: GPUs, driver, C library, python3 with PyTorch and JAX, nvcc, CRIU", 2 * time.Minute, describeNode},
 	{"suite", "the suite of device backends on the driver", 4 * time.Minute, runSuite},
 	{"workloads", "training programs natively and by proxyd: the same hashes, and the slow-down", 3 * time.Minute, compareWorkloads},
-	{"pytorch", "PyTorch natively and by proxyd: the same losses, step time, memory; E9", 5 * time.Minute, comparePyTorch},
-	{"replace", "device servers saved, killed and restored under programs; whole processes by CRIU", 4 * time.Minute, replaceServers},
+	{"pytorch", "PyTorch and JAX natively and by proxyd: the same losses and words, step time, memory; E9", 8 * time.Minute, compareTrainings},
+	{"nvcc", "a program that this node's nvcc compiles, natively and by proxyd", time.Minute, compareCompiled},
+	{"replace", "device servers saved, killed and restored under programs; whole processes by CRIU", 10 * time.Minute, replaceServers},
 	{"calls", "programs of each area of calls, natively and by proxyd, against what they should print", 4 * time.Minute, compareCalls},
 	{"costs", "what calls and copies cost, natively and by proxyd, and the part of PCIe's speed", 2 * time.Minute, measureCosts},
 	{"probe", "the questions E1 to E10, natively", 5 * time.Minute, askQuestions},
@@ -67,10 +68,10 @@ var steps = []step{
 
 // options are the command line.
 type options struct {
-	out, only, match, driver, python string
-	steps                            int
-	limit                            time.Duration
-	soft, nested                     bool
+	out, only, match, driver, python, nvcc string
+	steps                                  int
+	limit                                  time.Duration
+	soft, nested                           bool
 }
 
 // kit is a run: where the files are, and the facts that were found so far.
@@ -82,8 +83,8 @@ type kit struct {
 	gpus   int
 	why    string // why there is no GPU; "": there is
 	libs   []string
-	triton string // version of PyTorch's compiler, or "none"
-	torch  string // why there is no PyTorch; "": there is
+	triton string               // version of PyTorch's compiler, or "none"
+	absent map[framework]string // why a framework cannot be used, or ""; nil until that is found out
 	pcie   float64
 	missed map[string][]string // programs that asked for a call, by the name of the call
 	status int                 // numbers status files
@@ -95,13 +96,14 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 	f := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	f.StringVar(&o.out, "out", "", "write table.txt, result.json and logs to this `FOLDER` (default: gpu-kit-out in the working folder)")
 	f.StringVar(&o.only, "only", "", "run these `STEPS` only, as suite,probe")
-	f.StringVar(&o.match, "match", "", "of the steps workloads, pytorch, replace and calls, run the rows that have this `TEXT` in their names only")
+	f.StringVar(&o.match, "match", "", "of the steps workloads, pytorch, nvcc, replace and calls, run the rows that have this `TEXT` in their names only")
 	f.StringVar(&o.driver, "driver", "", "take libcuda.so.1 and its like from this `FOLDER`")
-	f.StringVar(&o.python, "python", "python3", "the Python that may have PyTorch: a `PROGRAM`")
+	f.StringVar(&o.python, "python", "python3", "the Python that may have PyTorch, transformers and JAX: a `PROGRAM`")
+	f.StringVar(&o.nvcc, "nvcc", "nvcc", "CUDA's compiler, a `PROGRAM`; without it in PATH, that of /usr/local/cuda")
 	f.IntVar(&o.steps, "steps", 50, "train `N` steps")
-	f.DurationVar(&o.limit, "limit", 9*time.Minute, "begin no step after this `TIME`, and end the step that runs then")
+	f.DurationVar(&o.limit, "limit", 25*time.Minute, "begin no step after this `TIME`, and end the step that runs then")
 	f.BoolVar(&o.soft, "soft", false, "rehearse without a GPU: software GPUs are taken for both sides, and what needs a driver is left out")
-	f.BoolVar(&o.nested, "nested", false, "rehearse without a GPU: have the driver be our own shim, over a software GPU in another device server")
+	f.BoolVar(&o.nested, "nested", false, "rehearse without a GPU: have the driver be our own shim, over two software GPUs in another device server")
 	f.Usage = func() { printUsage(f, help) }
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -133,7 +135,7 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 
 func printUsage(f *pflag.FlagSet, to io.Writer) {
 	fmt.Fprint(to, "usage: run [OPTIONS]\n\nShows what of Singularity for Slurm works on this node's GPUs. It needs the driver, and nothing else;\n"+
-		"PyTorch and CRIU are used where the node has them. It changes nothing of the node. The steps:\n\n")
+		"PyTorch, transformers, JAX, nvcc and CRIU are used where the node has them. It changes nothing of the node. The steps:\n\n")
 	for _, s := range steps {
 		fmt.Fprintf(to, "  %-10s %s\n", s.name, s.does)
 	}

@@ -24,7 +24,7 @@ type movedProgram struct {
 	folder, socket, text string
 	server               *exec.Cmd
 	lifeline             *os.File // ends the server when this process is gone, however that ended
-	devices              int
+	task                 task
 	process              *os.Process
 	ended                chan error // of process
 	log                  lockedBuffer
@@ -58,7 +58,7 @@ func (m *movedProgram) readOutput() string {
 
 // startMoved starts a device server and the program. m has the output also after an error.
 func (k *kit) startMoved(ctx context.Context, t task) (*movedProgram, error) {
-	m := &movedProgram{k: k, devices: t.devices}
+	m := &movedProgram{k: k, task: t}
 	var err error
 	if m.folder, err = os.MkdirTemp("", "gpukit-"); err != nil {
 		return m, err
@@ -147,7 +147,7 @@ func (m *movedProgram) startServer(ctx context.Context, more ...string) error {
 	if m.k.soft {
 		kind = "soft"
 	}
-	args := append([]string{"device", "--kind", kind, "--socket", m.socket, "--ready", "3", "--control", "4", "--lifeline", "5"}, m.k.deviceFlags(m.devices)...)
+	args := append([]string{"device", "--kind", kind, "--socket", m.socket, "--ready", "3", "--control", "4", "--lifeline", "5"}, m.k.deviceFlags(&m.task)...)
 	m.server = exec.CommandContext(ctx, m.k.filePath("bin", "proxyd"), append(args, more...)...)
 	m.server.Env = m.k.childEnvironment(nil)
 	m.server.Stderr, m.server.Stdout = &m.log, &m.log

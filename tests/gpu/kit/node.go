@@ -23,7 +23,7 @@ func (k *kit) findGPUs() {
 	found, _ := filepath.Glob("/dev/nvidia[0-9]*") // the pattern is right
 	k.gpus = len(found)
 	if k.nested {
-		k.gpus = 1
+		k.gpus = nestedGPUs
 		return
 	}
 	if k.driver != "" {
@@ -60,7 +60,8 @@ func describeNode(ctx context.Context, k *kit) {
 	}})
 	k.describeCuda(ctx)
 	k.describeGPUs(ctx)
-	k.describePyTorch(ctx)
+	k.describeFrameworks(ctx)
+	k.describeCompiler(ctx)
 	if path, err := exec.LookPath("criu"); err != nil {
 		k.addRow(row{Name: "criu", Outcome: cannot, Why: "there is no criu"})
 	} else {
@@ -138,62 +139,114 @@ func linkSpeed(bus string) (float64, string) {
 	return transfers * lanes * bits / 8, fmt.Sprintf("%s, %s lanes", speed, width)
 }
 
-// torchFacts is the Python program that prints facts about PyTorch.
-const torchFacts = `
+// frameworkFacts is the Python program that prints facts about PyTorch, transformers and JAX, a line for each.
+const frameworkFacts = `
 import json, os, sys
-facts = {"python": sys.version.split()[0]}
-import torch
-facts.update(torch=torch.__version__, cuda=str(torch.version.cuda), available=torch.cuda.is_available())
-try:
-    import triton
-    facts["triton"] = triton.__version__
-except Exception as error:
-    facts["triton"] = "none"
-libs = []
-for folder in sys.path:
-    nccl = os.path.join(folder, "nvidia", "nccl", "lib")
-    if os.path.isdir(nccl):
-        libs.append(nccl)
-facts["libs"] = libs
-print("facts", json.dumps(facts))
+def say(name, find):
+    facts = {"python": sys.version.split()[0], "why": ""}
+    try:
+        facts.update(find())
+    except Exception as error:
+        facts["why"] = repr(error)
+    print("facts", name, json.dumps(facts), flush=True)
+def find_torch():
+    import torch
+    facts = {"version": torch.__version__, "cuda": str(torch.version.cuda)}
+    if not torch.cuda.is_available():
+        facts["why"] = "PyTorch " + facts["version"] + " finds no GPU"
+    try:
+        import triton
+        facts["triton"] = triton.__version__
+    except Exception:
+        facts["triton"] = "none"
+    libs = [os.path.join(folder, "nvidia", "nccl", "lib") for folder in sys.path]
+    facts["libs"] = [folder for folder in libs if os.path.isdir(folder)]
+    return facts
+def find_transformers():
+    import transformers
+    from transformers import LlamaForCausalLM
+    return {"version": transformers.__version__}
+def find_jax():
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    import jax
+    return {"version": jax.__version__, "why": "" if jax.default_backend() == "gpu" else "JAX " + jax.__version__ + " finds no GPU"}
+say("PyTorch", find_torch)
+say("transformers", find_transformers)
+say("JAX", find_jax)
 `
 
-func (k *kit) describePyTorch(ctx context.Context) {
-	k.torch = k.findPyTorch(ctx)
-	if k.torch != "" {
-		k.addRow(row{Name: "PyTorch", Outcome: cannot, Why: k.torch})
+// pythonFacts are the facts about a framework.
+type pythonFacts struct {
+	Python, Version, Cuda, Triton, Why string
+	Libs                               []string
+}
+
+// describeFrameworks adds a row for each framework.
+func (k *kit) describeFrameworks(ctx context.Context) {
+	found := k.findFrameworks(ctx)
+	for _, f := range []framework{torch, transformers, jax} {
+		if why := k.absent[f]; why != "" {
+			k.addRow(row{Name: string(f), Outcome: cannot, Why: why})
+			continue
+		}
+		values := map[string]string{"python": found[f].Python, "version": found[f].Version}
+		if f == torch {
+			values["CUDA"], values["triton"], values["NCCL's folder"] = found[f].Cuda, found[f].Triton, strings.Join(found[f].Libs, ":")
+		}
+		k.addRow(row{Name: string(f), Outcome: right, Values: values})
 	}
 }
 
-// findPyTorch says why PyTorch cannot be used, or "".
-func (k *kit) findPyTorch(ctx context.Context) string {
+// findFrameworks notes why frameworks cannot be used, and returns the facts that Python has told.
+func (k *kit) findFrameworks(ctx context.Context) map[framework]*pythonFacts {
+	k.absent = map[framework]string{torch: "", transformers: "", jax: ""}
+	sayAll := func(why string) {
+		for f := range k.absent {
+			k.absent[f] = why
+		}
+	}
 	path, err := exec.LookPath(k.python)
 	if err != nil {
-		return "there is no " + k.python
+		sayAll("there is no " + k.python)
+		return nil
 	}
 	k.python = path
-	command := []string{path, "-c", torchFacts}
+	command := []string{path, "-c", frameworkFacts}
 	if k.soft {
 		command = append([]string{k.filePath("bin", "proxyd"), "run", "--soft", "1", "--"}, command...)
 	}
-	e := k.runChild(ctx, task{name: "torch", limit: 90 * time.Second}, command...)
-	_, text, is := strings.Cut(e.stdout, "facts ")
-	var facts struct {
-		Python, Torch, Cuda, Triton string
-		Available                   bool
-		Libs                        []string
+	e := k.runChild(ctx, task{name: "frameworks", limit: 90 * time.Second}, command...)
+	found := readFrameworks(e.stdout)
+	for f := range k.absent {
+		facts := found[f]
+		switch {
+		case facts == nil:
+			k.absent[f] = fmt.Sprintf("%s does not say whether it has %s: %s", path, f, lastLine(e.describeFailure()))
+		case facts.Why != "":
+			k.absent[f] = path + ": " + facts.Why
+		}
 	}
-	if !is || json.Unmarshal([]byte(text), &facts) != nil {
-		return path + " has no PyTorch: " + lastLine(e.describeFailure())
+	if facts := found[torch]; facts != nil && facts.Why == "" {
+		k.libs, k.triton = facts.Libs, facts.Triton
 	}
-	if !facts.Available {
-		return fmt.Sprintf("PyTorch %s of %s finds no GPU", facts.Torch, path)
+	if k.absent[torch] != "" && k.absent[transformers] == "" {
+		k.absent[transformers] = "it needs PyTorch: " + k.absent[torch]
 	}
-	k.libs, k.triton = facts.Libs, facts.Triton
-	k.addRow(row{Name: "PyTorch", Outcome: right, Values: map[string]string{
-		"python": facts.Python, "torch": facts.Torch, "CUDA": facts.Cuda, "triton": facts.Triton, "NCCL's folder": strings.Join(facts.Libs, ":"),
-	}})
-	return ""
+	return found
+}
+
+// readFrameworks reads the output of frameworkFacts.
+func readFrameworks(stdout string) map[framework]*pythonFacts {
+	found := map[framework]*pythonFacts{}
+	for line := range strings.Lines(stdout) {
+		text, is := strings.CutPrefix(line, "facts ")
+		name, text, _ := strings.Cut(text, " ")
+		facts := &pythonFacts{}
+		if is && json.Unmarshal([]byte(text), facts) == nil {
+			found[framework(name)] = facts
+		}
+	}
+	return found
 }
 
 func lastLine(text string) string {

@@ -28,11 +28,25 @@ func replaceServers(ctx context.Context, k *kit) {
 	}
 	n := fmt.Sprint(k.steps)
 	tasks := []task{k.workloadTask("mlp", "--steps", n), k.workloadTask("gpt", "--steps", n), k.workloadTask("streams", "--steps", n)}
-	torch := k.needTorch(ctx, "PyTorch, its device server replaced")
-	if torch {
-		for _, program := range []string{"mlp", "gpt", "graph"} {
-			tasks = append(tasks, k.trainingTask("PyTorch "+program, nil, program, "--steps", n))
+	wholes := tasks[:2]
+	for i := range trainings {
+		t := &trainings[i]
+		if !k.isChosen(t.name) && k.match != "" {
+			continue
 		}
+		if why := k.whyCannotTrain(ctx, t); why != "" {
+			k.addRow(row{Name: t.name + ", its device server replaced", Outcome: cannot, Why: why})
+			continue
+		}
+		tasks = append(tasks, k.trainingTask(t, "--steps", n))
+		if t.gpus <= 1 {
+			wholes = append(wholes, tasks[len(tasks)-1])
+		}
+	}
+	if path, why := k.compileForAll(ctx); why != "" {
+		k.addRow(row{Name: "a program of nvcc, its device server replaced", Outcome: cannot, Why: why})
+	} else {
+		tasks = append(tasks, task{name: "a program of nvcc", path: path, args: []string{n}, limit: time.Minute})
 	}
 	for _, t := range tasks {
 		k.moveTask(ctx, t, false)
@@ -44,9 +58,8 @@ func replaceServers(ctx context.Context, k *kit) {
 	case os.Geteuid() != 0:
 		k.addRow(row{Name: "whole processes by CRIU", Outcome: cannot, Why: criu + " needs root"})
 	default:
-		k.moveTask(ctx, tasks[0], true)
-		if torch {
-			k.moveTask(ctx, tasks[len(tasks)-2], true)
+		for _, t := range wholes {
+			k.moveTask(ctx, t, true)
 		}
 	}
 }

@@ -28,6 +28,8 @@ type task struct {
 	stdin   string
 	limit   time.Duration
 	devices int  // as many are needed; 0 is 1
+	apart   bool // each device is a GPU of its own
+	shared  bool // all devices share a GPU
 	quiet   bool // no row is added
 }
 
@@ -127,10 +129,25 @@ func (k *kit) writeLog(name, text string) {
 func (k *kit) runNatively(ctx context.Context, p task) *programResult {
 	p.name += ".native"
 	command := append([]string{p.path}, p.args...)
+	if _, chosen := os.LookupEnv(visibleDevices); !k.soft && !chosen {
+		p.env = append([]string{visibleDevices + "=" + listDevices(p.devices)}, p.env...)
+	}
 	if k.soft {
 		command = append([]string{k.filePath("bin", "proxyd"), "run", "--soft", fmt.Sprint(max(p.devices, 1)), "--"}, command...)
 	}
 	return k.runChild(ctx, p, command...)
+}
+
+// visibleDevices is the variable that has a program see some of the GPUs: natively as many as by proxyd.
+const visibleDevices = "CUDA_VISIBLE_DEVICES"
+
+// listDevices lists the first devices, at least one, for visibleDevices.
+func listDevices(n int) string {
+	list := make([]string, max(n, 1))
+	for i := range list {
+		list[i] = fmt.Sprint(i)
+	}
+	return strings.Join(list, ",")
 }
 
 // runReference runs a program over as many software GPUs as are needed.
@@ -141,17 +158,21 @@ func (k *kit) runReference(ctx context.Context, p task) *programResult {
 }
 
 // deviceFlags say which devices a device server has: those of the machine, which share if there are too few.
-func (k *kit) deviceFlags(devices int) []string {
-	devices = max(devices, 1)
-	if k.soft {
+func (k *kit) deviceFlags(p *task) []string {
+	devices := max(p.devices, 1)
+	switch {
+	case k.soft && p.apart:
+		return []string{"--soft", fmt.Sprint(devices)}
+	case k.soft:
 		return []string{"--soft", fmt.Sprint(devices), "--on", "1"}
 	}
-	if devices <= k.gpus {
-		return nil
+	gpus := max(k.gpus, 1)
+	if p.shared {
+		gpus = 1
 	}
 	order := make([]string, devices)
 	for i := range order {
-		order[i] = fmt.Sprint(i % max(k.gpus, 1))
+		order[i] = fmt.Sprint(i % gpus)
 	}
 	return []string{"--order", strings.Join(order, ",")}
 }
@@ -164,7 +185,7 @@ func (k *kit) runProxied(ctx context.Context, p task) *programResult {
 	if !k.soft {
 		command = append(command, "--cuda")
 	}
-	command = append(append(command, k.deviceFlags(p.devices)...), "--", p.path)
+	command = append(append(command, k.deviceFlags(&p)...), "--", p.path)
 	name := p.name
 	p.name += ".ours"
 	e := k.runChild(ctx, p, append(command, p.args...)...)
