@@ -51,6 +51,7 @@ func compareWorkloads(ctx context.Context, k *kit) {
 		k.compareRanksApart(ctx)
 		grid := k.workloadTask("grid", "--steps", "4", "--ranks", "4")
 		grid.devices = 4
+		grid.shared = k.nested // as nccl_split in cannotNested
 		if k.isChosen(grid.name) {
 			k.compareRuns(ctx, grid, k.runReference(ctx, grid))
 		}
