@@ -24,7 +24,7 @@ type facts struct {
 	kernels   []kernelFacts
 	variables []variableFacts
 	managed   []string // variables that are declared managed
-	unread    error // code that the driver may have chosen and that was not understood: it may have more variables
+	unread    error    // code that the driver may have chosen and that was not understood: it may have more variables
 }
 
 type kernelFacts struct {
