@@ -70,12 +70,11 @@ func (m *machine) mapAt(addr uint64, bytes []byte) []byte {
 	return own
 }
 
-// launchKernel runs a kernel with 64-bit numbers as parameters.
-func (m *machine) launchKernel(kernel string, grid, block Dim3, params ...uint64) error {
-	m.tb.Helper()
+// prepareLaunch returns a kernel and its launch, with 64-bit numbers as parameters.
+func (m *machine) prepareLaunch(kernel string, grid, block Dim3, params ...uint64) (*Kernel, Config, error) {
 	k, err := m.p.Kernel(kernel)
 	if err != nil {
-		return err
+		return nil, Config{}, err
 	}
 	cfg := m.cfg
 	cfg.Grid, cfg.Block, cfg.Memory = grid, block, &m.mem
@@ -86,6 +85,16 @@ func (m *machine) launchKernel(kernel string, grid, block Dim3, params ...uint64
 			}
 		}
 		cfg.Params = binary.LittleEndian.AppendUint64(cfg.Params, p)
+	}
+	return k, cfg, nil
+}
+
+// launchKernel runs a kernel with 64-bit numbers as parameters.
+func (m *machine) launchKernel(kernel string, grid, block Dim3, params ...uint64) error {
+	m.tb.Helper()
+	k, cfg, err := m.prepareLaunch(kernel, grid, block, params...)
+	if err != nil {
+		return err
 	}
 	if _, measures := m.tb.(*testing.B); !measures && cfg.Hooks.Printf == nil && cfg.Hooks.Malloc == nil && cfg.Count == nil && cfg.Issued == nil && cfg.Touched == nil && native.Check() == nil {
 		return m.runBoth(k, cfg)
