@@ -24,6 +24,7 @@ type block struct {
 	// barsUsed bounds the bars that a warp has come to: the bars from this number on are unused.
 	barsUsed int
 	sites    []*memory.Range // last range that each access site has used, in any warp
+	hints    []rangeHint     // of the sites, for the next launch
 	texture  descriptorCache
 	// lastErrors has the last error of each thread that was told one.
 	lastErrors map[int]uint32
@@ -40,12 +41,48 @@ func getBlock(r *launch) *block {
 		return newBlock(r)
 	}
 	b.run = r
+	b.findHintedRanges()
 	return b
+}
+
+// rangeHint is where the range began that an access site used last.
+type rangeHint struct {
+	base     uint64 // 0: the site was not used
+	readOnly bool
+}
+
+// findHintedRanges gives the sites the ranges that now begin where those of the launch before began: most launches use the
+// same memory as the launch before. It does not if the launch notes its accesses, since not each of these may be used.
+func (b *block) findHintedRanges() {
+	m := b.run.memory
+	if b.run.cfg.Touched != nil {
+		return
+	}
+	b.gone = m.Unmapped()
+	last := &memory.Nowhere
+	for s, h := range b.hints {
+		if h.base == 0 {
+			continue
+		}
+		if last.Base != h.base {
+			if last = m.FindRange(h.base, 1); last == nil || last.Base != h.base {
+				last = &memory.Nowhere
+				continue
+			}
+		}
+		// A site that has used a range that is read only does not store.
+		if !last.ReadOnly || h.readOnly {
+			b.sites[s] = last
+		}
+	}
 }
 
 // recycleBlock keeps the room for a later launch, without a reference to this launch's memory.
 func (b *block) recycleBlock() {
 	k := b.run.kernel
+	for s, r := range b.sites {
+		b.hints[s] = rangeHint{r.Base, r.ReadOnly}
+	}
 	b.forgetRanges()
 	for _, w := range b.warps {
 		w.lanesRun, w.issued, w.machineLaunch = 0, 0, nil
@@ -65,7 +102,7 @@ func (b *block) forgetRanges() {
 func newBlock(r *launch) *block {
 	threads := int(r.cfg.Block.Count())
 	b := &block{run: r, shape: r.cfg.Block, stack: r.kernel.stackSize(r.cfg.StackSize), warps: make([]*warp, (threads+warpSize-1)/warpSize)}
-	b.sites = make([]*memory.Range, r.kernel.sites)
+	b.sites, b.hints = make([]*memory.Range, r.kernel.sites), make([]rangeHint, r.kernel.sites)
 	b.forgetRanges()
 	for i := range b.warps {
 		w := &warp{sites: b.sites}

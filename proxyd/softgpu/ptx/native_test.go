@@ -75,7 +75,7 @@ func (m *machine) runBoth(k *Kernel, cfg Config) error {
 	for _, b := range m.mapped {
 		before = append(before, slices.Clone(b))
 	}
-	var left [2]outcomeOf
+	var left [3]outcomeOf
 	var err error
 	for i := range left {
 		var issued atomic.Uint64
@@ -85,6 +85,9 @@ func (m *machine) runBoth(k *Kernel, cfg Config) error {
 		}
 		c := cfg
 		c.Interpret, c.Issued, c.Touched = i == 0, &issued, &touched
+		if i == 2 {
+			c.Touched = nil // accesses begin with the ranges of the launch before
+		}
 		c.Code = m.storeCode(k)
 		err = k.Launch(context.Background(), c)
 		left[i] = outcomeOf{err: fmt.Sprint(err), touched: touched.Ranges()}
@@ -95,7 +98,9 @@ func (m *machine) runBoth(k *Kernel, cfg Config) error {
 			left[i].mem = append(left[i].mem, slices.Clone(b))
 		}
 	}
+	left[2].touched = left[1].touched
 	left[0].compareOutcomes(m.tb, &left[1])
+	left[0].compareOutcomes(m.tb, &left[2])
 	return err
 }
 
@@ -707,7 +712,7 @@ func runNativeProgram(tb testing.TB, seed uint64, statements int) (failed bool) 
 	if p.r.IntN(2) == 0 {
 		threads = 32 * uint32(1+p.r.IntN(3))
 	}
-	grid := uint32(1 + p.r.IntN(3))
+	grid := uint32(1 + p.r.IntN(5))
 	defer func() {
 		if tb.Failed() {
 			tb.Logf("program %d, %d blocks of %d threads:\n%s", seed, grid, threads, text)

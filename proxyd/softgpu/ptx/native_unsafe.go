@@ -203,7 +203,7 @@ func (w *warp) runStart(budget *int) bool {
 		w.block.exited, w.straight = true, true
 		return true
 	}
-	w.straight = false
+	w.straight, w.bailed = false, at
 	w.cur = w.newFrag(frag{mask: mask, pc: at.PC, frame: w.top})
 	w.frags = append(w.frags, w.cur)
 	addNativeSplits(w, w.cur)
