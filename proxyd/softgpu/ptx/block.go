@@ -7,17 +7,19 @@ import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory
 
 // block is a block of threads that runs, or a block that has run and is used again.
 type block struct {
-	run    *launch
-	shape  Dim3
-	stack  uint32 // local memory of a thread
-	index  uint64
-	pos    Dim3
-	warps  []*warp
-	bars   [clusterBarrier + 1]barrier
-	shared []byte
-	live   int  // threads that have not exited
-	exited bool // since barriers were last looked at
-	spun   bool // a warp of the block seemed to wait for other warps
+	run      *launch
+	shape    Dim3
+	threads  int
+	stack    uint32 // local memory of a thread
+	index    uint64
+	pos      Dim3
+	warps    []*warp
+	bars     [clusterBarrier + 1]barrier
+	shared   []byte
+	live     int  // threads that have not exited
+	exited   bool // since barriers were last looked at
+	spun     bool // a warp of the block seemed to wait for other warps
+	straight bool // all warps have run the last block of the launch straight
 	// together: a barrier has let all threads go that live, and each warp of them is whole.
 	together bool
 	gone     uint64
@@ -87,7 +89,7 @@ func (b *block) recycleBlock() {
 	for _, w := range b.warps {
 		w.lanesRun, w.issued, w.machineLaunch = 0, 0, nil
 	}
-	b.run = nil
+	b.run, b.straight = nil, false
 	k.blocks.Put(b)
 }
 
@@ -101,7 +103,7 @@ func (b *block) forgetRanges() {
 // newBlock makes room for a block of a launch.
 func newBlock(r *launch) *block {
 	threads := int(r.cfg.Block.Count())
-	b := &block{run: r, shape: r.cfg.Block, stack: r.kernel.stackSize(r.cfg.StackSize), warps: make([]*warp, (threads+warpSize-1)/warpSize)}
+	b := &block{run: r, shape: r.cfg.Block, threads: threads, stack: r.kernel.stackSize(r.cfg.StackSize), warps: make([]*warp, (threads+warpSize-1)/warpSize)}
 	b.sites, b.hints = make([]*memory.Range, r.kernel.sites), make([]rangeHint, r.kernel.sites)
 	b.forgetRanges()
 	for i := range b.warps {
@@ -123,18 +125,10 @@ func newBlock(r *launch) *block {
 
 // startBlock makes the block ready to run as the block with the given index.
 func (b *block) startBlock(index uint64) {
-	b.index, b.pos = index, b.run.cfg.Grid.positionAt(index)
-	clear(b.shared)
-	clear(b.lastErrors)
-	threads := int(b.run.cfg.Block.Count())
-	b.live = threads
+	b.clearBlock(index)
 	for i, w := range b.warps {
-		mask := uint32(fullMask)
-		if left := threads - i*warpSize; left < warpSize {
-			mask = 1<<left - 1
-		}
 		w.local.Clear()
-		w.startWarp(b, i, mask)
+		w.startWarp(b, i, b.maskOf(i))
 	}
 	for i := range b.bars[:b.barsUsed] {
 		clear(b.bars[i].arrived)
@@ -143,13 +137,34 @@ func (b *block) startBlock(index uint64) {
 	b.barsUsed, b.together = 0, false
 }
 
-// runTurn gives each warp a turn. runTurn reports whether the block is done and whether any warp has moved on.
-func (b *block) runTurn() (done, moved bool) {
-	// A kernel may free its allocations, and get the address again.
+// clearBlock gives the block its place in the grid, and clears what its threads share.
+func (b *block) clearBlock(index uint64) {
+	b.index, b.pos = index, b.run.cfg.Grid.positionAt(index)
+	clear(b.shared)
+	clear(b.lastErrors)
+	b.live = b.threads
+}
+
+// maskOf is the lanes of a warp that have a thread.
+func (b *block) maskOf(i int) uint32 {
+	if left := b.threads - i*warpSize; left < warpSize {
+		return 1<<left - 1
+	}
+	return fullMask
+}
+
+// forgetUnmapped makes all accesses look for their range again if memory was unmapped: a kernel may free its allocations,
+// and get the address again.
+func (b *block) forgetUnmapped() {
 	if gone := b.run.memory.Unmapped(); gone != b.gone {
 		b.gone = gone
 		b.forgetRanges()
 	}
+}
+
+// runTurn gives each warp a turn. runTurn reports whether the block is done and whether any warp has moved on.
+func (b *block) runTurn() (done, moved bool) {
+	b.forgetUnmapped()
 	first := 0
 	if b.together {
 		if first = b.runPastBarrier(); first == len(b.warps) {

@@ -284,10 +284,15 @@ func (b *block) addCount() {
 // runBlock runs a block from start to end.
 func (r *launch) runBlock(b *block, index uint64) (err error) {
 	defer recoverFault(&err)
-	b.startBlock(index)
+	if !b.straight {
+		b.startBlock(index)
+	} else if b.runStraight(index) {
+		return nil
+	}
 	for {
 		done, moved := b.runTurn()
 		if done {
+			b.noteStraight()
 			return nil
 		}
 		if !moved {

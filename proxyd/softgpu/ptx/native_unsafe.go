@@ -196,18 +196,31 @@ func (w *warp) runStart(budget *int) bool {
 	turn := enterNative(w, *budget)
 	at := k.main.native.Run(s, 0)
 	countNative(w, budget, turn)
-	if in := &k.main.insts[at.PC]; in.flow == flowExit && in.guard == 0 && s.Mask == mask && !s.HasParted() {
+	if k.endsStraight(s, at, mask) {
 		w.issued++
 		w.live = 0
 		w.block.live -= bits.OnesCount32(mask)
 		w.block.exited, w.straight = true, true
 		return true
 	}
+	w.makeFragment(at)
+	return false
+}
+
+// endsStraight reports whether machine code that has run from the kernel's beginning, in the lanes of mask, has come to
+// the end of all of them, without parting them.
+func (k *Kernel) endsStraight(s *native.State, at native.Exit, mask uint32) bool {
+	in := &k.main.insts[at.PC]
+	return in.flow == flowExit && in.guard == 0 && s.Mask == mask && !s.HasParted()
+}
+
+// makeFragment makes the fragments of a warp that had none: of the lanes that run where machine code has left off, and of
+// those that have parted from them.
+func (w *warp) makeFragment(at native.Exit) {
 	w.straight, w.bailed = false, at
-	w.cur = w.newFrag(frag{mask: mask, pc: at.PC, frame: w.top})
+	w.cur = w.newFrag(frag{mask: w.live, pc: at.PC, frame: w.top})
 	w.frags = append(w.frags, w.cur)
 	addNativeSplits(w, w.cur)
-	return false
 }
 
 // addNativeSplits makes fragments and joins of the lanes that have parted in machine code: those that the interpreter

@@ -82,11 +82,11 @@ type warp struct {
 
 // startWarp makes the warp ready to run its block's kernel in the lanes of mask.
 func (w *warp) startWarp(b *block, id int, mask uint32) {
-	k := b.run.kernel
 	if w.straight && w.machineLaunch == b.run {
-		restartWarp(w, mask)
+		b.restartWarp(id)
 		return
 	}
+	k := b.run.kernel
 	w.block, w.id, w.live = b, id, mask
 	w.frags, w.joins, w.syncs = w.frags[:0], w.joins[:0], w.syncs[:0]
 	w.spinning, w.waitingLoops, w.ticks, w.counting = false, 0, 0, b.run.counting
@@ -111,18 +111,6 @@ func (w *warp) startWarp(b *block, id int, mask uint32) {
 	}
 	w.cur = w.newFrag(frag{mask: mask, frame: w.top})
 	w.frags = append(w.frags, w.cur)
-}
-
-// restartWarp makes the warp ready for a further block of the launch that it has run a block of. Its lists are empty, and its
-// frame is the kernel's own.
-func restartWarp(w *warp, mask uint32) {
-	w.live, w.fresh, w.spinning, w.ticks = mask, true, false, 0
-	w.startNative()
-	if w.block.run.kernel.readsUnwritten() {
-		clear(w.file32)
-		clear(w.file64)
-	}
-	clear(w.preds)
 }
 
 func (w *warp) newFrag(f frag) *frag {

@@ -84,6 +84,18 @@ func (c *Code) Run(s *State, pc int32) Exit {
 	return c.leaveAt(s)
 }
 
+// RunAgain runs code from its beginning, after a run from there that has left s as the run found it but for what it counts:
+// no lanes had parted at its exit. The code may take as many branches as budget says.
+func (c *Code) RunAgain(s *State, budget int64) Exit {
+	s.Budget, s.Issued, s.Ticks, s.Spinning, s.LocalUsed = budget, 0, 0, false, false
+	at := c.masked[0]
+	if s.Mask == allLanes {
+		at = c.full[0]
+	}
+	callCode(s, c.text.codeAddress(0), c.text.codeAddress(int(at)))
+	return c.leaveAt(s)
+}
+
 // Resume goes on after an instruction at which the code has returned, when the interpreter has executed it. The lanes
 // that run must be the same.
 func (c *Code) Resume(s *State, p Exit) Exit {
