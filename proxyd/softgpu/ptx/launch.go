@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
@@ -74,6 +73,7 @@ type Config struct {
 
 // launch is a launch that runs.
 type launch struct {
+	room     [128]byte // for params; first, for their alignment
 	kernel   *Kernel
 	cfg      Config
 	ctx      context.Context
@@ -83,6 +83,7 @@ type launch struct {
 	native   bool   // machine code runs where there is some
 	first    uint64 // blocks that ran before
 	children childBuffers
+	spread   spread
 }
 
 // isPausing tells whether no more blocks are to begin.
@@ -118,7 +119,12 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 	if cfg.SMs == 0 {
 		cfg.SMs = 108
 	}
-	r := &launch{kernel: k, cfg: cfg, ctx: ctx, memory: cfg.Memory, params: make([]byte, (k.ParamSize+31)&^15), counting: cfg.Count != nil}
+	r := &launch{kernel: k, cfg: cfg, ctx: ctx, memory: cfg.Memory, counting: cfg.Count != nil}
+	if size := int(k.ParamSize+31) &^ 15; size <= len(r.room) {
+		r.params = r.room[:size]
+	} else {
+		r.params = make([]byte, size)
+	}
 	copy(r.params, cfg.Params)
 	if r.native = !cfg.Interpret && !r.counting && native.Check() == nil; r.native {
 		k.compileNative(cfg.Code)
@@ -207,62 +213,6 @@ func (k *Kernel) checkConfig(cfg *Config) error {
 		return bad(BadConfiguration, "%d bytes of parameters, the kernel takes %d", len(cfg.Params), k.ParamSize)
 	}
 	return nil
-}
-
-// spreadBlocks runs the blocks on workers, each the next in ascending order. Of several faults
-// the fault of the lowest block is returned: all blocks below it have run to their end.
-func (r *launch) spreadBlocks(workers int) error {
-	var next atomic.Uint64
-	var mu sync.Mutex
-	var first error
-	var lowest atomic.Uint64
-	n := r.cfg.Grid.Count()
-	lowest.Store(n)
-	next.Store(r.first)
-	var wg sync.WaitGroup
-	work := func() {
-		defer wg.Done()
-		b := getBlock(r)
-		for {
-			if r.isPausing() {
-				b.addCount()
-				b.recycleBlock()
-				return
-			}
-			i := next.Add(1) - 1
-			err := r.ctx.Err()
-			if err != nil {
-				mu.Lock()
-				if first == nil {
-					first = err
-				}
-				mu.Unlock()
-			}
-			if err != nil || i >= lowest.Load() {
-				b.addCount()
-				b.recycleBlock()
-				return
-			}
-			if err := r.runBlock(b, i); err != nil {
-				b.addCount()
-				mu.Lock()
-				if i < lowest.Load() {
-					first = err
-					lowest.Store(i)
-				}
-				mu.Unlock()
-				return
-			}
-		}
-	}
-	wg.Add(workers)
-	for range workers - 1 {
-		go work()
-	}
-	work()
-	wg.Wait()
-	r.noteBlocksDone(next.Load())
-	return first
 }
 
 // addCount adds the executed instructions of the block's warps to the launch's counts.
