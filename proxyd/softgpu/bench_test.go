@@ -19,10 +19,10 @@ type bench struct {
 	stream backend.Stream
 }
 
-func newBench(b *testing.B) *bench { return newBenchOf(b, Config{}) }
+func newBench(b testing.TB) *bench { return newBenchOf(b, Config{}) }
 
 // newBenchOf makes a bench of a device with memory.
-func newBenchOf(b *testing.B, cfg Config) *bench {
+func newBenchOf(b testing.TB, cfg Config) *bench {
 	cfg.Memory = []uint64{4 << 30}
 	gpu, err := New(cfg)
 	if err != nil {

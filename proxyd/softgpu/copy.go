@@ -129,14 +129,19 @@ func (s *space) spacesHolding(a backend.Addr, n uint64) []*space {
 	if s.ledger.Covers(a, n) {
 		return []*space{s}
 	}
-	return append([]*space{s}, s.peers...)
+	return s.sight
 }
 
-// spacesInSight are the spaces in which work finds memory: s, and the spaces that s sees.
+// spacesInSight are the spaces in which work finds memory: s, and the spaces that s sees. The list does not change.
 func (s *space) spacesInSight() []*space {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]*space{s}, s.peers...)
+	return s.sight
+}
+
+// setPeers sets the spaces that s sees. The caller holds mu.
+func (s *space) setPeers(peers []*space) {
+	s.peers, s.sight = peers, slices.Clip(append([]*space{s}, peers...))
 }
 
 // withoutDuplicates returns each space of list once.

@@ -68,6 +68,7 @@ type facts struct {
 	reqThreads backend.Dim // exactly, or zero
 	ptx        int32       // the number of .target
 	operations int         // instructions of all its functions
+	hooks      bool        // its threads may call the functions of launch
 	launches   bool        // its threads may launch kernels
 	targets    []string    // kernels that have their addresses in its code
 }
@@ -99,7 +100,7 @@ type launch struct {
 	params      []byte
 	memory      addresses
 	output      func(fd int, text []byte) // 2: a failed assertion
-	malloc      func(n uint64) uint64
+	malloc      func(n uint64) uint64     // this and the next functions are nil if the kernel does not call them
 	free        func(addr uint64)
 	condition   func(handle uint64, value uint32) // sets a condition of the graph
 	family      *family                           // of a kernel that may launch kernels, else nil

@@ -175,7 +175,7 @@ func (k ptxKernel) kernelFacts() facts {
 	f := facts{
 		operations: k.Operations,
 		shared:     k.SharedSize, local: k.LocalSize, constant: k.ConstSize, registers: k.Registers, maxThreads: k.MaxThreads,
-		reqThreads: backend.Dim(k.ReqThreads), ptx: targetVersion(k.Target), launches: k.Launches, targets: k.Targets,
+		reqThreads: backend.Dim(k.ReqThreads), ptx: targetVersion(k.Target), hooks: k.CallsHooks, launches: k.Launches, targets: k.Targets,
 	}
 	for _, bound := range []uint32{k.MaxRegs, k.limit} { // the interpreter itself has no limit of registers
 		if bound != 0 {
@@ -217,39 +217,56 @@ func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 	if touched != nil {
 		defer func() { l.seen.addTouched(touched) }()
 	}
-	output, malloc, free, condition := l.output, l.malloc, l.free, l.condition
-	if l.seen != nil {
-		output = func(fd int, text []byte) { l.seen.effects = true; l.output(fd, text) }
-		malloc = func(n uint64) uint64 { l.seen.effects = true; return l.malloc(n) }
-		free = func(at uint64) { l.seen.effects = true; l.free(at) }
-		condition = func(handle uint64, value uint32) { l.seen.effects = true; l.condition(handle, value) }
-	}
-	err := k.Launch(ctx, ptx.Config{
+	cfg := ptx.Config{
 		Grid: ptx.Dim3(l.grid), Block: ptx.Dim3(l.block), Shared: l.shared, Params: l.params, Memory: sees,
-		Hooks: ptx.Hooks{
-			Printf: func(p ptx.Printf) { output(1, []byte(p.Text())) }, Malloc: malloc, Free: free, SetCondition: condition, LaunchKernel: l.recordChild,
-		},
 		MostChildren: l.slots,
 		Cooperative:  l.cooperative, Workers: l.workers, StackSize: uint32(max(l.stack, ptx.DefaultStackSize)), SMs: l.sms,
 		Issued: l.issued, Touched: touched,
 		Done: &done, Paused: l.paused, Interpret: k.engine.interpret, Code: k.engine.store,
-	})
+	}
+	if k.CallsHooks {
+		cfg.Hooks = l.makeHooks()
+	}
+	err := k.Launch(ctx, cfg)
+	if err != nil {
+		err = l.explainError(err)
+	}
+	return done, err
+}
+
+// makeHooks returns the services for the threads of a launch.
+func (l launch) makeHooks() ptx.Hooks {
+	output, malloc, free, condition := l.output, l.malloc, l.free, l.condition
+	if seen := l.seen; seen != nil {
+		output = func(fd int, text []byte) { seen.effects = true; l.output(fd, text) }
+		malloc = func(n uint64) uint64 { seen.effects = true; return l.malloc(n) }
+		free = func(at uint64) { seen.effects = true; l.free(at) }
+		condition = func(handle uint64, value uint32) { seen.effects = true; l.condition(handle, value) }
+	}
+	return ptx.Hooks{
+		Printf: func(p ptx.Printf) { output(1, []byte(p.Text())) }, Malloc: malloc, Free: free, SetCondition: condition, LaunchKernel: l.recordChild,
+	}
+}
+
+// explainError gives the error of a launch the driver's number, and prints what the driver prints.
+func (l *launch) explainError(err error) error {
 	var fault *ptx.Fault
 	var refused *ptx.LaunchError
 	switch {
-	case err == nil:
-		return done, nil
 	case errors.As(err, &fault):
 		if fault.Kind == ptx.AssertFailed {
 			where := fmt.Sprintf(": block: [%d,%d,%d], thread: [%d,%d,%d] Assertion", fault.Block.X, fault.Block.Y, fault.Block.Z,
 				fault.Thread.X, fault.Thread.Y, fault.Thread.Z)
-			output(2, []byte(strings.Replace(fault.Msg, ": Assertion", where, 1)+"\n"))
+			if l.seen != nil {
+				l.seen.effects = true
+			}
+			l.output(2, []byte(strings.Replace(fault.Msg, ": Assertion", where, 1)+"\n"))
 		}
-		return done, fmt.Errorf("%w: %w", faultResults[fault.Kind], err)
+		return fmt.Errorf("%w: %w", faultResults[fault.Kind], err)
 	case errors.As(err, &refused):
-		return done, fmt.Errorf("%w: %w", backend.LaunchFailed, err)
+		return fmt.Errorf("%w: %w", backend.LaunchFailed, err)
 	default: // the space was closed
-		return done, fmt.Errorf("%w: %w", backend.ContextIsDestroyed, err)
+		return fmt.Errorf("%w: %w", backend.ContextIsDestroyed, err)
 	}
 }
 

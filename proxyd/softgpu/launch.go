@@ -133,9 +133,11 @@ func (c *cudaContext) launchTask(l backend.Launch, of *conditions) (task, error)
 	fifo := c.limits[backend.LimitPrintfFIFO]
 	pending := c.limits[backend.LimitPendingLaunches]
 	c.mu.Unlock()
-	spec.malloc = func(n uint64) uint64 { return s.allocFromKernel(n, heap, c.ID()) }
-	spec.free = s.kernelFree
-	spec.condition = of.setValue
+	if f.facts.hooks || f.facts.launches { // or the kernels that it launches
+		spec.malloc = func(n uint64) uint64 { return s.allocFromKernel(n, heap, c.ID()) }
+		spec.free = s.kernelFree
+		spec.condition = of.setValue
+	}
 	if f.facts.launches {
 		spec.family = &family{module: f.module, name: f.name, pending: pending}
 	}
@@ -151,7 +153,7 @@ func (s *space) runKernel(op *operation, k kernel, run launch, done backend.Part
 	out := &kernelOutput{space: s, fifo: fifo, printed: &done.Printed}
 	run.output = out.addText
 	if op.stream != nil && !run.cooperative {
-		run.paused = s.gate.IsPaused
+		run.paused = s.isPaused
 	}
 	if run.family != nil {
 		return runFamily(s, op, run, &done, out)

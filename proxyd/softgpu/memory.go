@@ -192,6 +192,6 @@ func (s *space) UnmapHost(a backend.Addr) error {
 	s.table.unmapBytes(a)
 	gone := newMark()
 	s.reclaimer.freeWhenUnused(gone.reachMark, true)
-	<-gone.ch
+	gone.awaitReached()
 	return nil
 }

@@ -6,6 +6,7 @@ package softgpu
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -27,6 +28,7 @@ type space struct {
 	size      uint64 // of addresses
 	table     table
 	gate      *workgate.Gate
+	isPaused  func() bool // of the gate
 	active    *workgate.Activity
 	reclaimer reclaimer
 	output    sync.Mutex      // held while Output runs
@@ -39,7 +41,8 @@ type space struct {
 	ledger      spaceLedger
 	contexts    map[backend.ContextID]*cudaContext
 	nextContext backend.ContextID
-	peers       []*space // spaces with memory that our kernels see
+	peers       []*space // spaces with memory that our kernels see; replaced, never changed
+	sight       []*space // the space itself and its peers; replaced, never changed
 	kernelHeap  *kernelHeap
 
 	onDevice uint64 // bytes in the device's memory; the device's lock guards it
@@ -57,6 +60,8 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 		device: d, cfg: cfg, size: cfg.Size, gate: workgate.New(cfg.Changed), active: workgate.NewActivity(cfg.Changed), contexts: map[backend.ContextID]*cudaContext{},
 	}
 	s.at.Store(d)
+	s.setPeers(nil)
+	s.isPaused = s.gate.IsPaused
 	s.ctx, s.cancel = context.WithCancel(d.backend.ctx)
 	s.table.engine, s.table.reclaimer = d.backend.engine.newAddresses(), &s.reclaimer
 	s.ledger.Ledger = ledger.New(cfg.Base, cfg.Size, cfg.Memory, func(_ backend.Addr, n uint64) (*arena, error) { return makeArena(n) })
@@ -292,7 +297,7 @@ func (s *space) Close() error {
 	quiet := newMark()
 	s.reclaimer.freeWhenUnused(quiet.reachMark, false)
 	s.reclaimer.freeWhenUnused(s.releaseAll, true)
-	<-quiet.ch
+	quiet.awaitReached()
 	return nil
 }
 
@@ -337,7 +342,7 @@ func (s *space) AllowPeer(peer backend.Space) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.peers = append(s.peers, p)
+	s.setPeers(append(slices.Clone(s.peers), p))
 	return nil
 }
 
@@ -352,11 +357,8 @@ func (s *space) DenyPeer(peer backend.Space) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, o := range s.peers {
-		if o == p {
-			s.peers = append(s.peers[:i], s.peers[i+1:]...)
-			break
-		}
+	if i := slices.Index(s.peers, p); i >= 0 {
+		s.setPeers(slices.Delete(slices.Clone(s.peers), i, i+1))
 	}
 	return nil
 }

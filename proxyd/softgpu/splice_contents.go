@@ -137,7 +137,7 @@ func runAndTrackWrites(s *space, op *operation, k kernel, run launch, done backe
 		w = writes{kernelWriter, run.seen.writes}
 		op.wrote = writes{by: kernelWriter} // all writes are reported here
 	}
-	for _, u := range withoutDuplicates(append(s.spacesInSight(), op.uses...)) {
+	for _, u := range op.usesWithSight(s) {
 		u.reclaimer.forgetWrites(w)
 	}
 	return err

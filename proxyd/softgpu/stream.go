@@ -67,7 +67,9 @@ func (st *stream) submitOperation(op *operation) {
 			}
 		}
 	case !st.cfg.NonBlocking:
-		op.deps = append(op.deps, c.legacy.lastMark())
+		if m := c.legacy.lastMark(); m != nil && !m.isReached() {
+			op.deps = append(op.deps, m)
+		}
 	}
 	op.deps = unreachedMarks(op.deps)
 	st.Mu.Lock()
@@ -163,8 +165,8 @@ func (st *stream) runOperation(op *operation) {
 	op.uses = op.usesAtBegin(s)
 	for _, u := range op.uses {
 		u.beginOperation(op)
-		defer u.reclaimer.endOperation(op)
 	}
+	defer op.endUses()
 	if err := op.run(op); err != nil {
 		c.SetFault(err)
 	}

@@ -5,40 +5,65 @@ package softgpu
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
 )
 
 // mark is a point in a stream's work, or the end of another event that is waited for.
-type mark struct{ ch chan struct{} }
+type mark struct {
+	reached atomic.Bool
+	mu      sync.Mutex
+	waiters chan struct{} // closed when the mark is reached; nil: nothing has waited for it yet
+}
 
-func newMark() *mark { return &mark{make(chan struct{})} }
+func newMark() *mark { return &mark{} }
 
-func (m *mark) reachMark() { close(m.ch) }
-
-func (m *mark) isReached() bool {
-	select {
-	case <-m.ch:
-		return true
-	default:
-		return false
+// reachMark is called once.
+func (m *mark) reachMark() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reached.Store(true)
+	if m.waiters != nil {
+		close(m.waiters)
 	}
+}
+
+func (m *mark) isReached() bool { return m.reached.Load() }
+
+// waitChannel returns a channel that is closed when the mark is reached.
+func (m *mark) waitChannel() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.waiters == nil {
+		m.waiters = make(chan struct{})
+		if m.reached.Load() {
+			close(m.waiters)
+		}
+	}
+	return m.waiters
 }
 
 // waitReached returns nil when the mark is reached, or ctx's error.
 func (m *mark) waitReached(ctx context.Context) error {
-	select {
-	case <-m.ch:
+	if m.isReached() {
 		return nil
-	default:
 	}
 	select {
-	case <-m.ch:
+	case <-m.waitChannel():
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// awaitReached returns when the mark is reached.
+func (m *mark) awaitReached() {
+	if !m.isReached() {
+		<-m.waitChannel()
 	}
 }
 
@@ -77,7 +102,23 @@ func (op *operation) usesAtBegin(s *space) []*space {
 	if !op.usesSeen {
 		return op.uses
 	}
-	return withoutDuplicates(append(s.spacesInSight(), op.uses...))
+	return op.usesWithSight(s)
+}
+
+// usesWithSight lists the spaces that the operation uses, and those that a space sees now.
+func (op *operation) usesWithSight(s *space) []*space {
+	seen := s.spacesInSight()
+	if slices.Equal(seen, op.uses) {
+		return seen
+	}
+	return withoutDuplicates(append(seen, op.uses...))
+}
+
+// endUses ends the operation in the spaces that it uses.
+func (op *operation) endUses() {
+	for _, u := range op.uses {
+		u.reclaimer.endOperation(op)
+	}
 }
 
 // reclaimer keeps bytes that are no longer mapped until the work that runs now and can reach them has ended: a kernel

@@ -49,6 +49,7 @@ type Kernel struct {
 	MaxRegs    uint32   // of .maxnreg
 	Recursive  bool     // the depth of its stack has no bound
 	Ordered    bool     // its blocks run in ascending order, on a single core
+	CallsHooks bool     // its threads may call Hooks
 	Launches   bool     // its threads may launch work: Hooks.LaunchKernel
 	Targets    []string // kernels that have their addresses in its code
 	Module     string
@@ -99,13 +100,14 @@ type builder struct {
 	dynamic    []dynamicConstant
 	dynAlign   uint32
 
-	targets   []string // kernels with addresses that the kernel knows
-	launches  bool     // a thread may launch work
-	ordered   bool     // the order of blocks can be seen
-	spins     bool
-	reserved  bool // the place of reserved shared memory is asked for
-	indirect  bool
-	unbounded bool
+	targets    []string // kernels with addresses that the kernel knows
+	launches   bool     // a thread may launch work
+	ordered    bool     // the order of blocks can be seen
+	callsHooks bool
+	spins      bool
+	reserved   bool // the place of reserved shared memory is asked for
+	indirect   bool
+	unbounded  bool
 }
 
 // Kernel returns an entry, lowered on first use. The error is a *LinkError if there is no entry of that name, a
@@ -186,7 +188,7 @@ func (b *builder) buildKernel(f *syntax.Function) (*Kernel, error) {
 		}
 	}
 	k.main, k.const32, k.const64, k.sites = b.codes[f], b.const32, b.const64, b.sites
-	k.Ordered, k.reserved = b.ordered, b.reserved
+	k.Ordered, k.CallsHooks, k.reserved = b.ordered, b.callsHooks, b.reserved
 	if k.Launches, k.Targets = b.launches, b.targets; k.Launches {
 		k.entries = b.prog.listEntries()
 	}

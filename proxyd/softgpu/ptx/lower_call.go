@@ -98,7 +98,8 @@ func resolveCallee(l *lowerer, name string, site *callSite) *syntax.Prototype {
 		}
 		l.failSyntax("function %s is not defined", f.Name)
 	}
-	l.b.ordered = l.b.ordered || f.Name != "__assertfail"
+	l.b.callsHooks = l.b.callsHooks || f.Name != "__assertfail"
+	l.b.ordered = l.b.ordered || l.b.callsHooks
 	l.b.launches = l.b.launches || strings.HasPrefix(f.Name, driverCall+"Launch")
 	return &f.Prototype
 }
