@@ -140,7 +140,7 @@ func (s *space) spacesInSight() []*space {
 }
 
 // setPeers sets the spaces that s sees. The caller holds mu.
-func (s *space) setPeers(peers []*space) {
+func setPeers(s *space, peers []*space) {
 	s.peers, s.sight = peers, slices.Clip(append([]*space{s}, peers...))
 }
 

@@ -60,7 +60,7 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 		device: d, cfg: cfg, size: cfg.Size, gate: workgate.New(cfg.Changed), active: workgate.NewActivity(cfg.Changed), contexts: map[backend.ContextID]*cudaContext{},
 	}
 	s.at.Store(d)
-	s.setPeers(nil)
+	setPeers(s, nil)
 	s.isPaused = s.gate.IsPaused
 	s.ctx, s.cancel = context.WithCancel(d.backend.ctx)
 	s.table.engine, s.table.reclaimer = d.backend.engine.newAddresses(), &s.reclaimer
@@ -342,7 +342,7 @@ func (s *space) AllowPeer(peer backend.Space) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.setPeers(append(slices.Clone(s.peers), p))
+	setPeers(s, append(slices.Clone(s.peers), p))
 	return nil
 }
 
@@ -358,7 +358,7 @@ func (s *space) DenyPeer(peer backend.Space) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.peers, p); i >= 0 {
-		s.setPeers(slices.Delete(slices.Clone(s.peers), i, i+1))
+		setPeers(s, slices.Delete(slices.Clone(s.peers), i, i+1))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
@@ -215,20 +216,59 @@ func (k *Kernel) checkConfig(cfg *Config) error {
 	return nil
 }
 
-// addCount adds the executed instructions of the block's warps to the launch's counts.
-func (b *block) addCount() {
-	var lanes, issued uint64
-	for _, w := range b.warps {
-		lanes += w.lanesRun
-		issued += w.issued
+// spread is the state of spreadBlocks.
+type spread struct {
+	next   atomic.Uint64 // block
+	lowest atomic.Uint64 // block with a fault; the number of blocks if there is none
+	mu     sync.Mutex
+	err    error // of the lowest block
+	wait   sync.WaitGroup
+}
+
+// spreadBlocks runs the blocks on workers, each the next in ascending order. Of several faults
+// the fault of the lowest block is returned: all blocks below it have run to their end.
+func (r *launch) spreadBlocks(workers int) error {
+	x := &r.spread
+	x.lowest.Store(r.cfg.Grid.Count())
+	x.next.Store(r.first)
+	for range workers - 1 {
+		x.wait.Go(r.takeBlocks)
 	}
-	if b.run.cfg.Count != nil {
-		*b.run.cfg.Count += lanes
+	r.takeBlocks()
+	x.wait.Wait()
+	r.noteBlocksDone(x.next.Load())
+	return x.err
+}
+
+// takeBlocks is a worker of spreadBlocks.
+func (r *launch) takeBlocks() {
+	x, b := &r.spread, getBlock(r)
+	for !r.isPausing() {
+		i := x.next.Add(1) - 1
+		err := r.ctx.Err()
+		if err != nil {
+			x.mu.Lock()
+			if x.err == nil {
+				x.err = err
+			}
+			x.mu.Unlock()
+		}
+		if err != nil || i >= x.lowest.Load() {
+			break
+		}
+		if err := r.runBlock(b, i); err != nil {
+			b.addCount()
+			x.mu.Lock()
+			if i < x.lowest.Load() {
+				x.err = err
+				x.lowest.Store(i)
+			}
+			x.mu.Unlock()
+			return
+		}
 	}
-	if b.run.cfg.Issued != nil {
-		b.run.cfg.Issued.Add(issued)
-	}
-	b.addTouched()
+	b.addCount()
+	b.recycleBlock()
 }
 
 // runBlock runs a block from start to end.

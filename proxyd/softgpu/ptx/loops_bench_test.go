@@ -49,7 +49,7 @@ func listLoops() []loop {
 	return append(out, loop{"mix", 1 << 16, 4, []step{{"mix", g, b, []uint64{addrA, addrB, 1 << 16}}}})
 }
 
-// prepareSteps returns a function that launches the steps of a loop. It does nothing else, since a launch of the smallest loop
+// prepareSteps returns a function that launches the steps of a loop. The function does no more, since a launch of the smallest loop
 // takes a microsecond.
 func (l loop) prepareSteps(b *testing.B, m *machine) (run func()) {
 	var launches []func() error

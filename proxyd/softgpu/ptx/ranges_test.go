@@ -54,9 +54,9 @@ func TestRangesOfLaunchBefore(t *testing.T) {
 // TestRangesChange: a launch that accesses memory where other memory was in the launch before finds what is there now.
 func TestRangesChange(t *testing.T) {
 	for name, c := range map[string]struct {
-		size     int // of the new range; 0: none
+		size     int // of the new range; 0: there is no range
 		readOnly bool
-		kind     FaultKind // -1: none
+		kind     FaultKind // -1: no fault
 	}{
 		"other bytes": {64, false, -1}, "read only": {64, true, IllegalAddress}, "smaller": {8, false, IllegalAddress}, "gone": {0, false, IllegalAddress},
 	} {

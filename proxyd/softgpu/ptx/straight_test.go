@@ -34,7 +34,7 @@ FEW: setp.gt.u32 %p2, %r1, 70; @%p2 bra END; vote.sync.ballot.b32 %r9, %p7, 1;
 END: st.global.u32 [%rd1+12], %r9; ret; }`
 
 // TestUnlikeBlocks: blocks that run straight behind each other, and blocks among them that do not, leave what the
-// interpreter leaves, and find nothing of the blocks before.
+// interpreter leaves, and find zeros where blocks before have written.
 func TestUnlikeBlocks(t *testing.T) {
 	for _, threads := range []uint32{32, 80, 96, 128} {
 		m := bootMachine(t, unlikeBlocks)
