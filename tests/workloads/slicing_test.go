@@ -66,7 +66,7 @@ var slicingCases = []slicingCase{
 		Case:     slicing.Case{Name: "mlp", Steps: 12, Args: []string{"--accumulate", "4"}},
 		resident: rowBounds{2.5, 2.5, 2.5}, splice: rowBounds{2, 1, 1}, moved: 1, short: none, whole: none,
 	},
-	// These are counted when the device has learned what kernels read. gpt and streams miss the aim of 1 %.
+	// These are counted when the device has learned which memory kernels read. gpt and streams miss the aim of 1 %.
 	{
 		Case: slicing.Case{Name: "gpt", Steps: 12, Before: 50}, resident: rowBounds{2, 2.5, 2.5}, splice: rowBounds{3.2, 3.5, 3.5}, moved: 1, short: none, whole: "2 splice",
 	},

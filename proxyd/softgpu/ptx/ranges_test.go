@@ -51,7 +51,7 @@ func TestRangesOfLaunchBefore(t *testing.T) {
 	}
 }
 
-// TestRangesChange: a launch that accesses memory where other memory was in the launch before finds what is there now.
+// TestRangesChange: a launch that accesses memory where other memory was in the launch before finds the bytes that are there now.
 func TestRangesChange(t *testing.T) {
 	for name, c := range map[string]struct {
 		size     int // of the new range; 0: there is no range

@@ -11,7 +11,7 @@ import (
 )
 
 // unlikeBlocks is a kernel of which block n does one thing of its own, if it is n & 15 = 3, 6, 7, 9, 10 or 12, and else runs
-// straight. Each thread stores what it finds in registers, a predicate, shared and local memory before it writes them.
+// straight. Each thread stores the values that it finds in registers, a predicate, shared and local memory before it writes them.
 const unlikeBlocks = header + `.visible .entry k(.param .u64 out) {
 	.reg .b32 %r<12>; .reg .b64 %rd<4>; .reg .pred %p<8>;
 	.shared .align 4 .b8 sm[512]; .local .align 4 .b8 lm[16];

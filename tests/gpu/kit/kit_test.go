@@ -187,7 +187,7 @@ func TestJudgeBoth(t *testing.T) {
 	}
 }
 
-// TestSuiteSkips: why the last case of a run is left out is said without what the run prints behind.
+// TestSuiteSkips: the reason why the last case of a run is left out is said without the lines that follow.
 func TestSuiteSkips(t *testing.T) {
 	k := fakeKit(t, `echo "=== RUN   TestDevice/last
     x.go:1: two devices
