@@ -99,6 +99,8 @@ SOME_CLUSTER := TestBadInput|TestActions|TestProtected|TestRESTClient
 ATTACKS := TestReplacedFiles|TestFloods|TestReusedPID|TestMountFlags|TestCRIUInHost|TestSharedFolder|TestLostWork|TestChangedFiles|TestObstacleLater
 SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
 TORCH_DEVICES := TestCorpus/torch-(nodes|four)
+# Only make test-devices has it: a run takes minutes.
+LONG_DEVICES := TestCorpus/torch-sharded
 # What only test-full has of tests/control: four nodes onto one, leases while preemptd is away, and five of the scenarios.
 # In make test TestLeasesOfNodes comes onto fewer nodes.
 FULL_CONTROL := ^(TestFewerNodes|TestLeasesWithoutController)$$|^TestControl$$/^(rolling_drain|defrag_makes_room|power_cap|room_is_given_up|a_job_that_is_lent_GPUs_is_cancelled)$$
@@ -131,7 +133,7 @@ FULL_CLUSTER = \
 FULL_PROGRAMS = \
 	'packages: $(SELF) test-packages GO_TEST="$(GO) test -json -skip ^TestUnderSystemd"' \
 	'first installation: $(GO_CLUSTER) install -timeout 20m ./tests/install -trees $(CACHE)' \
-	'devices, the rest: $(GO_CLUSTER) corpus -timeout 60m ./tests/corpus $(DEVICES) -rounds 2 -seed 7 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$|$(TORCH_DEVICES)$$"' \
+	'devices, the rest: $(GO_CLUSTER) corpus -timeout 60m ./tests/corpus $(DEVICES) -rounds 2 -seed 7 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$|$(TORCH_DEVICES)$$|$(LONG_DEVICES)$$"' \
 	'controller, some kills: $(GO_CLUSTER) harm -timeout 30m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8' \
 	'programs, more: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(MORE_PROGRAMS))$$"' \
 	'faults, the rest: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -name faults-rest -seed 49 -some 8 -after 2 -run "^TestFaults$$"' \

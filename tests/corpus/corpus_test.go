@@ -116,7 +116,7 @@ func installPrograms(ctx context.Context, c *cluster) error {
 		if out, err := exec.CommandContext(ctx, "make", "-s", "-C", "../workloads", "O="+filepath.Join(to, "bin")).CombinedOutput(); err != nil {
 			return fmt.Errorf("tests/workloads: %w: %s", err, out)
 		}
-		for _, file := range []string{"../pytorch/programs/gpt.py", "../llama/programs/model.mjs", "../llama/programs/answer.mjs"} {
+		for _, file := range []string{"../pytorch/programs/gpt.py", "../pytorch/programs/sharded_gpt.py", "../llama/programs/model.mjs", "../llama/programs/answer.mjs"} {
 			text, err := os.ReadFile(file)
 			if err != nil {
 				return err
