@@ -74,10 +74,10 @@ bool sing_capture_watch(const struct sing_message *m, int *result);
 bool sing_captured_counts(void);
 
 /*
- * Whether work for the stream is captured now. 0 is the legacy stream, even if the caller's default is a stream of each
- * thread.
+ * The number of the capture in which work for the stream becomes a node now, 0 if there is none. Stream 0 is the legacy
+ * stream, even if the caller's default is a stream of each thread.
  */
-bool sing_is_capturing(CUstream stream);
+unsigned long long sing_capture_id(CUstream stream);
 
 /*
  * Work for the stream by a message that sing_capture_watch does not see: CUDA_SUCCESS, or the call's error. waits: the

@@ -356,14 +356,17 @@ CUresult sing_capture_allows_unsafe(void)
 	return r;
 }
 
-bool sing_is_capturing(CUstream stream)
+unsigned long long sing_capture_id(CUstream stream)
 {
-	bool is;
+	const struct sing_strand *s;
+	unsigned long long id = 0;
 
 	if (!sing_captures())
-		return false;
+		return 0;
 	sing_capture_lock();
-	is = sing_strand_of(sing_capture_key(stream, false)) != NULL;
+	s = sing_strand_of(sing_capture_key(stream, false));
+	if (s != NULL)
+		id = s->in->id;
 	sing_capture_unlock();
-	return is;
+	return id;
 }

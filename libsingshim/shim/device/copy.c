@@ -34,7 +34,7 @@ enum { STAGED = 1 << 20 };
 
 bool sing_copy_is_captured(CUstream stream)
 {
-	return sing_captures() && sing_is_capturing(stream);
+	return sing_capture_id(stream) != 0;
 }
 
 /* The error if captures do not allow a copy that is not captured itself. */

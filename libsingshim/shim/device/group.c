@@ -5,12 +5,14 @@
  * A thread's group. The operations that a thread issues between ncclGroupStart and the last ncclGroupEnd are
  * gathered here and go to the server as a single message, which passes the barrier's gate as a whole and
  * counts, in the same step, for each communicator and each direction of a pair in the group. If a call in
- * the group failed, no operation of the group is issued.
+ * the group failed, no operation of the group is issued. While streams capture, there is a message for each
+ * capture.
  */
 #include "nccl.h"
 
 #include "../../wire/attach.h"
 #include "../../wire/wire.h"
+#include "capture.h"
 #include "transport.h"
 
 #include <stdlib.h>
@@ -139,7 +141,7 @@ static bool count_op(sing_nccl_count *counts, unsigned int *k, const sing_nccl_o
 	return true;
 }
 
-static ncclResult_t issue_ops(const sing_nccl_op *ops, size_t n)
+static ncclResult_t send_ops(const sing_nccl_op *ops, size_t n)
 {
 	sing_nccl_count few[16], *counts = few;
 	unsigned int k = 0;
@@ -157,6 +159,70 @@ static ncclResult_t issue_ops(const sing_nccl_op *ops, size_t n)
 		r = sing_nccl_result(sing_send_nccl_group(0, counts, k, ops, (unsigned int)n, ops[0].stream));
 	if (counts != few)
 		free(counts);
+	return r;
+}
+
+/*
+ * Whether operations of several captures are in the group, and those of each communicator in a single capture, or in none.
+ * The operations of each capture are then a node of that capture's graph, as with NCCL. A group that mixes a
+ * communicator's streams is a single message, which is refused and invalidates the captures.
+ */
+static bool is_divided(const sing_nccl_op *ops, const unsigned long long *ids, size_t n)
+{
+	bool several = false;
+
+	for (size_t i = 1; i < n; ++i) {
+		several = several || ids[i] != ids[0];
+		for (size_t k = 0; k < i; ++k)
+			if (ops[k].comm == ops[i].comm && ids[k] != ids[i])
+				return false;
+	}
+	return several;
+}
+
+/* Send the operations of each capture, in the order of their first operations. some has room for n operations. */
+static ncclResult_t send_by_capture(const sing_nccl_op *ops, unsigned long long *ids, sing_nccl_op *some, size_t n)
+{
+	enum { SENT = -1 };
+	ncclResult_t r = ncclSuccess;
+
+	for (size_t i = 0; i < n && r == ncclSuccess; ++i) {
+		const unsigned long long id = ids[i];
+		size_t k = 0;
+
+		if (id == (unsigned long long)SENT)
+			continue;
+		for (size_t j = i; j < n; ++j) {
+			if (ids[j] != id)
+				continue;
+			some[k++] = ops[j];
+			ids[j] = (unsigned long long)SENT;
+		}
+		r = send_ops(some, k);
+	}
+	return r;
+}
+
+static ncclResult_t issue_ops(const sing_nccl_op *ops, size_t n)
+{
+	unsigned long long *ids;
+	sing_nccl_op *some;
+	ncclResult_t r;
+
+	if (n == 1 || !sing_captures())
+		return send_ops(ops, n);
+	ids = malloc(n * sizeof(*ids));
+	some = malloc(n * sizeof(*some));
+	if (ids == NULL || some == NULL) {
+		r = sing_nccl_fail(ncclSystemError, "no memory");
+		goto out;
+	}
+	for (size_t i = 0; i < n; ++i)
+		ids[i] = sing_capture_id(ops[i].stream);
+	r = is_divided(ops, ids, n) ? send_by_capture(ops, ids, some, n) : send_ops(ops, n);
+out:
+	free(ids);
+	free(some);
 	return r;
 }
 

@@ -5,6 +5,7 @@
 // expect: once: 3 3
 // expect: twice: 6 6
 // expect: in a graph: 12 12
+// expect: in a group: 24 24
 
 /* Collectives that are captured, by two ranks of a single process, and counted at each launch of their graphs. */
 #include "check.h"
@@ -76,5 +77,28 @@ int main(void)
 		OK(cuGraphLaunch(y[i], s[i]));
 	}
 	show_words("in a graph");
+	/* A group of both ranks, whose streams are captured into graphs of their own, as nccl-tests does with -G. */
+	for (int i = 0; i < 2; ++i) {
+		OK(cuCtxSetCurrent(ctx[i]));
+		OK(cuStreamBeginCapture(s[i], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	}
+	NCCL(ncclGroupStart());
+	for (int i = 0; i < 2; ++i)
+		NCCL(ncclAllReduce((void *)a[i], (void *)a[i], 1, ncclUint32, ncclSum, comm[i], s[i]));
+	NCCL(ncclGroupEnd());
+	for (int i = 0; i < 2; ++i) {
+		OK(cuCtxSetCurrent(ctx[i]));
+		OK(cuStreamEndCapture(s[i], &g[i]));
+		OK(cuGraphInstantiate(&x[i], g[i], 0));
+		OK(cuGraphLaunch(x[i], s[i]));
+	}
+	show_words("in a group");
+	/* A graph without work goes into a stream of any device, as where a rank of nccl-tests has no elements. */
+	OK(cuCtxSetCurrent(ctx[1]));
+	OK(cuStreamBeginCapture(s[0], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	OK(cuStreamEndCapture(s[0], &g[0]));
+	OK(cuGraphInstantiate(&x[0], g[0], 0));
+	OK(cuGraphLaunch(x[0], s[0]));
+	OK(cuCtxSynchronize());
 	return (0);
 }

@@ -40,6 +40,17 @@ func (g *graph) collectContexts(into map[*driver.Context]bool) {
 	}
 }
 
+// isWithoutWork tells whether the graph's nodes, if any, only order others. CUDA launches such a graph in any context: its
+// own is that in which it was instantiated.
+func (g *graph) isWithoutWork() bool {
+	for _, n := range g.nodes {
+		if n.kind != emptyNode {
+			return false
+		}
+	}
+	return true
+}
+
 // tallyLaunch adds a launch of the graph to the counts.
 func (g *graph) tallyLaunch(into map[uint64]uint32) {
 	for _, n := range g.nodes {
@@ -235,6 +246,10 @@ func (p *ExecCalls) GraphLaunch(c *dispatch.Call, h dispatch.Graphexec, stream d
 	}
 	p.lockGraphs()
 	e, r := p.findExec(h)
+	if r == 0 && st.Context != e.context && e.graph.isWithoutWork() {
+		p.unlockGraphs()
+		return 0
+	}
 	if r == 0 {
 		r = p.markAllocated(e)
 	}
