@@ -15,12 +15,23 @@
 enum { CHUNK = 1024, CHUNKS = 4096 };
 static _Atomic(_Atomic uint64_t *) chunks[CHUNKS];
 
+/* The number in a stream's handle. */
+static uint64_t number_of(uint64_t handle)
+{
+	return (handle & 0xffffffffff) / SING_STREAM_STEP;
+}
+
+static bool is_stream(uint64_t handle)
+{
+	return handle >> 40 == SING_CLASS_STREAM + 1 && handle % SING_STREAM_STEP == 0;
+}
+
 static _Atomic uint64_t *find_place(uint64_t handle, bool make)
 {
-	const uint64_t n = handle & 0xffffffffff;
+	const uint64_t n = number_of(handle);
 	_Atomic uint64_t *c, *none = NULL;
 
-	if (handle >> 40 != SING_CLASS_STREAM + 1 || n >= (uint64_t)CHUNK * CHUNKS)
+	if (!is_stream(handle) || n >= (uint64_t)CHUNK * CHUNKS)
 		return NULL;
 	c = atomic_load_explicit(&chunks[n / CHUNK], memory_order_acquire);
 	if (c == NULL && make) {
@@ -59,7 +70,7 @@ bool sing_stream_serves(uint64_t handle, uint64_t context)
 	if (p != NULL)
 		return atomic_load_explicit(p, memory_order_relaxed) == context;
 	/* Accept a stream that has no place in the table: the server checks it. */
-	return handle >> 40 == SING_CLASS_STREAM + 1 && (handle & 0xffffffffff) >= (uint64_t)CHUNK * CHUNKS;
+	return is_stream(handle) && number_of(handle) >= (uint64_t)CHUNK * CHUNKS;
 }
 
 /* The default streams, 0 to 2, are streams of the current context. */

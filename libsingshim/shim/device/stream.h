@@ -8,6 +8,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/*
+ * The distance of the handles of streams. The driver's are addresses, and programs take their lowest bits for 0: PyTorch
+ * marks its own streams by the lowest bit.
+ */
+enum { SING_STREAM_STEP = 8 };
+
 /* A handle is made up, in the context that is current; the stream is destroyed. */
 void sing_stream_made(uint64_t handle);
 void sing_stream_ended(uint64_t handle);

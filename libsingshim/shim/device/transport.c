@@ -303,7 +303,9 @@ uint64_t sing_handle_new(enum sing_class class)
 	static _Atomic uint64_t last[SING_CLASS_COMM + 1];
 
 	/* The classes in handles begin at 1, so that no handle is 1 or 2, the handles of the default streams. */
-	const uint64_t handle = (uint64_t)(class + 1) << SING_COUNT_PEER | (atomic_fetch_add_explicit(&last[class], 1, memory_order_relaxed) + 1);
+	const uint64_t step = class == SING_CLASS_STREAM ? SING_STREAM_STEP : 1;
+	const uint64_t number = atomic_fetch_add_explicit(&last[class], 1, memory_order_relaxed) + 1;
+	const uint64_t handle = (uint64_t)(class + 1) << SING_COUNT_PEER | number * step;
 
 	if (class == SING_CLASS_STREAM)
 		sing_stream_made(handle);

@@ -17,6 +17,8 @@ int main(void)
 	OK(cuMemsetD8(p, 0, 4096));
 	OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	/* PyTorch marks its own streams by the lowest bit of what is an address for a stream of the program's. */
+	HOLDS((uintptr_t)s % 8 == 0 && (uintptr_t)other % 8 == 0);
 	OK(cuCtxSynchronize());
 	OK(cuEventCreate(&a, CU_EVENT_DEFAULT));
 	OK(cuEventCreate(&b, CU_EVENT_BLOCKING_SYNC));
