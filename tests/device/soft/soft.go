@@ -184,14 +184,21 @@ func (w *World) Compile(t testing.TB, file string, flags ...string) string {
 // skipped where the packages cannot be had.
 func (w *World) Python(t testing.TB) string {
 	t.Helper()
+	return filepath.Join(w.Fetch(t, "pytorch"), "python")
+}
+
+// Fetch returns the folder into which contrib/cuda-software has fetched the software of that name. The test is skipped where
+// the packages cannot be had.
+func (w *World) Fetch(t testing.TB, what string) string {
+	t.Helper()
 	var said strings.Builder
-	fetch := exec.Command(filepath.Join(w.root, "contrib/cuda-software/fetch"))
+	fetch := exec.Command(filepath.Join(w.root, "contrib/cuda-software/fetch"), what)
 	fetch.Stderr = &said
 	tree, err := fetch.Output()
 	if err != nil {
 		t.Skip("SKIP: ", err, ": ", said.String())
 	}
-	return filepath.Join(strings.TrimSpace(string(tree)), "python")
+	return strings.TrimSpace(string(tree))
 }
 
 // Program describes a run of a program.
