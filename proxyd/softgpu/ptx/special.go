@@ -157,8 +157,9 @@ const reservedSize = 1024
 func reservedShared(w *warp) uint64 { return uint64(w.block.run.reservedAt()) }
 
 // warpTime is the warp's own time: the time passes with the instructions that the warp executes, so that a program
-// which looks at the clock gives the same result everywhere.
+// which looks at the clock gives the same result everywhere. A read takes a prime number of ticks: a program that waits
+// for a round number of ticks then sees that more have passed, as on a device.
 func (w *warp) warpTime() uint64 {
-	w.ticks += 4
+	w.ticks += 7
 	return w.ticks
 }

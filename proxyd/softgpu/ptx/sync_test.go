@@ -146,6 +146,8 @@ func TestThreads(t *testing.T) {
 				}
 				return 1
 			}},
+		{"waiting for a time", "mov.u64 %rd1, %clock64; wait: mov.u64 %rd2, %clock64; sub.u64 %rd2, %rd2, %rd1; setp.lt.u64 %p1, %rd2, 1004; @%p1 bra wait; setp.gt.u64 %p1, %rd2, 1004; selp.u32 %r, 1, 0, %p1;", 1, 32,
+			func(_, _ uint32) uint32 { return 1 }},
 		{"sleeping", "nanosleep.u32 100; mov.u32 %x1, %clock; mov.u64 %rd1, %clock64; mov.u32 %x2, %clock; setp.gt.u32 %p1, %x2, %x1; selp.u32 %r, 1, 0, %p1;", 1, 32,
 			func(_, _ uint32) uint32 { return 1 }},
 		{"generic addresses", `mov.u64 %rd1, sm; cvta.shared.u64 %rd2, %rd1; isspacep.shared %p1, %rd2; isspacep.global %p2, %out; isspacep.local %p3, %rd2; mul.wide.u32 %rd3, %t, 4; add.u64 %rd2, %rd2, %rd3;
