@@ -157,7 +157,7 @@ func (c *slicingCase) overheadBound(k int, way string) float64 {
 	return math.Inf(1)
 }
 
-// measureAlone runs a case with a device for each rank, and checks that these ranks pay nothing for what ranks share.
+// measureAlone runs a case with a device for each rank, and checks that these ranks pay for no sharing.
 func (c *slicingCase) measureAlone(t *testing.T, k int) slicing.Run {
 	t.Helper()
 	alone := c.Share(t, needWorld(t), k, "--memory", "1G")

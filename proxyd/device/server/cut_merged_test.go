@@ -15,8 +15,8 @@ import (
 )
 
 // TestCutMerged: the gradients of two of four ranks that share a device have been added up, and memory of them was given
-// up, when a cut is sought. No cut is found before the other ranks have come, since nothing else has the two ranks'
-// gradients. The cut after that has the sum, which each rank has again on a device of its own.
+// up, when a cut is sought. No cut is found before the other ranks have come, since the two ranks' gradients are nowhere
+// else. The cut after that has the sum, which each rank has again on a device of its own.
 func TestCutMerged(t *testing.T) {
 	const size, mine = 4 * backend.Granule, 64 << 20
 	s := serverOf(t, "test", []int{0, 0, 0, 0}, mine)
