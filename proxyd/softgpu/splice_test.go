@@ -438,12 +438,14 @@ func TestSpliceMistakes(t *testing.T) {
 			programs = writerPrograms
 		}
 		t.Run(fmt.Sprint(omitted), func(t *testing.T) {
-			for _, p := range programs {
-				wrong := ""
-				t.Run(p.name, func(t *testing.T) { wrong, _ = runSplice(t, &p, smallPieces, 3, 1, 6, omitted) })
-				if wrong != "" {
-					t.Logf("%s: %s", p.name, wrong)
-					return
+			for range 10 { // aloneCheck is missed only where two streams of a rank work at the same time
+				for _, p := range programs {
+					wrong := ""
+					t.Run(p.name, func(t *testing.T) { wrong, _ = runSplice(t, &p, smallPieces, 3, 1, 6, omitted) })
+					if wrong != "" {
+						t.Logf("%s: %s", p.name, wrong)
+						return
+					}
 				}
 			}
 			t.Error("no program found the mistake")
