@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// mergedNodes counts the nodes of ranks lo … hi-1 whose sums are known when only ranks that have come are added up, and
+// mergedNodes counts the nodes of ranks lo … hi-1 with a known sum when only ranks that have come are added up, and
 // only those of a single process.
 func mergedNodes(home []int, came map[int]bool, lo, hi int) (n int, whole bool) {
 	if hi-lo == 1 {

@@ -22,7 +22,7 @@ func TestPutBackCases(t *testing.T) {
 		exclude string
 		logs    string
 		left    bool   // the job has not run after the cut
-		fixed   string // a file whose size must be that of the cut
+		fixed   string // a file that must have the size of the cut
 	}{
 		"appended": {
 			job:  func(in func(string) string) []Entry { return createdEntries(t, in("f"), "12345") },

@@ -52,8 +52,8 @@ func (b *Backend) findBuffer(p []byte) (x bufferPlace, ok bool) {
 // firstBlock is the place in the buffer at which its first whole block begins.
 func (x bufferPlace) firstBlock() uint64 { return -x.offset % backend.Granule }
 
-// blocks are the places in the buffer at which whole blocks begin.
-func (x bufferPlace) blocks() (out []uint64) {
+// wholeBlocks are the places in the buffer at which whole blocks begin.
+func (x bufferPlace) wholeBlocks() (out []uint64) {
 	for at := x.firstBlock(); at+backend.Granule <= uint64(len(x.bytes)); at += backend.Granule {
 		out = append(out, at)
 	}
@@ -66,7 +66,7 @@ func (x bufferPlace) mayShow() bool {
 	defer d.mu.Unlock()
 	x.space.mu.Lock()
 	defer x.space.mu.Unlock()
-	return len(x.blocks()) > 0 && d.mayShowBuffer(x, x.bytes)
+	return len(x.wholeBlocks()) > 0 && d.mayShowBuffer(x, x.bytes)
 }
 
 // mayShowBuffer tells whether a part of a buffer may show common bytes. The caller holds the device's mu and the space's.
@@ -137,7 +137,7 @@ func (b *Backend) GiveUp(buffer []byte) {
 	}
 	c.Hold(false)
 	defer c.Drop(false)
-	for _, at := range x.blocks() {
+	for _, at := range x.wholeBlocks() {
 		d.showInBuffer(x, at, c)
 	}
 }
@@ -160,7 +160,7 @@ func (b *Backend) Spread(from []byte, buffers [][]byte) {
 
 // spreadInGroup gives buffers the bytes of from. Blocks of the buffers lie at the same places of these bytes.
 func (d *device) spreadInGroup(from []byte, group []bufferPlace) {
-	whole := group[0].blocks()
+	whole := group[0].wholeBlocks()
 	copyPart := func(x bufferPlace, at, end uint64) {
 		if &x.bytes[0] != &from[0] {
 			copy(x.bytes[at:end], from[at:end])

@@ -116,7 +116,7 @@ func TestFloods(t *testing.T) {
 		}
 	}
 	flood("128 calls of 6 MiB", inJob("echo begin; for n in {1..8}; do python3 flood.py 16 & done; wait"))
-	for _, n := range []string{"250", "6000"} { // from the host of the user whose checkpoint is timed
+	for _, n := range []string{"250", "6000"} { // from the host at which the timed checkpoint is asked for
 		flood(n+" connections", func(t *testing.T) (func() string, func()) {
 			log := "connections" + n + ".log"
 			c.runScript(t, "nohup python3 -c '"+connects+"' "+n+" </dev/null >~/"+log+" 2>&1 &")

@@ -129,7 +129,7 @@ func TestDecodeStateBounded(t *testing.T) {
 	}
 }
 
-// TestFixedPaths: the files of a state whose sizes a restore needs are those that a program maps, or has open in another
+// TestFixedPaths: the files of a state that must keep their size are those that a program maps, or has open in another
 // way than to be read only or appended to; of an image that does not say how, all.
 func TestFixedPaths(t *testing.T) {
 	image := func(p criu.Places, paths ...string) *criu.Image {

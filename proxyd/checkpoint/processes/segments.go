@@ -32,7 +32,7 @@ func findSharedSegments(ctx context.Context, init int, programs []capsule.Progra
 				return nil
 			}
 			for _, segment := range attachedSegments(pid) {
-				holders.add(segment, i, pid)
+				holders.addHolder(segment, i, pid)
 			}
 		}
 	}
@@ -49,8 +49,8 @@ func findSharedSegments(ctx context.Context, init int, programs []capsule.Progra
 // segmentHolders has, for each segment, the first process of each program that has the segment.
 type segmentHolders map[string]map[int]int
 
-// add notes that a process of program i has a segment, unless too many segments are known.
-func (h segmentHolders) add(segment string, i, pid int) {
+// addHolder notes that a process of program i has a segment, unless too many segments are known.
+func (h segmentHolders) addHolder(segment string, i, pid int) {
 	if h[segment] == nil {
 		if len(h) >= maxSegmentsKnown {
 			return

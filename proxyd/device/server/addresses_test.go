@@ -88,7 +88,7 @@ func (b apartBackend) Devices() (all []backend.Device) {
 	return all
 }
 
-// newApartServer makes a server of three devices whose spaces cannot overlap.
+// newApartServer makes a server of three devices with spaces that cannot overlap.
 func newApartServer(t *testing.T) *Server {
 	t.Helper()
 	b, err := softgpu.New(softgpu.Config{Seed: "test", Workers: 1, Memory: []uint64{testMemory, testMemory, testMemory}})

@@ -56,8 +56,8 @@ func (c *Conn) newCall(method string, streams bool, request []byte, opts []grpc.
 		ticket: newTicket(method, c.to, c.from, request), began: time.Now()}
 }
 
-// send sends the call. The context must end.
-func (c *call) send(ctx context.Context) error {
+// sendCall sends the call. The context must end.
+func (c *call) sendCall(ctx context.Context) error {
 	for {
 		err := c.sendOnce(ctx)
 		if err == nil {
@@ -69,7 +69,7 @@ func (c *call) send(ctx context.Context) error {
 	}
 }
 
-// receiveFirst is receive for the first message. The context is that of send.
+// receiveFirst is receiveMessage for the first message. The context is that of sendCall.
 func (c *call) receiveFirst(ctx context.Context, f *frame) error {
 	for {
 		err := c.stream.RecvMsg(f)
@@ -77,7 +77,7 @@ func (c *call) receiveFirst(ctx context.Context, f *frame) error {
 			if err := c.checkRepeat(ctx, c.stream.Trailer(), err); err != nil {
 				return c.checkSeal(err)
 			}
-			if err := c.send(ctx); err != nil {
+			if err := c.sendCall(ctx); err != nil {
 				return err
 			}
 			continue
@@ -88,8 +88,8 @@ func (c *call) receiveFirst(ctx context.Context, f *frame) error {
 	}
 }
 
-// receive reads a message of the reply into f. It returns io.EOF at the end of a reply with the right seal.
-func (c *call) receive(f *frame) error { return c.checkMessage(f, c.stream.RecvMsg(f)) }
+// receiveMessage reads a message of the reply into f. It returns io.EOF at the end of a reply with the right seal.
+func (c *call) receiveMessage(f *frame) error { return c.checkMessage(f, c.stream.RecvMsg(f)) }
 
 // checkMessage counts f, which RecvMsg has returned with err, into the seal that the reply must have.
 func (c *call) checkMessage(f *frame, err error) error {

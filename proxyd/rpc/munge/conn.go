@@ -49,7 +49,7 @@ func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, opts 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	call := c.newCall(method, false, request, opts)
-	if err := call.send(ctx); err != nil {
+	if err := call.sendCall(ctx); err != nil {
 		return err
 	}
 	var answer frame
@@ -107,7 +107,7 @@ func (s *clientStream) SendMsg(m any) error {
 		return fmt.Errorf("%s: %w", s.method, err)
 	}
 	call := s.conn.newCall(s.method, s.desc.ServerStreams, request, s.opts)
-	if err := call.send(s.ctx); err != nil {
+	if err := call.sendCall(s.ctx); err != nil {
 		return err
 	}
 	s.call, s.ClientStream = call, call.stream
@@ -121,7 +121,7 @@ func (s *clientStream) RecvMsg(m any) error {
 	var f frame
 	var err error
 	if s.begun {
-		err = s.call.receive(&f)
+		err = s.call.receiveMessage(&f)
 	} else {
 		err = s.call.receiveFirst(s.ctx, &f)
 		s.ClientStream = s.call.stream

@@ -32,7 +32,7 @@ type link struct {
 // newLink makes a link to target ("n1:6830"). The first call connects.
 func newLink(target string, p *pace, opts []grpc.DialOption) (*link, error) {
 	l := &link{pace: p}
-	opts = append([]grpc.DialOption{grpc.WithContextDialer(l.dial)}, opts...)
+	opts = append([]grpc.DialOption{grpc.WithContextDialer(l.dialPaced)}, opts...)
 	opts = append(opts,
 		// Credentials and seals prove the identity of both sides; see the package comment.
 		grpc.WithTransportCredentials(watchedHandshake{insecure.NewCredentials(), l}),
@@ -48,11 +48,11 @@ func newLink(target string, p *pace, opts []grpc.DialOption) (*link, error) {
 	return l, nil
 }
 
-// dial connects, after a pause if connections have been closed, and notes where the daemon cannot be reached. dial returns the *net.TCPConn itself: gRPC sets
-// TCP_USER_TIMEOUT of no other type.
-func (l *link) dial(ctx context.Context, address string) (net.Conn, error) {
+// dialPaced connects, after a pause if connections have been closed, and notes where the daemon cannot be reached.
+// dialPaced returns the *net.TCPConn itself: gRPC sets TCP_USER_TIMEOUT of no other type.
+func (l *link) dialPaced(ctx context.Context, address string) (net.Conn, error) {
 	select {
-	case <-time.After(l.pace.pause()):
+	case <-time.After(l.pace.nextPause()):
 	case <-ctx.Done():
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -133,8 +133,8 @@ const (
 	longestPause = time.Second
 )
 
-// pause returns the time to wait before the next connection.
-func (p *pace) pause() time.Duration {
+// nextPause returns the time to wait before the next connection.
+func (p *pace) nextPause() time.Duration {
 	d := p.longestNext()
 	if d > 0 {
 		d -= rand.N(d / 2) //nolint:gosec // nothing secret depends on it
@@ -142,7 +142,7 @@ func (p *pace) pause() time.Duration {
 	return d
 }
 
-// longestNext returns the longest time that pause may return.
+// longestNext returns the longest time that nextPause may return.
 func (p *pace) longestNext() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -84,7 +84,7 @@ func TestUnreachable(t *testing.T) {
 	l.Close()
 	gone := &link{pace: &pace{}}
 	gone.newestClosed.Store(true)
-	if _, err := gone.dial(t.Context(), l.Addr().String()); err == nil || gone.wasClosed(0) {
+	if _, err := gone.dialPaced(t.Context(), l.Addr().String()); err == nil || gone.wasClosed(0) {
 		t.Errorf("dial: %v, and the newest connection was closed: %v; want an error, and not closed", err, gone.wasClosed(0))
 	}
 }

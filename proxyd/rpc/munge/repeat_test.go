@@ -57,8 +57,8 @@ func (c *earlyCloser) Accept() (net.Conn, error) {
 	}
 }
 
-// count returns how many connections there have been.
-func (c *earlyCloser) count() int {
+// countConnections returns how many connections there have been.
+func (c *earlyCloser) countConnections() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.conns)
@@ -189,7 +189,7 @@ func TestSentAgain(t *testing.T) {
 				if got := s.countCalls(); got != 1 {
 					t.Errorf("the call was carried out %d times, want once", got)
 				}
-				if got := l.count(); got != closed+1 {
+				if got := l.countConnections(); got != closed+1 {
 					t.Errorf("the client has connected %d times, want %d", got, closed+1)
 				}
 				for i, ticket := range coder.tickets {
@@ -221,7 +221,7 @@ func TestNotSentTwice(t *testing.T) {
 			if got := s.countCalls(); got != 1 {
 				t.Errorf("the call was carried out %d times", got)
 			}
-			if got := l.count(); got != 2 {
+			if got := l.countConnections(); got != 2 {
 				t.Errorf("the client has connected %d times, want twice: the server says that the call was admitted", got)
 			}
 		})
@@ -294,7 +294,7 @@ func TestGivesUp(t *testing.T) {
 			if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), " connections within ") || !strings.Contains(err.Error(), " without an answer; the last: ") {
 				t.Errorf("the call: %v; want what happened", err)
 			}
-			if got := l.count(); got < 2 || got > most {
+			if got := l.countConnections(); got < 2 || got > most {
 				t.Errorf("the client has connected %d times, want 2 to %d", got, most)
 			}
 		})
@@ -305,7 +305,7 @@ func TestGivesUp(t *testing.T) {
 		ended := make(chan error, 1)
 		client := repeatingClient(t, l.Addr().String(), realm.As(1001, 1001), time.Hour)
 		go func() { ended <- kindsOfCall["a reply"](ctx, client) }()
-		waitUntil(t, "the call is sent again", func() bool { return l.count() > 1 })
+		waitUntil(t, "the call is sent again", func() bool { return l.countConnections() > 1 })
 		cancel()
 		if err := <-ended; status.Code(err) != codes.Canceled {
 			t.Errorf("the call: %v; want Canceled", err)

@@ -77,7 +77,7 @@ int main(void)
 		OK(cuGraphLaunch(y[i], s[i]));
 	}
 	show_words("in a graph");
-	/* A group of both ranks, whose streams are captured into graphs of their own, as nccl-tests does with -G. */
+	/* A group of both ranks. Their streams are captured into graphs of their own, as nccl-tests does with -G. */
 	for (int i = 0; i < 2; ++i) {
 		OK(cuCtxSetCurrent(ctx[i]));
 		OK(cuStreamBeginCapture(s[i], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));

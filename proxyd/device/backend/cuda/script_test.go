@@ -45,7 +45,7 @@ type bytesOfHost []byte
 func (h bytesOfHost) Read(at uint64, p []byte) error  { copy(p, h[at:]); return nil }
 func (h bytesOfHost) Write(at uint64, p []byte) error { copy(h[at:], p); return nil }
 
-// awaitedHost is a program's memory whose copies go on only when Synchronize waits for them: else a quick copy would be
+// awaitedHost is a program's memory. Its copies go on only when Synchronize waits for them: else a quick copy would be
 // over before Synchronize looks, which then makes no call.
 type awaitedHost struct {
 	bytesOfHost
