@@ -175,6 +175,8 @@ type exchangedSpans [receives + 1]backend.Span
 
 // lendTurn is beginTurn on memory in place. Operations that no team can carry out are copied.
 func (v *visit) lendTurn(spans []backend.Span, done func(error)) {
+	v.turn.Lock()
+	defer v.turn.Unlock()
 	if v.begun.Swap(true) {
 		done(nil)
 		return
