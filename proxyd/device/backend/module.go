@@ -22,6 +22,8 @@ type Global struct {
 	Name string
 	Addr Addr
 	Size uint64
+
+	Managed bool // declared managed, so that the host would use it by its address, which it cannot
 }
 
 // Module is loaded code.
@@ -31,7 +33,7 @@ type Module interface {
 	Function(name string) (Function, error)
 	// Functions lists all kernels in the order of the code.
 	Functions() []Function
-	// Global finds a variable, or NotFound; NotSupported for a variable that is declared managed.
+	// Global finds a variable, or NotFound.
 	Global(name string) (Global, error)
 	// Variables is the range of all variables' bytes in the State, for LoadConfig.Globals; of size 0 without variables.
 	// The variables themselves lie there, too, unless a driver has placed them by itself: see State.Variables.

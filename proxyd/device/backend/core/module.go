@@ -16,7 +16,7 @@ import (
 type ModuleState struct {
 	// Neither is changed once the program has the module.
 	Globals map[string]backend.Global
-	Managed []string // variables that are declared managed: programs get none of them
+	Managed []string // variables that are declared managed
 
 	context *ContextState
 	gone    atomic.Bool
@@ -59,13 +59,11 @@ func (m *ModuleState) Global(name string) (backend.Global, error) {
 	if err := m.CheckLoaded(); err != nil {
 		return backend.Global{}, err
 	}
-	if slices.Contains(m.Managed, name) {
-		return backend.Global{}, fmt.Errorf("variable %s is declared __managed__, so the host would use it by its address: %w", name, backend.NotSupported)
-	}
 	g, ok := m.Globals[name]
 	if !ok {
 		return backend.Global{}, fmt.Errorf("variable %q: %w", name, backend.NotFound)
 	}
+	g.Managed = slices.Contains(m.Managed, name)
 	return g, nil
 }
 

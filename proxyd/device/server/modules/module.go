@@ -4,6 +4,7 @@
 package modules
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -195,8 +196,11 @@ func (p *Calls) ModuleGetGlobalV2(_ *dispatch.Call, _, _ bool, h dispatch.Module
 func (p *Calls) findGlobal(m *module, name string) (dispatch.Devptr, uint64, dispatch.Result) {
 	g, err := m.b.Global(name)
 	if err != nil {
-		p.logNotRun("a variable cannot be used", err)
 		return 0, 0, p.Result(err)
+	}
+	if g.Managed {
+		// CUDA's runtime asks for each variable, used or not, and fails for the whole program if a variable is refused.
+		p.logNotRun("a variable cannot be used", fmt.Errorf("variable %s is declared __managed__, so the host would use it by its address: %w", name, backend.NotSupported))
 	}
 	return dispatch.Devptr(g.Addr), g.Size, 0
 }
