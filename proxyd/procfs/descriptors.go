@@ -48,11 +48,17 @@ func (d Descriptor) InfoPath() string { return filepath.Join(d.dir, "fdinfo", st
 
 // OpenFlags returns the flags with which the file is open, as open(2) has them.
 func (d Descriptor) OpenFlags() (int, error) {
-	b, err := os.ReadFile(d.InfoPath())
+	f, err := os.Open(d.InfoPath())
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(b)) {
+	defer f.Close()
+	begin := make([]byte, 128) // position and flags come first; behind them is a line for each of the process's locks
+	n, err := io.ReadFull(f, begin)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return 0, err
+	}
+	for line := range strings.Lines(string(begin[:n])) {
 		if v, ok := strings.CutPrefix(line, "flags:"); ok {
 			flags, err := strconv.ParseInt(strings.TrimSpace(v), 8, 64)
 			return int(flags), err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -56,6 +57,32 @@ func TestDescriptors(t *testing.T) {
 	}
 	for range Descriptors(os.Getpid()) {
 		break // a caller may stop before the last descriptor
+	}
+}
+
+// TestOpenFlagsOfLocks: little memory is needed for the flags of a file with very many locks, each a line of the kernel's text.
+func TestOpenFlagsOfLocks(t *testing.T) {
+	f, err := os.OpenFile(t.TempDir()+"/locked", os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for n := range int64(5000) {
+		lock := unix.Flock_t{Type: unix.F_WRLCK, Start: 2 * n, Len: 1}
+		if err := unix.FcntlFlock(f.Fd(), unix.F_SETLK, &lock); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := DescriptorOf(os.Getpid(), int(f.Fd()))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	flags, err := d.OpenFlags()
+	runtime.ReadMemStats(&after)
+	if err != nil || flags&unix.O_ACCMODE != unix.O_WRONLY || flags&unix.O_APPEND == 0 {
+		t.Errorf("OpenFlags = %#o, %v; want O_WRONLY and O_APPEND", flags, err)
+	}
+	if n := after.TotalAlloc - before.TotalAlloc; n > 64<<10 {
+		t.Errorf("OpenFlags took %d bytes of memory, want 64 KiB at most", n)
 	}
 }
 
