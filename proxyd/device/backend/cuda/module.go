@@ -129,7 +129,7 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 		return nil, log, fmt.Errorf("load: %w", errors.Join(err, m.unloadModule()))
 	}
 	for _, name := range m.hidden {
-		log.Info += "variable " + name + " cannot be found: programs that have it are not saved\n"
+		log.Info += "variable " + name + " cannot be captured: programs that have it are not saved\n"
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,6 +167,17 @@ func (m *module) findSymbols(kept backend.Addr) error {
 				return err
 			default:
 				m.Globals[v.name] = backend.Global{Name: v.name, Addr: at, Size: n}
+			}
+		}
+		// These are not the module's to keep: the driver has them in memory that is the host's and the devices' at once.
+		for _, name := range m.facts.managed {
+			at, n, err := drv.Global(c.ctx, m.m, name)
+			switch {
+			case backend.ResultOf(err) == backend.NotFound:
+			case err != nil:
+				return err
+			default:
+				m.Globals[name] = backend.Global{Name: name, Addr: at, Size: n}
 			}
 		}
 		return nil
