@@ -32,6 +32,7 @@ var driverCalls = []struct {
 	{symbol: "cuMemsetD2D8Async"}, {symbol: "cuMemsetD2D16Async"}, {symbol: "cuMemsetD2D32Async"},
 	{symbol: "cuMemsetD8Async"}, {symbol: "cuMemsetD16Async"}, {symbol: "cuMemsetD32Async"},
 	{symbol: "cuModuleLoadDataEx"}, {symbol: "cuModuleUnload"}, {symbol: "cuModuleGetFunction"}, {symbol: "cuModuleGetGlobal_v2"},
+	{symbol: "cuModuleEnumerateFunctions", optional: true}, {symbol: "cuFuncIsLoaded", optional: true},
 	{symbol: "cuFuncGetAttribute"}, {symbol: "cuFuncSetAttribute"}, {symbol: "cuFuncGetParamInfo", optional: true},
 	{symbol: "cuLaunchKernel"}, {symbol: "cuLaunchCooperativeKernel", optional: true}, {symbol: "cuLaunchKernelEx", optional: true},
 	{symbol: "cuOccupancyMaxActiveClusters", optional: true}, {symbol: "cuOccupancyMaxPotentialClusterSize", optional: true},

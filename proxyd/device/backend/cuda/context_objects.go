@@ -30,7 +30,7 @@ type contextObjects struct {
 // moduleObjects are the driver's objects of a module.
 type moduleObjects struct {
 	m         driver.Module
-	functions []driver.Function // of the module's functions
+	functions map[*function]driver.Function // that were looked up
 	variables []placedVariable
 }
 
@@ -107,8 +107,8 @@ func (c *cudaContext) adoptObjects(p *contextObjects) {
 	}
 	for m, x := range p.modules {
 		m.m = x.m
-		for i, f := range m.functions {
-			f.f = x.functions[i]
+		for f, h := range x.functions {
+			f.f = h
 		}
 	}
 }
@@ -116,13 +116,16 @@ func (c *cudaContext) adoptObjects(p *contextObjects) {
 // loadModule makes a module's objects again.
 func (p *contextObjects) loadModule(m *module) error {
 	drv := p.context.space.device.backend.drv
-	x := &moduleObjects{}
+	x := &moduleObjects{functions: map[*function]driver.Function{}}
 	var err error
 	if x.m, _, err = drv.Load(p.ctx, m.image, m.cfg, p.owner); err != nil {
 		return err
 	}
 	for _, f := range m.functions {
-		h, err := drv.Function(p.ctx, x.m, f.name)
+		if !f.found.Load() {
+			continue // found in the objects that are made now, when the program asks for the function
+		}
+		h, err := drv.Function(p.ctx, x.m, f.facts.name)
 		if err != nil {
 			return err
 		}
@@ -131,7 +134,7 @@ func (p *contextObjects) loadModule(m *module) error {
 				return err
 			}
 		}
-		x.functions = append(x.functions, h)
+		x.functions[f] = h
 	}
 	for _, v := range p.context.space.variables {
 		if v.module != m {

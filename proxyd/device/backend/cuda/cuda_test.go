@@ -157,8 +157,16 @@ func TestBackend(t *testing.T) { runSuite(t, 12040) }
 // TestBackend13 is TestBackend over a driver of CUDA 13.0.
 func TestBackend13(t *testing.T) { runSuite(t, 13000) }
 
-func runSuite(t *testing.T, version int) {
-	l := newFakeDriver(t, version)
+// TestBackendWhole is TestBackend over a driver that loads the kernels of a module with the module.
+func TestBackendWhole(t *testing.T) {
+	l := newFakeDriver(t, 12040)
+	l.LoadWhole()
+	runSuiteOver(t, l)
+}
+
+func runSuite(t *testing.T, version int) { runSuiteOver(t, newFakeDriver(t, version)) }
+
+func runSuiteOver(t *testing.T, l *fakecuda.Library) {
 	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		t.Cleanup(func() {
 			if left := l.Live(); left != "" {

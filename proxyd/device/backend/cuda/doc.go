@@ -42,7 +42,9 @@
 // allocation of the space; when a module is loaded into a restored space, its variables must be where they were (the
 // driver does the same for the same calls), else Load refuses with the variable's name. (The just-in-time compiler's
 // CU_JIT_GLOBAL_SYMBOL_ADDRESSES may be a way to place the variables of PTX. This was not tried.) A variable that the
-// driver does not find by its name cannot be saved: then Blocks fails and names the variable.
+// driver does not find by its name cannot be saved: then Blocks fails and names the variable. So that variables do not
+// depend on the kernels that a program has used, a driver that loads each kernel when it is looked up is asked for all
+// kernels of a module when the module is loaded (findKernels).
 //
 // # Order
 //

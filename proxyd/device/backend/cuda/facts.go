@@ -28,9 +28,10 @@ type facts struct {
 }
 
 type kernelFacts struct {
-	name     string
-	params   []backend.Param
-	required backend.Dim
+	name       string
+	params     []backend.Param
+	required   backend.Dim
+	everywhere bool // surely there, whichever code of the image the driver chooses
 }
 
 type variableFacts struct {
@@ -43,10 +44,12 @@ func (f *facts) readImage(data []byte) {
 	// A driver that is our own shim links to a bundle.
 	if parts, err := image.Parts(data); err == nil && len(parts) > 1 {
 		for _, p := range parts {
-			f.readImage(p)
+			f.readImage(p) // the driver takes all of them
 		}
 		return
 	}
+	var pieces []facts
+	defer func() { f.addPieces(pieces) }()
 	entries, err := image.Entries(data)
 	if err != nil {
 		f.unread = err // the driver may know more formats
@@ -57,14 +60,18 @@ func (f *facts) readImage(data []byte) {
 		e := &entries[i]
 		switch e.Kind {
 		case image.PTX:
+			var piece facts
 			text, err := e.Text()
 			f.setUnread(err)
-			f.readPTX(text)
+			piece.readPTX(text)
+			pieces = append(pieces, piece)
 		case image.ELF:
+			var piece facts
 			b, err := e.Bytes()
 			if f.setUnread(err); err == nil {
-				f.setUnread(f.readCubin(b))
+				f.setUnread(piece.readCubin(b))
 			}
+			pieces = append(pieces, piece)
 		default:
 			continue // in a form that accompanies one of the other forms, for another use
 		}
@@ -72,6 +79,30 @@ func (f *facts) readImage(data []byte) {
 	}
 	if !known {
 		f.unread = fmt.Errorf("code of kind %d", entries[0].Kind)
+	}
+}
+
+// addPieces adds the facts of all pieces of code of an image, of which the driver chooses a piece.
+func (f *facts) addPieces(pieces []facts) {
+	has := map[string]int{} // in how many pieces a kernel surely is
+	for _, p := range pieces {
+		for _, k := range p.kernels {
+			if k.everywhere {
+				has[k.name]++
+			}
+		}
+	}
+	for _, p := range pieces {
+		for _, k := range p.kernels {
+			k.everywhere = has[k.name] == len(pieces) && f.unread == nil
+			f.addKernel(k)
+		}
+		for _, v := range p.variables {
+			f.addVariable(v)
+		}
+		for _, name := range p.managed {
+			f.addManaged(name)
+		}
 	}
 }
 
@@ -115,7 +146,7 @@ var (
 func (f *facts) readPTX(text string) {
 	text = withoutBodies(ptxComment.ReplaceAllString(text, " "))
 	for _, m := range ptxEntry.FindAllStringSubmatch(text, -1) {
-		k := kernelFacts{name: m[1]}
+		k := kernelFacts{name: m[1], everywhere: strings.HasSuffix(m[0], "{")}
 		if r := ptxRequired.FindStringSubmatch(m[3]); r != nil {
 			k.required = backend.Dim{X: parseNumber(r[1], 1), Y: parseNumber(r[2], 1), Z: parseNumber(r[3], 1)}
 		}
@@ -180,8 +211,12 @@ const (
 	attrParameter = 0x17 // u32, u16 index, u16 offset, u32 with the size in its upper 14 bits
 )
 
-// managedSymbol is the bit of a symbol's st_other that a variable has which is declared managed.
-const managedSymbol = 4
+// The bits of a symbol's st_other that a variable has which is declared managed, and that a kernel has, but no function that
+// kernels call.
+const (
+	managedSymbol = 4
+	kernelSymbol  = 0x10
+)
 
 // readCubin reads machine code's symbols and notes.
 func (f *facts) readCubin(b []byte) error {
@@ -203,7 +238,7 @@ func (f *facts) readCubin(b []byte) error {
 		section := file.Sections[s.Section].Name
 		switch {
 		case elf.ST_TYPE(s.Info) == elf.STT_FUNC && section == ".text."+s.Name:
-			k := kernelFacts{name: s.Name}
+			k := kernelFacts{name: s.Name, everywhere: s.Other&kernelSymbol != 0}
 			info := file.Section(".nv.info." + s.Name)
 			if info == nil {
 				continue // a function that kernels call

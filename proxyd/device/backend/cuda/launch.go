@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
@@ -18,13 +19,15 @@ import (
 
 // function is a kernel of a module.
 type function struct {
-	module   *module
+	module *module
+	facts  kernelFacts
+
+	// The fields that lookUp sets. The driver's handle is another one when the space has moved.
+	found    atomic.Bool
+	lookedUp sync.Mutex
 	f        driver.Function
-	name     string
 	params   []backend.Param
 	offsets  []uint32
-	required backend.Dim
-	refused  error
 
 	mu    sync.Mutex
 	known [backend.FunctionAttributes]int32 // the driver's attributes of the kernel: launches are checked against them
@@ -39,12 +42,41 @@ type attributeValue struct {
 	value     int32
 }
 
-// readLimits asks the driver for the limits that launches are checked against. The context is alive
-// meanwhile.
-func (f *function) readLimits(k kernelFacts) error {
+// lookUp has the driver find the kernel, once. Many goroutines may call lookUp, and a call after one that failed tries
+// again.
+func (f *function) lookUp() error {
+	if f.found.Load() {
+		return nil
+	}
+	c := f.module.context
+	return c.recordFault(c.whileAlive(f.lookUpAlive))
+}
+
+// lookUpAlive is lookUp where the context is known to be alive.
+func (f *function) lookUpAlive() error {
+	f.lookedUp.Lock()
+	defer f.lookedUp.Unlock()
+	if f.found.Load() {
+		return nil
+	}
+	c := f.module.context
+	h, err := c.space.device.backend.drv.Function(c.ctx, f.module.m, f.facts.name)
+	if err == nil {
+		f.f = h
+		err = f.readParams()
+	}
+	if err != nil {
+		return fmt.Errorf("function %q: %w", f.facts.name, err)
+	}
+	f.found.Store(true)
+	return nil
+}
+
+// readParams asks the driver for the places of the parameters. The context is alive meanwhile.
+func (f *function) readParams() error {
 	c := f.module.context
 	drv := c.space.device.backend.drv
-	f.required, f.params = k.required, k.params
+	f.params, f.offsets = f.facts.params, nil
 	var absent *driver.AbsentError
 	for i := 0; ; i++ {
 		p, err := drv.Param(c.ctx, f.f, i)
@@ -69,16 +101,21 @@ func (f *function) readLimits(k kernelFacts) error {
 }
 
 // Name implements backend.Function.
-func (f *function) Name() string { return f.name }
+func (f *function) Name() string { return f.facts.name }
 
 // Module implements backend.Function.
 func (f *function) Module() backend.Module { return f.module }
 
 // Params implements backend.Function.
-func (f *function) Params() []backend.Param { return f.params }
+func (f *function) Params() []backend.Param {
+	if f.lookUp() != nil {
+		return f.facts.params
+	}
+	return f.params
+}
 
 // Required implements backend.Function.
-func (f *function) Required() backend.Dim { return f.required }
+func (f *function) Required() backend.Dim { return f.facts.required }
 
 // Attribute implements backend.Function. The value is remembered: only SetAttribute changes the value.
 func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
@@ -87,6 +124,9 @@ func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
 	}
 	if a < 0 || a >= backend.FunctionAttributes {
 		return 0, fmt.Errorf("attribute %d of a function: %w", a, backend.InvalidValue)
+	}
+	if err := f.lookUp(); err != nil {
+		return 0, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,6 +149,9 @@ func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
 	}
 	if a < 0 || a >= backend.FunctionAttributes {
 		return fmt.Errorf("set attribute %d of a function: %w", a, backend.InvalidValue)
+	}
+	if err := f.lookUp(); err != nil {
+		return err
 	}
 	c := f.module.context
 	f.mu.Lock()
@@ -135,8 +178,8 @@ func (c *cudaContext) checkLaunch(l backend.Launch) (*launch, error) {
 	if err := f.module.CheckLoaded(); err != nil {
 		return nil, err
 	}
-	if f.refused != nil {
-		return nil, f.refused
+	if err := f.lookUp(); err != nil {
+		return nil, err
 	}
 	if len(l.Attributes) > maxLaunchAttributes {
 		return nil, fmt.Errorf("%d attributes of a launch: %w", len(l.Attributes), backend.InvalidValue)
@@ -183,6 +226,9 @@ func (f *function) queryClusters(l *backend.Launch, ask func(driver.Clusters, dr
 	}
 	if len(l.Attributes) > maxLaunchAttributes {
 		return 0, fmt.Errorf("%d attributes of a launch: %w", len(l.Attributes), backend.InvalidValue)
+	}
+	if err := f.lookUp(); err != nil {
+		return 0, err
 	}
 	c := f.module.context
 	err = c.whileAlive(func() error {

@@ -142,19 +142,8 @@ func (m *module) findSymbols(kept backend.Addr) error {
 	c := m.context
 	drv := c.space.device.backend.drv
 	err := c.whileAlive(func() error {
-		for _, k := range m.facts.kernels {
-			f, err := drv.Function(c.ctx, m.m, k.name)
-			if backend.ResultOf(err) == backend.NotFound {
-				continue // of code that the driver has not chosen
-			}
-			if err != nil {
-				return err
-			}
-			fn := &function{module: m, f: f, name: k.name}
-			if err := fn.readLimits(k); err != nil {
-				return err
-			}
-			m.functions = append(m.functions, fn)
+		if err := m.findKernels(); err != nil {
+			return err
 		}
 		for _, v := range m.facts.variables {
 			at, n, err := drv.Global(c.ctx, m.m, v.name)
@@ -188,6 +177,52 @@ func (m *module) findSymbols(kept backend.Addr) error {
 	return m.enterVariables(kept)
 }
 
+// findKernels finds a module's kernels. A driver that loads a kernel when it is looked up gives the kernel's code some of the
+// addresses from which variables get theirs. So all kernels are looked up now, in the order of the code: variables of later
+// modules lie where they were in a restored or moved space, too, whichever kernels the program asks for and when. With
+// a driver that has loaded the kernels with the module (also a software GPU, which compiles a kernel that is looked up),
+// a kernel that is surely there is looked up when the program asks for the kernel. The context is alive meanwhile.
+func (m *module) findKernels() error {
+	whole, err := m.isLoadedWhole()
+	if err != nil {
+		return err
+	}
+	for _, k := range m.facts.kernels {
+		f := &function{module: m, facts: k}
+		if !whole || !k.everywhere {
+			err := f.lookUpAlive()
+			if backend.ResultOf(err) == backend.NotFound {
+				continue // of code that the driver has not chosen
+			}
+			if err != nil {
+				return err
+			}
+		}
+		m.functions = append(m.functions, f)
+	}
+	return nil
+}
+
+// isLoadedWhole tells whether the driver has loaded the module's kernels with the module: all of them are loaded if the first
+// is. A driver without the calls that tell this may load each kernel when it is looked up. The context is alive meanwhile.
+func (m *module) isLoadedWhole() (bool, error) {
+	if len(m.facts.kernels) == 0 {
+		return true, nil
+	}
+	c := m.context
+	drv := c.space.device.backend.drv
+	var absent *driver.AbsentError
+	loaded := false
+	first, err := drv.FirstFunction(c.ctx, m.m)
+	if err == nil && first != (driver.Function{}) {
+		loaded, err = drv.IsLoaded(c.ctx, first)
+	}
+	if errors.As(err, &absent) {
+		return false, nil
+	}
+	return loaded, err
+}
+
 // isCompilerText tells whether a variable is a text that a compiler has named: no kernel writes it.
 func isCompilerText(name string) bool {
 	return strings.HasPrefix(name, "$str") || strings.HasPrefix(name, "__unnamed_") || strings.HasPrefix(name, "_$_str")
@@ -205,7 +240,7 @@ func (m *module) Function(name string) (backend.Function, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f, f.refused
+	return f, f.lookUp()
 }
 
 // Functions implements backend.Module.

@@ -171,8 +171,8 @@ func TestFactsOfPTX(t *testing.T) {
 `)
 	want := facts{
 		kernels: []kernelFacts{
-			{name: "_Z3addPfi", params: []backend.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 1}, {Offset: 16, Size: 24}, {Offset: 40, Size: 4}}, required: backend.Dim{X: 32, Y: 2, Z: 1}},
-			{name: "none"},
+			{name: "_Z3addPfi", params: []backend.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 1}, {Offset: 16, Size: 24}, {Offset: 40, Size: 4}}, required: backend.Dim{X: 32, Y: 2, Z: 1}, everywhere: true},
+			{name: "none", everywhere: true},
 		},
 		variables: []variableFacts{{name: "counter"}, {name: "$str"}, {name: "pi", constant: true}},
 		managed:   []string{"shared", "table"},
@@ -220,7 +220,7 @@ func makeCubin() []byte {
 	}
 	const machine, objects = 190, 64
 	symbols := make([]elf.Sym64, 4)
-	symbols[1] = elf.Sym64{Name: at("k"), Info: byte(elf.STB_GLOBAL)<<4 | byte(elf.STT_FUNC), Shndx: 5}
+	symbols[1] = elf.Sym64{Name: at("k"), Info: byte(elf.STB_GLOBAL)<<4 | byte(elf.STT_FUNC), Other: kernelSymbol, Shndx: 5}
 	symbols[2] = elf.Sym64{Name: at("v"), Info: byte(elf.STB_GLOBAL)<<4 | byte(elf.STT_OBJECT), Shndx: 4, Size: 4}
 	symbols[3] = elf.Sym64{Name: at("w"), Info: byte(elf.STT_OBJECT), Other: 4, Shndx: 4, Size: 4}
 	table, _ := binary.Append(nil, le, symbols)
@@ -253,7 +253,7 @@ func TestNewerCubin(t *testing.T) {
 	f := &facts{}
 	f.readImage(makeCubin())
 	want := facts{
-		kernels:   []kernelFacts{{name: "k", params: []backend.Param{{Offset: 8, Size: 4}}}},
+		kernels:   []kernelFacts{{name: "k", params: []backend.Param{{Offset: 8, Size: 4}}, everywhere: true}},
 		variables: []variableFacts{{name: "v"}},
 		managed:   []string{"w"},
 	}

@@ -190,7 +190,8 @@ func (p *LaunchCalls) FuncGetParamCount(c *dispatch.Call, h dispatch.Function) (
 	return uint64(len(f.b.Params())), 0
 }
 
-// FuncIsLoaded is true: a module is loaded as a whole.
+// FuncIsLoaded is true: a module is loaded as a whole. The backend of real devices, where its driver is this one, looks up
+// only the kernels that its programs ask for because of that (findKernels of backend/cuda).
 func (p *LaunchCalls) FuncIsLoaded(c *dispatch.Call, h dispatch.Function) (int32, dispatch.Result) {
 	const loaded = 1
 	_, r := p.findFunction(c, h)

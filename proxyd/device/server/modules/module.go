@@ -5,6 +5,7 @@ package modules
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -145,10 +146,14 @@ func (p *Calls) ModuleGetFunction(_ *dispatch.Call, h dispatch.Module, name stri
 	return p.functionOf(m, name)
 }
 
-// runnableKernels are the kernels that can run: other kernels have no handle.
-func (m *module) runnableKernels() []string {
+// runnableKernels returns the first n kernels that can run: other kernels have no handle. Kernels behind these are not
+// compiled.
+func (m *module) runnableKernels(n uint32) []string {
 	var out []string
 	for _, b := range m.b.Functions() {
+		if uint64(len(out)) >= uint64(n) {
+			break
+		}
 		if _, err := m.b.Function(b.Name()); err == nil {
 			out = append(out, b.Name())
 		}
@@ -161,7 +166,7 @@ func (p *Calls) ModuleGetFunctionCount(_ *dispatch.Call, h dispatch.Module) (uin
 	if r != 0 {
 		return 0, r
 	}
-	return uint32(len(m.runnableKernels())), 0
+	return uint32(len(m.runnableKernels(math.MaxUint32))), 0
 }
 
 func (p *Calls) ModuleEnumerateFunctions(_ *dispatch.Call, n uint32, h dispatch.Module) ([]dispatch.Function, dispatch.Result) {
@@ -169,9 +174,8 @@ func (p *Calls) ModuleEnumerateFunctions(_ *dispatch.Call, n uint32, h dispatch.
 	if r != 0 {
 		return nil, r
 	}
-	names := m.runnableKernels()
 	var out []dispatch.Function
-	for _, name := range names[:min(uint64(n), uint64(len(names)))] {
+	for _, name := range m.runnableKernels(n) {
 		f, r := p.functionOf(m, name)
 		if r != 0 {
 			return nil, r

@@ -64,6 +64,21 @@ func (d *Driver) Function(c Context, m Module, name string) (Function, error) {
 	return f, checkResult("cuModuleGetFunction", r)
 }
 
+// FirstFunction returns a kernel of a module, and does not have the driver load the kernel; the zero value if the module
+// has no kernel.
+func (d *Driver) FirstFunction(c Context, m Module) (Function, error) {
+	var f Function
+	r := C.sing_cuModuleEnumerateFunctions(d.table, c.p, &f.p, 1, m.p)
+	return f, checkResult("cuModuleEnumerateFunctions", r)
+}
+
+// IsLoaded tells whether the driver has loaded a kernel.
+func (d *Driver) IsLoaded(c Context, f Function) (bool, error) {
+	var state C.int
+	r := C.sing_cuFuncIsLoaded(d.table, c.p, &state, f.p)
+	return state != 0, checkResult("cuFuncIsLoaded", r)
+}
+
 // Global finds a variable.
 func (d *Driver) Global(c Context, m Module, name string) (backend.Addr, uint64, error) {
 	n := C.CString(name)

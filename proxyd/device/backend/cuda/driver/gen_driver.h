@@ -202,6 +202,8 @@ struct sing_driver {
 	CUresult (*cuModuleUnload)(CUmodule module);
 	CUresult (*cuModuleGetFunction)(CUfunction *function, CUmodule module, const char *name);
 	CUresult (*cuModuleGetGlobal_v2)(CUdeviceptr *ptr, size_t *n, CUmodule module, const char *name);
+	CUresult (*cuModuleEnumerateFunctions)(CUfunction *functions, unsigned int n, CUmodule module);
+	CUresult (*cuFuncIsLoaded)(int *state, CUfunction function);
 	CUresult (*cuFuncGetAttribute)(int *value, int attribute, CUfunction function);
 	CUresult (*cuFuncSetAttribute)(CUfunction function, int attribute, int value);
 	CUresult (*cuFuncGetParamInfo)(CUfunction function, size_t index, size_t *offset, size_t *n);
@@ -291,6 +293,8 @@ struct sing_driver {
 	X(cuModuleUnload, 0) \
 	X(cuModuleGetFunction, 0) \
 	X(cuModuleGetGlobal_v2, 0) \
+	X(cuModuleEnumerateFunctions, 1) \
+	X(cuFuncIsLoaded, 1) \
 	X(cuFuncGetAttribute, 0) \
 	X(cuFuncSetAttribute, 0) \
 	X(cuFuncGetParamInfo, 1) \
@@ -671,6 +675,18 @@ static inline CUresult sing_cuModuleGetGlobal_v2(const struct sing_driver *d, CU
 {
 	CUresult r = d->cuModuleGetGlobal_v2 ? sing_enter(d, in) : SING_ABSENT;
 	return (r ? r : d->cuModuleGetGlobal_v2(ptr, n, module, name));
+}
+
+static inline CUresult sing_cuModuleEnumerateFunctions(const struct sing_driver *d, CUcontext in, CUfunction *functions, unsigned int n, CUmodule module)
+{
+	CUresult r = d->cuModuleEnumerateFunctions ? sing_enter(d, in) : SING_ABSENT;
+	return (r ? r : d->cuModuleEnumerateFunctions(functions, n, module));
+}
+
+static inline CUresult sing_cuFuncIsLoaded(const struct sing_driver *d, CUcontext in, int *state, CUfunction function)
+{
+	CUresult r = d->cuFuncIsLoaded ? sing_enter(d, in) : SING_ABSENT;
+	return (r ? r : d->cuFuncIsLoaded(state, function));
 }
 
 static inline CUresult sing_cuFuncGetAttribute(const struct sing_driver *d, CUcontext in, int *value, int attribute, CUfunction function)

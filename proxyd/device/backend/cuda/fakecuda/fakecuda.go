@@ -131,6 +131,10 @@ func (l *Library) Reset(log string, memory uint64) {
 // driver of that version builds the library without the calls that such a driver lacks, too.
 func (l *Library) SetVersion(v int) { C.set_version(l.findSymbol("fake_set_version"), C.int(v)) }
 
+// LoadWhole has modules be loaded with all of their kernels until Reset: as by a driver with CUDA_MODULE_LOADING=EAGER, and
+// by a software GPU. Until then the library says that a kernel is loaded when it is looked up, as drivers do by default.
+func (l *Library) LoadWhole() { C.keep(l.findSymbol("fake_load_whole")) }
+
 // Fail has the n-th call of a name fail, from 1 on, and Failed tells whether that has happened.
 func (l *Library) Fail(call string, n, result int) {
 	name := C.CString(call)

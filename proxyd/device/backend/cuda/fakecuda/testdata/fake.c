@@ -79,6 +79,19 @@ void fake_keep(void)
 	keeping = true;
 }
 
+/* The kernels of a module are to be loaded with the module until fake_reset, and not each when it is looked up. */
+static bool whole;
+
+void fake_load_whole(void)
+{
+	whole = true;
+}
+
+bool loads_whole(void)
+{
+	return (whole);
+}
+
 /* A log begins, and nothing is to fail or to wait. */
 void fake_reset(const char *log, size_t memory)
 {
@@ -89,6 +102,7 @@ void fake_reset(const char *log, size_t memory)
 	memset(&failure, 0, sizeof(failure));
 	fake_resume();
 	fake_halt("", 0);
+	whole = false;
 	for (keeping = false; kept_places > 0;)
 		munmap(kept[--kept_places], CONTEXT_SIZE);
 	memory_size = memory;

@@ -90,6 +90,7 @@ struct CUfunction_s {
 	char name[48];
 	int n, sizes[MAX_PARAMS], offsets[MAX_PARAMS];
 	int threads, shared, dynamic, carve;
+	bool loaded;
 	int (*run)(struct op *, CUcontext);
 };
 
@@ -116,6 +117,7 @@ void *fake_count(void *p, int kind, int n);
 bool fake_enter(const char *call, CUresult *r, const char *form, ...);
 int fake_number(int kind);
 size_t memory_of_device(void);
+bool loads_whole(void);
 enum { CONTEXTS, STREAMS, EVENTS, MODULES, MEMORIES, MAPPINGS, RESERVATIONS, PINNED, REGISTERED, EXECS, COMMS, LISTED, KINDS };
 
 /* Logs a call, and leaves with the error that the test has set. */

@@ -179,10 +179,27 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 	CALL(" %s of module %d", name, module->id);
 	for (int i = 0; i < module->nfunctions; ++i) {
 		*function = &module->functions[i];
-		if (!strcmp((*function)->name, name))
-			return (OK);
+		if (strcmp((*function)->name, name))
+			continue;
+		(*function)->loaded = true;
+		return (OK);
 	}
 	return (NOT_FOUND);
+}
+
+CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int n, CUmodule module)
+{
+	CALL(" %u of module %d", n, module->id);
+	for (unsigned int i = 0; i < n && i < (unsigned int)module->nfunctions; ++i)
+		functions[i] = &module->functions[i];
+	return (OK);
+}
+
+CUresult cuFuncIsLoaded(int *state, CUfunction f)
+{
+	CALL(" of %s", f->name);
+	*state = f->loaded || loads_whole();
+	return (OK);
 }
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *ptr, size_t *n, CUmodule module, const char *name)
