@@ -58,7 +58,7 @@
 //
 //	Backend.mu → space.mu → view.mu → memory.mu → window.mu, Backend.hostMu; of a memory that has its twin's mu, too:
 //	memory.mu → takeover.mu; memory.mu → summer.mu; hostStore.mu is taken last
-//	exec.Mu → cudaContext.mu → space.mu; cudaContext.mu → stream.mu → gate; ending → mark.mu, clock.mu are taken last
+//	exec.Mu → cudaContext.mu → space.mu; cudaContext.mu → stream.mu → gate; ending → function.lookedUp, mark.mu, clock.mu are taken last
 //	space.steady → cudaContext.moving → cudaContext.mu → space.mu → ending → memory.mu, of a move
 //
 // # Differences from the software GPU
@@ -101,5 +101,6 @@
 // and view); contexts of cuCtxCreate see memory of cuMemMap; NCCL takes such memory. A fault ends the process's use of
 // the device: no context outlives one. Ending a context waits for its kernels. The driver's own reservations depend on
 // their order (driver/reserve.c). Not seen: two GPUs, so no move of a space; the effect of ncclCommAbort on kernels that
-// wait; and the kernel that makes sums of blocks, which the software GPU has executed (TestSumKernel).
+// wait; the kernel that makes sums of blocks, which the software GPU has executed (TestSumKernel); and what the driver's
+// cuFuncIsLoaded says of a kernel that was not looked up (findKernels).
 package cuda
