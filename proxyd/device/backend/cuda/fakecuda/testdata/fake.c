@@ -153,8 +153,8 @@ CUcontext current_context(void)
 /* Calls that have nothing to do with a context: which context the thread has is chance. */
 static bool of_process(const char *call)
 {
-	return (!strncmp(call, "cuCtxCreate", 11) || !strncmp(call, "cuCtxDestroy", 12) || !strncmp(call, "cuDevice", 8) || !strncmp(call, "cuTensor", 8) ||
-		(!strncmp(call, "cuMem", 5) && strchr("ACGMRSU", call[5])));
+	return (!strcmp(call, "cuInit") || !strncmp(call, "cuDriver", 8) || !strncmp(call, "cuCtxCreate", 11) || !strncmp(call, "cuCtxDestroy", 12) ||
+		!strncmp(call, "cuDevice", 8) || !strncmp(call, "cuTensor", 8) || (!strncmp(call, "cuMem", 5) && strchr("ACGMRSU", call[5])));
 }
 
 bool fake_enter(const char *call, CUresult *r, const char *form, ...)
