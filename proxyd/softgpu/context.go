@@ -42,13 +42,16 @@ func newContext(s *space, id backend.ContextID) *cudaContext {
 }
 
 // lastWork is the last work of each stream.
-func (c *cudaContext) lastWork() []*mark {
+func (c *cudaContext) lastWork() []*mark { return c.collectWork((*stream).lastMark) }
+
+// collectWork lists the marks of work that last finds in each stream, and of work in streams that were destroyed.
+func (c *cudaContext) collectWork(last func(*stream) *mark) []*mark {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.orphans = unreachedMarks(c.orphans)
 	marks := append([]*mark(nil), c.orphans...)
 	for s := range c.streams {
-		marks = append(marks, s.lastMark())
+		marks = append(marks, last(s))
 	}
 	return unreachedMarks(marks)
 }

@@ -206,7 +206,7 @@ func (c *cudaContext) exchangeTask(buffers []backend.Buffer, begin func([][]byte
 			return task{}, err
 		}
 	}
-	return task{run: func(of *operation) error {
+	return task{where: core.UsesOnly(buffers...), run: func(of *operation) error {
 		for {
 			if err := c.exchangeBytes(of, buffers, begin); !errors.Is(err, backend.ErrPutBack) {
 				return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
 )
 
@@ -143,7 +144,7 @@ func (st *stream) Record(x backend.Event) error {
 		return err
 	}
 	r := &eventRecording{mark: newMark()}
-	st.submitOperation(&operation{mark: r.mark, always: true, run: func(*operation) error {
+	st.submitOperation(&operation{mark: r.mark, always: true, where: core.UsesOnly(), run: func(*operation) error {
 		r.at = st.context.space.device.backend.timeSinceStart()
 		return nil
 	}})
@@ -165,7 +166,7 @@ func (st *stream) Wait(x backend.Event) error {
 		return err
 	}
 	if r != nil && !r.mark.isReached() {
-		st.submitOperation(&operation{deps: []*mark{r.mark}})
+		st.submitOperation(&operation{deps: []*mark{r.mark}, where: core.UsesOnly()})
 	}
 	return nil
 }

@@ -245,7 +245,15 @@ func (s *space) lastWork() []*mark {
 }
 
 // contextsWork is the last work of each stream of each context.
-func (s *space) contextsWork() []*mark {
+func (s *space) contextsWork() []*mark { return collectWork(s, (*stream).lastMark) }
+
+// contextsUse is the last work of each stream of each context that may use memory in a range.
+func contextsUse(s *space, a backend.Addr, n uint64) []*mark {
+	return collectWork(s, func(st *stream) *mark { return st.lastUse(a, n) })
+}
+
+// collectWork lists the marks of work that last finds in the streams of each context.
+func collectWork(s *space, last func(*stream) *mark) []*mark {
 	s.mu.Lock()
 	var all []*cudaContext
 	for _, c := range s.contexts {
@@ -254,7 +262,7 @@ func (s *space) contextsWork() []*mark {
 	s.mu.Unlock()
 	var marks []*mark
 	for _, c := range all {
-		marks = append(marks, c.lastWork()...)
+		marks = append(marks, c.collectWork(last)...)
 	}
 	return marks
 }

@@ -27,6 +27,7 @@ type task struct {
 	// wrote is the write set of a task that knows it before it runs. See operation.wrote.
 	wrote    writes
 	usesSeen bool // kernels, restored graph nodes: the operation also uses the spaces seen as it begins
+	where    core.AddressUse
 }
 
 // Config implements backend.Stream.
@@ -48,6 +49,21 @@ func (st *stream) lastMark() *mark {
 	st.Mu.Lock()
 	defer st.Mu.Unlock()
 	return st.last
+}
+
+// lastUse is the mark of the last operation that may use memory in a range, or nil.
+func (st *stream) lastUse(a backend.Addr, n uint64) *mark {
+	st.Mu.Lock()
+	defer st.Mu.Unlock()
+	for _, op := range slices.Backward(st.Queue) {
+		if op.where.MayUse(a, n) {
+			return op.mark
+		}
+	}
+	if op := st.Current; op != nil && op.where.MayUse(a, n) {
+		return op.mark
+	}
+	return nil
 }
 
 // submitOperation queues an operation behind its dependencies.
@@ -181,7 +197,7 @@ func (st *stream) enqueueTask(prepare func(*cudaContext) (task, error)) error {
 	if err != nil {
 		return err
 	}
-	st.submitOperation(&operation{run: t.run, uses: t.uses, wrote: t.wrote, usesSeen: t.usesSeen})
+	st.submitOperation(&operation{run: t.run, uses: t.uses, wrote: t.wrote, usesSeen: t.usesSeen, where: t.where})
 	return nil
 }
 
@@ -210,7 +226,7 @@ func (st *stream) Host(f func()) error {
 	if err := st.waitReady(); err != nil {
 		return err
 	}
-	st.submitOperation(&operation{always: true, run: func(*operation) error {
+	st.submitOperation(&operation{always: true, where: core.UsesOnly(), run: func(*operation) error {
 		if !st.context.space.waitWithinOperation(f) {
 			return errClosed
 		}

@@ -43,9 +43,10 @@ func (s *space) dropReference(ar *holder) {
 	}, true)
 }
 
-// UnmapMemory implements backend.MappableMemory.
+// UnmapMemory implements backend.MappableMemory. Of work under way, a collective on other memory may last until a program
+// on another device has mapped memory.
 func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
-	work := s.contextsWork() // first, see freeMemory
+	work := contextsUse(s, a, size) // first, see freeMemory
 	s.mu.Lock()
 	list, over, err := s.ledger.UnmapMemory(a, size)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
 )
 
@@ -85,6 +86,7 @@ type operation struct {
 	always       bool                   // run even if the context has a fault
 	entersItself bool                   // each of its steps enters the gate itself: between them they wait for others
 	uses         []*space               // with memory that the operation touches while running
+	where        core.AddressUse        // at which addresses
 	usesSeen     bool                   // see task.usesSeen
 	drop         func()                 // called instead when the space was closed, or nil
 	// foreign is work of other code, which was given bytes and may keep them for long.

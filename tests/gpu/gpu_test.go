@@ -206,7 +206,7 @@ func TestNested(t *testing.T) {
 	}
 	for _, want := range []string{
 		"suite suite of backends", "workloads mlp", "workloads gpt", "workloads streams", "workloads serve", "workloads mlp of 4 ranks",
-		"workloads mlp of 2 ranks, a GPU for each", "calls programs of calls",
+		"workloads mlp of 2 ranks, a GPU for each", "workloads grid", "calls programs of calls",
 		"replace gpt, its device server replaced",
 	} {
 		if !rows[want] {

@@ -72,7 +72,8 @@ type MappableMemory interface {
 	MapMemory(a Addr, size, offset uint64, id MemoryID) error
 	// UnmapMemory undoes the mappings in a range; no mapping may be cut in two. Earlier work still finds the memory.
 	UnmapMemory(a Addr, size uint64) error
-	// SetAccess lets the device use a completely mapped range, or forbids it. Neither waits for work.
+	// SetAccess lets the device use a completely mapped range, or forbids it. Neither waits for work, but for earlier work
+	// that may use other memory at these addresses; a collective uses its buffers only.
 	SetAccess(a Addr, size uint64, allow bool) error
 }
 

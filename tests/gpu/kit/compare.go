@@ -51,7 +51,6 @@ func compareWorkloads(ctx context.Context, k *kit) {
 		k.compareRanksApart(ctx)
 		grid := k.workloadTask("grid", "--steps", "4", "--ranks", "4")
 		grid.devices = 4
-		grid.shared = k.nested // as nccl_split in cannotNested
 		if k.isChosen(grid.name) {
 			k.compareRuns(ctx, grid, k.runReference(ctx, grid))
 		}
@@ -185,8 +184,6 @@ var cannotNested = map[string]string{
 	"state_pinned":  "its kernels use pinned memory, which kernels on software GPUs do not reach where a backend registers it",
 	"init_visible":  "it asks the management library, which is the shim's",
 	"nccl_mismatch": "each rank has a GPU, and NCCL itself does not tell ranks that do not agree",
-	"nccl_split": "two ranks take turns on each GPU: a software GPU that maps an address again first waits for all work from before the " +
-		"address was unmapped, also of the other rank in a collective",
 }
 
 // whyCannotCall says why a program of calls cannot print here what it should, or "".

@@ -96,6 +96,7 @@ var cases = []struct {
 	{"pitch", testPitch},
 	{"virtual memory", testVirtual},
 	{"virtual memory released under work", testVirtualReleased},
+	{"virtual memory mapped again under an exchange", testVirtualRemapped},
 	{"virtual memory misused", testVirtualMisused},
 	{"pools", testPools},
 	{"stream-ordered memory", testStreamOrdered},

@@ -106,6 +106,62 @@ func testVirtualReleased(r *rig) {
 	r.mustSucceed(r.space.Unreserve(base, granule))
 }
 
+// awaitCall waits for the result of a call in another goroutine.
+func (r *rig) awaitCall(what string, over chan error) {
+	r.Helper()
+	select {
+	case err := <-over:
+		r.mustSucceed(err)
+	case <-r.ctx.Done():
+		r.Fatalf("%s: the call has not returned", what)
+	}
+}
+
+// testVirtualRemapped: a program can map other memory at an address while an exchange of other bytes is under way: the other
+// side of the exchange may wait for the program. Work behind the exchange that was given before still finds the earlier
+// memory.
+func testVirtualRemapped(r *rig) {
+	base := must(r.space.Reserve(3*granule, 0, 0))(r)
+	var memories [3]backend.MemoryID
+	for i := range memories {
+		memories[i] = must(r.space.NewMemory(granule))(r)
+	}
+	remap := func(m backend.MemoryID) chan error {
+		r.mustSucceed(r.space.UnmapMemory(base, granule))
+		r.mustSucceed(r.space.MapMemory(base, granule, 0, m))
+		over := make(chan error, 1)
+		go func() { over <- r.space.SetAccess(base, granule, true) }()
+		return over
+	}
+	r.mustSucceed(r.space.MapMemory(base, granule, 0, memories[0]))
+	r.mustSucceed(r.space.SetAccess(base, granule, true))
+	gate := make(chan struct{})
+	a := r.allocBytes(64)
+	r.mustSucceed(r.stream.Exchange([]backend.Buffer{{Addr: a, Size: 64, Write: true}}, func(_ [][]byte, done func(error)) {
+		go func() { <-gate; done(nil) }()
+	}))
+	r.mustSucceed(r.stream.Host(func() {}))
+	r.mustSucceed(r.stream.Record(must(r.cu.NewEvent(backend.EventConfig{}))(r)))
+	r.awaitCall("access under an exchange", remap(memories[1]))
+	other := must(r.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
+	r.mustSucceed(other.Fill(backend.Fill{Addr: base, Value: 5, Element: 1, Width: granule}))
+	r.mustSucceed(other.Synchronize(r.ctx))
+	r.wantError("the exchange", r.stream.Query(), backend.NotReady)
+
+	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: base, Value: 7, Element: 1, Width: 1}))
+	over := remap(memories[2])
+	close(gate)
+	r.awaitCall("access after the exchange", over)
+	r.syncStream()
+	r.wantBytes("the third memory", base, []byte{0, 0})
+	for i, want := range [][]byte{{0, 0}, {7, 5}} {
+		at := base + backend.Addr(i+1)*granule
+		r.mustSucceed(r.space.MapMemory(at, granule, 0, memories[i]))
+		r.mustSucceed(r.space.SetAccess(at, granule, true))
+		r.wantBytes("an earlier memory", at, want)
+	}
+}
+
 func testVirtualMisused(r *rig) {
 	base := must(r.space.Reserve(4*granule, 0, 0))(r)
 	m := must(r.space.NewMemory(granule))(r)

@@ -101,6 +101,8 @@
 // and view); contexts of cuCtxCreate see memory of cuMemMap; NCCL takes such memory. A fault ends the process's use of
 // the device: no context outlives one. Ending a context waits for its kernels. The driver's own reservations depend on
 // their order (driver/reserve.c). Not seen: two GPUs, so no move of a space; the effect of ncclCommAbort on kernels that
-// wait; the kernel that makes sums of blocks, which the software GPU has executed (TestSumKernel); and what the driver's
-// cuFuncIsLoaded says of a kernel that was not looked up (findKernels).
+// wait; the kernel that makes sums of blocks, which the software GPU has executed (TestSumKernel); what the driver's
+// cuFuncIsLoaded says of a kernel that was not looked up (findKernels); and whether cuMemUnmap or cuMemSetAccess waits for
+// kernels of other contexts. Ranks that take turns on two GPUs need a driver that does not: the kernel of a team may wait
+// for a rank whose turn on the other GPU comes later.
 package cuda

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
 )
 
 // lendTask checks a collective's buffers.
@@ -20,7 +21,7 @@ func (st *stream) lendTask(buffers []backend.Buffer, begin func([]backend.Span, 
 			return nil, err
 		}
 	}
-	return &task{waits: true, run: func() error { return st.lendBuffers(buffers, begin) }}, nil
+	return &task{waits: true, where: core.UsesOnly(buffers...), run: func() error { return st.lendBuffers(buffers, begin) }}, nil
 }
 
 // lendBuffers hands memory to begin until done is called.

@@ -9,6 +9,7 @@ import (
 	"errors"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
@@ -21,13 +22,14 @@ type task struct {
 	waits  bool
 	always bool // run even if the context has a fault
 	mark   *mark
-	drop   func()      // called instead when the space was closed, or nil
-	steps  bool        // its steps enter the gate themselves: between them they wait for others
-	fence  bool        // the task consists of its mark only
-	direct bool        // the caller takes run's error, if the task did not have to wait
-	box    *driver.Box // of a copy that the device does by itself
-	given  bool        // the task is the program's: see backend.Progress
-	begun  bool        // guarded by the stream's Mu
+	drop   func()          // called instead when the space was closed, or nil
+	steps  bool            // its steps enter the gate themselves: between them they wait for others
+	fence  bool            // the task consists of its mark only
+	direct bool            // the caller takes run's error, if the task did not have to wait
+	box    *driver.Box     // of a copy that the device does by itself
+	given  bool            // the task is the program's: see backend.Progress
+	begun  bool            // guarded by the stream's Mu
+	where  core.AddressUse // where the task, or work of the driver's that the task makes, may use memory
 }
 
 // enqueueTask submits work of the program's, in the order that the legacy stream makes.

@@ -8,6 +8,7 @@ package cuda
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
@@ -98,8 +99,36 @@ func (st *stream) fenceMark() *mark {
 	}
 	st.Mu.Unlock()
 	m := st.context.newMark(false)
-	_ = st.submitTask(&task{mark: m, always: true, fence: true})
+	_ = st.submitTask(&task{mark: m, always: true, fence: true, where: core.UsesOnly()})
 	return m
+}
+
+// useMark returns a mark behind all work that may use memory in a range, or nil if there is no such work.
+func (st *stream) useMark(a backend.Addr, n uint64) *mark {
+	if m, all := st.driverUseMark(a, n); all {
+		return m
+	}
+	return st.fenceMark()
+}
+
+// driverUseMark is useMark if no queued work may use memory in the range: the mark is behind the work that the driver was
+// given, which is before all queued work. all is false if queued work has to be waited for, too.
+func (st *stream) driverUseMark(a backend.Addr, n uint64) (m *mark, all bool) {
+	mayUse := func(j *task) bool { return j.where.MayUse(a, n) }
+	st.Mu.Lock()
+	defer st.Mu.Unlock()
+	switch {
+	case slices.ContainsFunc(st.Queue, mayUse), st.Current != nil && mayUse(st.Current):
+		return nil, false
+	case st.ended, backend.ResultOf(st.queryDriver()) != backend.NotReady:
+		return nil, true
+	case !st.context.space.gate.TryEnter():
+		return nil, false
+	}
+	defer st.context.space.gate.Leave()
+	m = st.context.newMark(false)
+	_ = m.recordIn(st.driverStream) // on an error the mark is passed
+	return m, true
 }
 
 // orderMarks returns the marks in other streams that work of this stream waits for. The caller holds the context's
@@ -133,7 +162,7 @@ func (st *stream) Record(x backend.Event) error {
 		return err
 	}
 	m := st.context.newMark(!e.cfg.NoTiming)
-	err := st.enqueueTask(&task{mark: m, always: true, direct: true})
+	err := st.enqueueTask(&task{mark: m, always: true, direct: true, where: core.UsesOnly()})
 	e.bindMark(m)
 	return err
 }
@@ -151,7 +180,7 @@ func (st *stream) Wait(x backend.Event) error {
 	if err != nil || m == nil {
 		return err
 	}
-	return st.enqueueTask(&task{after: []*mark{m}, direct: true})
+	return st.enqueueTask(&task{after: []*mark{m}, direct: true, where: core.UsesOnly()})
 }
 
 // Host implements backend.Stream.
@@ -159,7 +188,7 @@ func (st *stream) Host(f func()) error {
 	if err := st.waitReady(); err != nil {
 		return err
 	}
-	return st.enqueueTask(&task{waits: true, always: true, run: func() error {
+	return st.enqueueTask(&task{waits: true, always: true, where: core.UsesOnly(), run: func() error {
 		// A function is called even if the context has a fault by now.
 		_ = st.waitDevice()
 		if !st.context.space.waitUnmappable(f) {

@@ -22,9 +22,15 @@ func (s *space) ReleaseMemory(id backend.MemoryID) error {
 	return err
 }
 
-// UnmapMemory implements backend.MappableMemory.
+// UnmapMemory implements backend.MappableMemory. Of work under way, a collective on other memory may last until a program
+// on another device has mapped memory.
 func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
-	work := s.pendingWork() // first, see freeMemory
+	var work []*mark // first, see freeMemory
+	for _, st := range s.allStreams() {
+		if m := st.useMark(a, size); m != nil {
+			work = append(work, m)
+		}
+	}
 	s.mu.Lock()
 	list, arenas, err := s.ledger.UnmapMemory(a, size)
 	if err != nil {
