@@ -37,10 +37,17 @@ type program interface {
 	variableSpace() (size, align uint64)
 	// placeVariables gives the variables their address, once, and returns their initial bytes.
 	placeVariables(base uint64) ([]byte, error)
-	// listGlobals lists the variables that have a name: Addr is the offset from base.
+	// listGlobals lists the variables that have a name: Addr is the offset from base, or from the address of PlaceManaged if
+	// Managed is set.
 	listGlobals() []backend.Global
-	// ManagedNames lists the variables that are declared managed.
+	// ManagedNames lists the variables that are declared managed, ManagedSpace is their size, 0 if there is none, and the alignment
+	// of their address.
 	ManagedNames() []string
+	ManagedSpace() (size, align uint64)
+	// PlaceManaged gives these variables an address apart, before variableSpace and placeVariables, and ManagedBytes returns
+	// their initial bytes, after placeVariables.
+	PlaceManaged(base uint64)
+	ManagedBytes() ([]byte, error)
 	// kernelNames lists the kernels, in the order of the text.
 	kernelNames() []string
 	// isDeferred tells that the kernels are to be compiled when the program asks for them, and not when the code is loaded.

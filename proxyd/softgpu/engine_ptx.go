@@ -137,7 +137,7 @@ func (p *ptxProgram) placeVariables(base uint64) ([]byte, error) {
 func (p *ptxProgram) listGlobals() []backend.Global {
 	var out []backend.Global
 	for _, g := range p.Globals() {
-		out = append(out, backend.Global{Name: g.Name, Addr: backend.Addr(g.Offset), Size: g.Size})
+		out = append(out, backend.Global{Name: g.Name, Addr: backend.Addr(g.Offset), Size: g.Size, Managed: g.Managed})
 	}
 	return out
 }

@@ -26,6 +26,7 @@ type module struct {
 	program   program
 	functions []*function
 	variables backend.Range
+	managed   backend.Range     // the variables that are declared managed, in the program's memory
 	code      [sha256.Size]byte // the hash of the image
 	share     *codeShare
 }
@@ -94,7 +95,14 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 	if c.space.device.splicer != nil {
 		m.code = sha256.Sum256(data)
 	}
+	if err := m.placeManaged(p, cfg.Managed); err != nil {
+		return nil, log, fmt.Errorf("load: %w", err)
+	}
 	if err := m.placeVariables(p, cfg.Globals); err != nil {
+		return nil, log, fmt.Errorf("load: %w", err)
+	}
+	if err := m.fillManaged(p, cfg.Managed); err != nil {
+		m.freeVariables()
 		return nil, log, fmt.Errorf("load: %w", err)
 	}
 	if !p.isDeferred() {
@@ -175,12 +183,56 @@ func (m *module) placeVariables(p program, at backend.Addr) error {
 		m.freeVariables()
 		return err
 	}
-	m.Managed = p.ManagedNames()
+	if m.managed.Size == 0 {
+		m.Absent = p.ManagedNames()
+	}
 	for _, g := range p.listGlobals() {
-		g.Addr += base
+		if g.Managed {
+			g.Addr += m.managed.Base
+		} else {
+			g.Addr += base
+		}
 		m.Globals[g.Name] = g
 	}
 	return nil
+}
+
+// placeManaged gives a program's variables that are declared managed their addresses in the memory that is offered for these.
+func (m *module) placeManaged(p program, to backend.ManagedVariables) error {
+	size, align := p.ManagedSpace()
+	switch {
+	case size == 0 || !to.Offered:
+		return nil
+	case to.At == 0:
+		return &backend.ManagedError{Size: size}
+	case uint64(to.At)%align != 0:
+		return fmt.Errorf("managed variables aligned to %d bytes: %w", align, backend.NotSupported)
+	}
+	a, ok := m.context.space.Lookup(to.At)
+	if !ok || a.Kind != backend.Host || size > a.Size-uint64(to.At-a.Base) {
+		return fmt.Errorf("managed variables at %#x: %w", uint64(to.At), backend.InvalidValue)
+	}
+	m.managed = backend.Range{Base: to.At, Size: size}
+	p.PlaceManaged(uint64(to.At))
+	return nil
+}
+
+// fillManaged writes the initial bytes of the variables that are declared managed.
+func (m *module) fillManaged(p program, to backend.ManagedVariables) error {
+	if m.managed.Size == 0 || to.Kept {
+		return nil
+	}
+	init, err := p.ManagedBytes()
+	if err != nil {
+		return err
+	}
+	m.context.space.guardBytes(func() {
+		var pieces [][]byte
+		if pieces, err = m.context.space.table.viewBytes(m.managed.Base, m.managed.Size); err == nil {
+			copy(pieces[0], init)
+		}
+	})
+	return err
 }
 
 // freeVariables frees the variables.
@@ -201,6 +253,7 @@ func (c *cudaContext) Link(parts [][]byte, cfg backend.LoadConfig) ([]byte, back
 	}
 	p, share, log, err := c.compileProgram(data, cfg)
 	if err == nil {
+		p.PlaceManaged(uint64(backend.DefaultBase)) // wherever the code will be loaded
 		_, err = p.placeVariables(uint64(backend.DefaultBase))
 	}
 	if err == nil {

@@ -151,7 +151,7 @@ func (d *device) beginSpliceLaunch(s *space, op *operation, f *function, spec *l
 		why = whyLaunches
 	case done != (backend.PartialKernel{}):
 		why = whyPart
-	case len(s.spacesInSight()) > 1:
+	case len(s.spacesInSight()) > 1 || f.module.managed.Size > 0: // code with addresses of a program's own memory
 		why = whyMemory
 	default:
 		why = a.makeRecord(f, spec)

@@ -517,6 +517,21 @@ var splicePrograms = []spliceProgram{
 		r.copyOut(r.st, r.pinMemory(), 4)
 		r.runKernel("axpy", whole, r.at[weights], r.at[moments], 3)
 	}},
+	// The address is in the code, and differs by rank.
+	{name: "18 a pointer to a variable in the program's memory", once: onDevices{0, 0}, step: func(r *spliceRank) {
+		managed := backend.ManagedVariables{Offered: true, At: r.pinMemory(), Kept: true}
+		binary.LittleEndian.PutUint32(r.host, uint32(100*r.rank+r.step))
+		m, _, err := r.cu.Load([]byte(managedCode), backend.LoadConfig{Managed: managed})
+		r.failOn(err)
+		f, err := m.Function("where")
+		r.failOn(err)
+		one := backend.Dim{X: 1, Y: 1, Z: 1}
+		r.failOn(r.st.Launch(backend.Launch{Function: f, Grid: one, Block: one, Params: binary.LittleEndian.AppendUint64(nil, uint64(r.at[head]))}))
+		r.runKernel("peek", 1, r.at[head], r.at[weights])
+		r.fillPart(r.at[head], 0, 2) // the address is another in each run
+		r.failOn(r.st.Synchronize(r.Context()))
+		r.failOn(m.Unload())
+	}},
 	{name: "19 threads of a process, each with a GPU of its own", bases: []int{0, 1, 2}, once: onDevices{0, 0}, step: func(r *spliceRank) {
 		r.trainStep()
 		r.runKernel("axpy", whole, r.at[weights], r.at[grads], 3)

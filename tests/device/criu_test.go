@@ -161,7 +161,7 @@ func (f *frozen) waitForEnd() string {
 
 // TestCRIU: a program with pinned memory that devices reach is dumped, killed and restored, three times, and so is its device server.
 func TestCRIU(t *testing.T) {
-	for _, name := range []string{"state_pinned", "state_graph_memory", "state_texture", "state_managed"} {
+	for _, name := range []string{"state_pinned", "state_graph_memory", "state_texture", "state_managed", "state_variables"} {
 		t.Run(name, func(t *testing.T) {
 			f := startFreezable(t, "testdata/"+name+".c")
 			moves := 0

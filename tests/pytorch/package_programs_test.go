@@ -16,8 +16,6 @@ import (
 
 // unusable are tests of PyTorch's package that cannot pass on a software GPU, with the reasons.
 var unusable = map[string]string{
-	"RandomPermutationTest.*":                    "variables that are __managed__",
-	"TestVectorizedMemoryAccess.CopyKernel":      "variables that are __managed__",
 	"TestCUDAIntegerDivider.*":                   "divides some thousand million numbers",
 	"CachingHostAllocatorTest.check_empty_cache": "expects that an event is over at once",
 	"CachingHostAllocatorTest.check_reuse":       "expects that the events of the tests before are over",

@@ -10,6 +10,7 @@
 #include "gen_abi.h"
 #include "missed.h"
 #include "transport.h"
+#include "variables.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -194,6 +195,7 @@ CUresult sing_cuCtxDestroy_v2(CUcontext ctx)
 		pop_context();
 	sing_arrays_ended(c->handle);
 	sing_objects_ended(c->handle);
+	sing_variables_ended(c->handle);
 	sing_context_ended(c->handle);
 	return CUDA_SUCCESS;
 }

@@ -11,6 +11,7 @@
 #include "gen_abi.h"
 #include "pack.h"
 #include "transport.h"
+#include "variables.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -217,6 +218,7 @@ static CUcontext end_context(struct primary *p)
 	/* Before the lock is released: a new context has the same handle. */
 	sing_arrays_ended((uintptr_t)p->context);
 	sing_objects_ended((uintptr_t)p->context);
+	sing_variables_ended((uintptr_t)p->context);
 	return p->context;
 }
 

@@ -26,9 +26,9 @@
 #include "attach.h"
 #include "context.h"
 #include "device.h"
-#include "find.h"
 #include "gen_abi.h"
 #include "transport.h"
+#include "variables.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -153,9 +153,7 @@ void sing_context_ended(uint64_t handle)
 
 static CUresult load_module(CUmodule *module, const void *image)
 {
-	CUresult (*const data)(CUmodule *, const void *) = (CUresult(*)(CUmodule *, const void *))sing_find_symbol("cuModuleLoadData");
-
-	return data(module, image);
+	return sing_load_for_runtime(module, image);
 }
 
 static CUresult load_more(CUmodule *module, const void *image, void *a, void *b, unsigned int c)

@@ -1769,6 +1769,8 @@ CUresult sing_cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char
 extern __typeof__(sing_cuLibraryGetKernel) cuLibraryGetKernel __attribute__((visibility("default")));
 CUresult sing_cuLibraryGetKernelCount(unsigned int *n, CUlibrary library);
 extern __typeof__(sing_cuLibraryGetKernelCount) cuLibraryGetKernelCount __attribute__((visibility("default")));
+CUresult sing_cuLibraryGetManaged(CUdeviceptr *ptr, size_t *n, CUlibrary library, const char *name);
+extern __typeof__(sing_cuLibraryGetManaged) cuLibraryGetManaged __attribute__((visibility("default")));
 CUresult sing_cuLibraryGetModule(CUmodule *module, CUlibrary library);
 extern __typeof__(sing_cuLibraryGetModule) cuLibraryGetModule __attribute__((visibility("default")));
 CUresult sing_cuLibraryLoadData(CUlibrary *library, void *image, void *options, void *values, unsigned int n, void *libraryOptions, void *libraryValues, unsigned int k);
@@ -2620,6 +2622,7 @@ enum {
 	SING_OP_cuMemFree_v2 = 0x413e7d7d,
 	SING_OP_cuMemGetAddressRange_v2 = 0x2d0ee460,
 	SING_OP_host_alloc = 0x4bb82385,
+	SING_OP_managed_alloc = 0x545fc230,
 	SING_OP_host_share = 0x687649db,
 	SING_OP_host_free = 0x307b1efe,
 	SING_OP_host_register = 0x7f1a2179,
@@ -2716,6 +2719,7 @@ enum {
 	SING_OP_ipc_event = 0x586f9662,
 	SING_OP_ipc_open_event = 0x2b5da3d9,
 	SING_OP_module_load = 0x4c62ea86,
+	SING_OP_managed_size = 0x513e5c0a,
 	SING_OP_cuModuleUnload = 0x1dff931a,
 	SING_OP_cuModuleGetFunction = 0x35df567f,
 	SING_OP_cuModuleGetFunctionCount = 0x56425a26,
@@ -2728,6 +2732,7 @@ enum {
 	SING_OP_cuLibraryEnumerateKernels = 0x2fd769b0,
 	SING_OP_cuLibraryGetModule = 0x30922944,
 	SING_OP_cuLibraryGetGlobal = 0x2cfc48a3,
+	SING_OP_cuLibraryGetManaged = 0x66651b75,
 	SING_OP_cuKernelGetFunction = 0x3031514c,
 	SING_OP_cuKernelGetLibrary = 0x599d87ef,
 	SING_OP_cuKernelGetAttribute = 0x2e1f3044,
@@ -2972,6 +2977,7 @@ CUresult sing_send_cuMemAllocPitch_v2(uint32_t per_thread, CUdeviceptr *ptr, siz
 CUresult sing_send_cuMemFree_v2(uint32_t per_thread, CUdeviceptr ptr);
 CUresult sing_send_cuMemGetAddressRange_v2(uint32_t per_thread, CUdeviceptr *base, size_t *size, CUdeviceptr ptr);
 CUresult sing_send_host_alloc(uint32_t per_thread, void *p, size_t n, unsigned int flags);
+CUresult sing_send_managed_alloc(uint32_t per_thread, void *p, size_t n);
 CUresult sing_send_host_share(uint32_t per_thread, void *p, size_t n, int fd);
 CUresult sing_send_host_free(uint32_t per_thread, void *p);
 CUresult sing_send_host_register(uint32_t per_thread, void *p, size_t n, unsigned int flags);
@@ -3068,6 +3074,7 @@ CUresult sing_send_cuEventElapsedTime_v2(uint32_t per_thread, float *millisecond
 CUresult sing_send_ipc_event(uint32_t per_thread, CUipcEventHandle *handle, CUevent event);
 CUresult sing_send_ipc_open_event(uint32_t per_thread, CUevent *event, const CUipcEventHandle *handle);
 CUresult sing_send_module_load(uint32_t per_thread, CUmodule *module, const void *image, size_t n, const int *names, const unsigned long long *values, unsigned int k, char *info, unsigned int ninfo, char *errors, unsigned int nerrors, float *milliseconds);
+CUresult sing_send_managed_size(uint32_t per_thread, const void *image, size_t n, unsigned long long *size);
 CUresult sing_send_cuModuleUnload(uint32_t per_thread, CUmodule module);
 CUresult sing_send_cuModuleGetFunction(uint32_t per_thread, CUfunction *function, CUmodule module, const char *name);
 CUresult sing_send_cuModuleGetFunctionCount(uint32_t per_thread, unsigned int *n, CUmodule module);
@@ -3080,6 +3087,7 @@ CUresult sing_send_cuLibraryGetKernelCount(uint32_t per_thread, unsigned int *n,
 CUresult sing_send_cuLibraryEnumerateKernels(uint32_t per_thread, CUkernel *kernels, unsigned int n, CUlibrary library);
 CUresult sing_send_cuLibraryGetModule(uint32_t per_thread, CUmodule *module, CUlibrary library);
 CUresult sing_send_cuLibraryGetGlobal(uint32_t per_thread, CUdeviceptr *ptr, size_t *n, CUlibrary library, const char *name);
+CUresult sing_send_cuLibraryGetManaged(uint32_t per_thread, CUdeviceptr *ptr, size_t *n, CUlibrary library, const char *name);
 CUresult sing_send_cuKernelGetFunction(uint32_t per_thread, CUfunction *function, CUkernel kernel);
 CUresult sing_send_cuKernelGetLibrary(uint32_t per_thread, CUlibrary *library, CUkernel kernel);
 CUresult sing_send_cuKernelGetAttribute(uint32_t per_thread, int *value, int attribute, CUkernel kernel, CUdevice dev);

@@ -1639,6 +1639,22 @@ CUresult sing_send_host_alloc(uint32_t per_thread, void *p, size_t n, unsigned i
 	return r_;
 }
 
+CUresult sing_send_managed_alloc(uint32_t per_thread, void *p, size_t n)
+{
+	unsigned char in_[16], *p_ = in_;
+	const size_t n_ = 16;
+	int r_;
+
+	p_ = sing_put(p_, &p, 8);
+	p_ = sing_put(p_, &n, 8);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x545fc230u | per_thread, in_, n_, NULL, 0, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	return r_;
+}
+
 CUresult sing_send_host_share(uint32_t per_thread, void *p, size_t n, int fd)
 {
 	unsigned char in_[20], *p_ = in_;
@@ -4486,6 +4502,52 @@ done_:
 	return r_;
 }
 
+CUresult sing_send_managed_size(uint32_t per_thread, const void *image, size_t n, unsigned long long *size)
+{
+	unsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;
+	size_t n_ = 16, more_;
+	unsigned char out_[8];
+	const size_t room_ = 8;
+	int r_;
+
+	if (image == NULL && (uint64_t)n != 0)
+		return 1;
+	if (size == NULL)
+		return 1;
+	if (image != NULL) {
+		if (!sing_bytes((uint64_t)n, 1, SING_LONGEST, &more_))
+			return 1;
+		n_ += more_;
+		if (n_ > SING_LONGEST)
+			return 1;
+	}
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
+	if (in_ == NULL) {
+		r_ = 2;
+		goto done_;
+	}
+	p_ = in_;
+	const uint64_t image_ = image == NULL ? 0 : (uint64_t)n;
+	p_ = sing_put(p_, &image_, 8);
+	if (image != NULL)
+		p_ = sing_put(p_, image, image_ * 1);
+	p_ = sing_put(p_, &n, 8);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x513e5c0au | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, size, 8)) && q_ == end_))
+			r_ = 999;
+	}
+done_:
+	sing_room_done(in_, small_in_);
+	return r_;
+}
+
 CUresult sing_send_cuModuleUnload(uint32_t per_thread, CUmodule module)
 {
 	unsigned char in_[8], *p_ = in_;
@@ -5028,6 +5090,57 @@ CUresult sing_cuLibraryGetGlobal(CUdeviceptr *ptr, size_t *n, CUlibrary library,
 	return sing_send_cuLibraryGetGlobal(0, ptr, n, library, name);
 }
 SING_PUBLIC(cuLibraryGetGlobal);
+
+CUresult sing_send_cuLibraryGetManaged(uint32_t per_thread, CUdeviceptr *ptr, size_t *n, CUlibrary library, const char *name)
+{
+	unsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;
+	size_t n_ = 18, more_;
+	unsigned char out_[16];
+	const size_t room_ = 16;
+	int r_;
+
+	if (name == NULL)
+		return 1;
+	if (name != NULL) {
+		more_ = strlen(name);
+		n_ += more_;
+		if (n_ > SING_LONGEST)
+			return 1;
+	}
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
+	if (in_ == NULL) {
+		r_ = 2;
+		goto done_;
+	}
+	p_ = in_;
+	*p_++ = ptr != NULL;
+	*p_++ = n != NULL;
+	p_ = sing_put(p_, &library, 8);
+	const uint64_t name_ = name == NULL ? UINT64_MAX : strlen(name);
+	p_ = sing_put(p_, &name_, 8);
+	if (name != NULL)
+		p_ = sing_put(p_, name, name_);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x66651b75u | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((ptr == NULL || sing_take(&q_, end_, ptr, 8)) && (n == NULL || sing_take(&q_, end_, n, 8)) && q_ == end_))
+			r_ = 999;
+	}
+done_:
+	sing_room_done(in_, small_in_);
+	return r_;
+}
+
+CUresult sing_cuLibraryGetManaged(CUdeviceptr *ptr, size_t *n, CUlibrary library, const char *name)
+{
+	return sing_send_cuLibraryGetManaged(0, ptr, n, library, name);
+}
+SING_PUBLIC(cuLibraryGetManaged);
 
 CUresult sing_send_cuKernelGetFunction(uint32_t per_thread, CUfunction *function, CUkernel kernel)
 {

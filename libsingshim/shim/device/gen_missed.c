@@ -127,220 +127,219 @@ MISS(cuImportExternalSemaphore, 112);
 MISS(cuLaunchCooperativeKernelMultiDevice, 113);
 MISS(cuLaunchHostFunc_v2, 114);
 MISS(cuLaunchHostFunc_v2_ptsz, 115);
-MISS(cuLibraryGetManaged, 116);
-MISS(cuLibraryGetUnifiedFunction, 117);
-MISS(cuLogsCurrent, 118);
-MISS(cuLogsDumpToFile, 119);
-MISS(cuLogsDumpToMemory, 120);
-MISS(cuLogsRegisterCallback, 121);
-MISS(cuLogsUnregisterCallback, 122);
-MISS(cuMemAlloc, 123);
-MISS(cuMemAllocHost, 124);
-MISS(cuMemAllocPitch, 125);
-MISS(cuMemBatchDecompressAsync, 126);
-MISS(cuMemBatchDecompressAsync_ptsz, 127);
-MISS(cuMemDiscardAndPrefetchBatchAsync, 128);
-MISS(cuMemDiscardAndPrefetchBatchAsync_ptsz, 129);
-MISS(cuMemDiscardBatchAsync, 130);
-MISS(cuMemDiscardBatchAsync_ptsz, 131);
-MISS(cuMemExportToShareableHandle, 132);
-MISS(cuMemFree, 133);
-MISS(cuMemGetAddressRange, 134);
-MISS(cuMemGetHandleForAddressRange, 135);
-MISS(cuMemGetInfo, 136);
-MISS(cuMemHostGetDevicePointer, 137);
-MISS(cuMemImportFromShareableHandle, 138);
-MISS(cuMemMapArrayAsync, 139);
-MISS(cuMemMapArrayAsync_ptsz, 140);
-MISS(cuMemPrefetchBatchAsync, 141);
-MISS(cuMemPrefetchBatchAsync_ptsz, 142);
-MISS(cuMemRangeGetAttribute, 143);
-MISS(cuMemRangeGetAttributes, 144);
-MISS(cuMemcpy2D, 145);
-MISS(cuMemcpy2DAsync, 146);
-MISS(cuMemcpy2DUnaligned, 147);
-MISS(cuMemcpy3D, 148);
-MISS(cuMemcpy3DAsync, 149);
-MISS(cuMemcpy3DBatchAsync, 150);
-MISS(cuMemcpy3DBatchAsync_ptsz, 151);
-MISS(cuMemcpy3DBatchAsync_v2, 152);
-MISS(cuMemcpy3DBatchAsync_v2_ptsz, 153);
-MISS(cuMemcpy3DWithAttributesAsync, 154);
-MISS(cuMemcpy3DWithAttributesAsync_ptsz, 155);
-MISS(cuMemcpyAtoA, 156);
-MISS(cuMemcpyAtoD, 157);
-MISS(cuMemcpyAtoH, 158);
-MISS(cuMemcpyAtoHAsync, 159);
-MISS(cuMemcpyBatchAsync, 160);
-MISS(cuMemcpyBatchAsync_ptsz, 161);
-MISS(cuMemcpyBatchAsync_v2, 162);
-MISS(cuMemcpyBatchAsync_v2_ptsz, 163);
-MISS(cuMemcpyDtoA, 164);
-MISS(cuMemcpyDtoD, 165);
-MISS(cuMemcpyDtoDAsync, 166);
-MISS(cuMemcpyDtoH, 167);
-MISS(cuMemcpyDtoHAsync, 168);
-MISS(cuMemcpyHtoA, 169);
-MISS(cuMemcpyHtoAAsync, 170);
-MISS(cuMemcpyHtoD, 171);
-MISS(cuMemcpyHtoDAsync, 172);
-MISS(cuMemcpyWithAttributesAsync, 173);
-MISS(cuMemcpyWithAttributesAsync_ptsz, 174);
-MISS(cuMemsetD16, 175);
-MISS(cuMemsetD2D16, 176);
-MISS(cuMemsetD2D32, 177);
-MISS(cuMemsetD2D8, 178);
-MISS(cuMemsetD32, 179);
-MISS(cuMemsetD8, 180);
-MISS(cuMipmappedArrayCreate, 181);
-MISS(cuMipmappedArrayDestroy, 182);
-MISS(cuMipmappedArrayGetLevel, 183);
-MISS(cuMipmappedArrayGetMemoryRequirements, 184);
-MISS(cuMipmappedArrayGetSparseProperties, 185);
-MISS(cuModuleGetGlobal, 186);
-MISS(cuModuleGetSurfRef, 187);
-MISS(cuModuleGetTexRef, 188);
-MISS(cuMulticastAddDevice, 189);
-MISS(cuMulticastBindAddr, 190);
-MISS(cuMulticastBindAddr_v2, 191);
-MISS(cuMulticastBindMem, 192);
-MISS(cuMulticastBindMem_v2, 193);
-MISS(cuMulticastCreate, 194);
-MISS(cuMulticastGetGranularity, 195);
-MISS(cuMulticastUnbind, 196);
-MISS(cuParamSetTexRef, 197);
-MISS(cuProfilerInitialize, 198);
-MISS(cuSignalExternalSemaphoresAsync, 199);
-MISS(cuSignalExternalSemaphoresAsync_ptsz, 200);
-MISS(cuStreamBeginCaptureToCig, 201);
-MISS(cuStreamEndCaptureToCig, 202);
-MISS(cuStreamGetDevResource, 203);
-MISS(cuStreamGetDevResource_ptsz, 204);
-MISS(cuStreamGetGreenCtx, 205);
-MISS(cuSurfRefGetArray, 206);
-MISS(cuSurfRefSetArray, 207);
-MISS(cuTexRefCreate, 208);
-MISS(cuTexRefDestroy, 209);
-MISS(cuTexRefGetAddress, 210);
-MISS(cuTexRefGetAddressMode, 211);
-MISS(cuTexRefGetAddress_v2, 212);
-MISS(cuTexRefGetArray, 213);
-MISS(cuTexRefGetBorderColor, 214);
-MISS(cuTexRefGetFilterMode, 215);
-MISS(cuTexRefGetFlags, 216);
-MISS(cuTexRefGetFormat, 217);
-MISS(cuTexRefGetMaxAnisotropy, 218);
-MISS(cuTexRefGetMipmapFilterMode, 219);
-MISS(cuTexRefGetMipmapLevelBias, 220);
-MISS(cuTexRefGetMipmapLevelClamp, 221);
-MISS(cuTexRefGetMipmappedArray, 222);
-MISS(cuTexRefSetAddress, 223);
-MISS(cuTexRefSetAddress2D, 224);
-MISS(cuTexRefSetAddress2D_v2, 225);
-MISS(cuTexRefSetAddress2D_v3, 226);
-MISS(cuTexRefSetAddressMode, 227);
-MISS(cuTexRefSetAddress_v2, 228);
-MISS(cuTexRefSetArray, 229);
-MISS(cuTexRefSetBorderColor, 230);
-MISS(cuTexRefSetFilterMode, 231);
-MISS(cuTexRefSetFlags, 232);
-MISS(cuTexRefSetFormat, 233);
-MISS(cuTexRefSetMaxAnisotropy, 234);
-MISS(cuTexRefSetMipmapFilterMode, 235);
-MISS(cuTexRefSetMipmapLevelBias, 236);
-MISS(cuTexRefSetMipmapLevelClamp, 237);
-MISS(cuTexRefSetMipmappedArray, 238);
-MISS(cuUserObjectCreate, 239);
-MISS(cuUserObjectRelease, 240);
-MISS(cuUserObjectRetain, 241);
-MISS(cuVDPAUCtxCreate, 242);
-MISS(cuVDPAUCtxCreate_v2, 243);
-MISS(cuVDPAUGetDevice, 244);
-MISS(cuWaitExternalSemaphoresAsync, 245);
-MISS(cuWaitExternalSemaphoresAsync_ptsz, 246);
-MISS(ncclCommGetUniqueId, 247);
-MISS(ncclCommGrow, 248);
-MISS(ncclCommMemStats, 249);
-MISS(ncclCommQueryProperties, 250);
-MISS(ncclCommResume, 251);
-MISS(ncclCommRevoke, 252);
-MISS(ncclCommShrink, 253);
-MISS(ncclCommSuspend, 254);
-MISS(ncclCommWindowDeregister, 255);
-MISS(ncclCommWindowRegister, 256);
-MISS(ncclDevCommCreate, 257);
-MISS(ncclDevCommDestroy, 258);
-MISS(ncclGroupSimulateEnd, 259);
-MISS(ncclParamBind, 260);
-MISS(ncclParamDumpAll, 261);
-MISS(ncclParamGet, 262);
-MISS(ncclParamGetAllParameterKeys, 263);
-MISS(ncclParamGetI16, 264);
-MISS(ncclParamGetI32, 265);
-MISS(ncclParamGetI64, 266);
-MISS(ncclParamGetI8, 267);
-MISS(ncclParamGetParameter, 268);
-MISS(ncclParamGetStr, 269);
-MISS(ncclParamGetU16, 270);
-MISS(ncclParamGetU32, 271);
-MISS(ncclParamGetU64, 272);
-MISS(ncclParamGetU8, 273);
-MISS(ncclPutSignal, 274);
-MISS(ncclSignal, 275);
-MISS(ncclWaitSignal, 276);
-MISS(ncclWinGetUserPtr, 277);
-MISS(nvmlDeviceGetAttributes_v2, 278);
-MISS(nvmlDeviceGetComputeRunningProcesses, 279);
-MISS(nvmlDeviceGetComputeRunningProcesses_v2, 280);
-MISS(nvmlDeviceGetFieldValues, 281);
-MISS(nvmlDeviceGetGpuFabricInfo, 282);
-MISS(nvmlDeviceGetGpuFabricInfoV, 283);
-MISS(nvmlDeviceGetHandleByUUIDV, 284);
-MISS(nvmlDeviceGetInforomVersion, 285);
-MISS(nvmlDeviceGetNvLinkRemotePciInfo, 286);
-MISS(nvmlDeviceGetPciInfo, 287);
-MISS(nvmlDeviceGetPciInfo_v2, 288);
-MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 289);
-MISS(nvmlDeviceResetGpuLockedClocks, 290);
-MISS(nvmlDeviceSetApplicationsClocks, 291);
-MISS(nvmlDeviceSetComputeMode, 292);
-MISS(nvmlDeviceSetEccMode, 293);
-MISS(nvmlDeviceSetGpuLockedClocks, 294);
-MISS(nvmlDeviceSetMigMode, 295);
-MISS(nvmlDeviceSetPersistenceMode, 296);
-MISS(nvmlDeviceSetPowerManagementLimit, 297);
-MISS(nvmlSystemGetProcessName, 298);
-MISS(pncclCommGetUniqueId, 299);
-MISS(pncclCommGrow, 300);
-MISS(pncclCommMemStats, 301);
-MISS(pncclCommQueryProperties, 302);
-MISS(pncclCommResume, 303);
-MISS(pncclCommRevoke, 304);
-MISS(pncclCommShrink, 305);
-MISS(pncclCommSuspend, 306);
-MISS(pncclCommWindowDeregister, 307);
-MISS(pncclCommWindowRegister, 308);
-MISS(pncclDevCommCreate, 309);
-MISS(pncclDevCommDestroy, 310);
-MISS(pncclGroupSimulateEnd, 311);
-MISS(pncclParamBind, 312);
-MISS(pncclParamDumpAll, 313);
-MISS(pncclParamGet, 314);
-MISS(pncclParamGetAllParameterKeys, 315);
-MISS(pncclParamGetI16, 316);
-MISS(pncclParamGetI32, 317);
-MISS(pncclParamGetI64, 318);
-MISS(pncclParamGetI8, 319);
-MISS(pncclParamGetParameter, 320);
-MISS(pncclParamGetStr, 321);
-MISS(pncclParamGetU16, 322);
-MISS(pncclParamGetU32, 323);
-MISS(pncclParamGetU64, 324);
-MISS(pncclParamGetU8, 325);
-MISS(pncclPutSignal, 326);
-MISS(pncclSignal, 327);
-MISS(pncclWaitSignal, 328);
-MISS(pncclWinGetUserPtr, 329);
+MISS(cuLibraryGetUnifiedFunction, 116);
+MISS(cuLogsCurrent, 117);
+MISS(cuLogsDumpToFile, 118);
+MISS(cuLogsDumpToMemory, 119);
+MISS(cuLogsRegisterCallback, 120);
+MISS(cuLogsUnregisterCallback, 121);
+MISS(cuMemAlloc, 122);
+MISS(cuMemAllocHost, 123);
+MISS(cuMemAllocPitch, 124);
+MISS(cuMemBatchDecompressAsync, 125);
+MISS(cuMemBatchDecompressAsync_ptsz, 126);
+MISS(cuMemDiscardAndPrefetchBatchAsync, 127);
+MISS(cuMemDiscardAndPrefetchBatchAsync_ptsz, 128);
+MISS(cuMemDiscardBatchAsync, 129);
+MISS(cuMemDiscardBatchAsync_ptsz, 130);
+MISS(cuMemExportToShareableHandle, 131);
+MISS(cuMemFree, 132);
+MISS(cuMemGetAddressRange, 133);
+MISS(cuMemGetHandleForAddressRange, 134);
+MISS(cuMemGetInfo, 135);
+MISS(cuMemHostGetDevicePointer, 136);
+MISS(cuMemImportFromShareableHandle, 137);
+MISS(cuMemMapArrayAsync, 138);
+MISS(cuMemMapArrayAsync_ptsz, 139);
+MISS(cuMemPrefetchBatchAsync, 140);
+MISS(cuMemPrefetchBatchAsync_ptsz, 141);
+MISS(cuMemRangeGetAttribute, 142);
+MISS(cuMemRangeGetAttributes, 143);
+MISS(cuMemcpy2D, 144);
+MISS(cuMemcpy2DAsync, 145);
+MISS(cuMemcpy2DUnaligned, 146);
+MISS(cuMemcpy3D, 147);
+MISS(cuMemcpy3DAsync, 148);
+MISS(cuMemcpy3DBatchAsync, 149);
+MISS(cuMemcpy3DBatchAsync_ptsz, 150);
+MISS(cuMemcpy3DBatchAsync_v2, 151);
+MISS(cuMemcpy3DBatchAsync_v2_ptsz, 152);
+MISS(cuMemcpy3DWithAttributesAsync, 153);
+MISS(cuMemcpy3DWithAttributesAsync_ptsz, 154);
+MISS(cuMemcpyAtoA, 155);
+MISS(cuMemcpyAtoD, 156);
+MISS(cuMemcpyAtoH, 157);
+MISS(cuMemcpyAtoHAsync, 158);
+MISS(cuMemcpyBatchAsync, 159);
+MISS(cuMemcpyBatchAsync_ptsz, 160);
+MISS(cuMemcpyBatchAsync_v2, 161);
+MISS(cuMemcpyBatchAsync_v2_ptsz, 162);
+MISS(cuMemcpyDtoA, 163);
+MISS(cuMemcpyDtoD, 164);
+MISS(cuMemcpyDtoDAsync, 165);
+MISS(cuMemcpyDtoH, 166);
+MISS(cuMemcpyDtoHAsync, 167);
+MISS(cuMemcpyHtoA, 168);
+MISS(cuMemcpyHtoAAsync, 169);
+MISS(cuMemcpyHtoD, 170);
+MISS(cuMemcpyHtoDAsync, 171);
+MISS(cuMemcpyWithAttributesAsync, 172);
+MISS(cuMemcpyWithAttributesAsync_ptsz, 173);
+MISS(cuMemsetD16, 174);
+MISS(cuMemsetD2D16, 175);
+MISS(cuMemsetD2D32, 176);
+MISS(cuMemsetD2D8, 177);
+MISS(cuMemsetD32, 178);
+MISS(cuMemsetD8, 179);
+MISS(cuMipmappedArrayCreate, 180);
+MISS(cuMipmappedArrayDestroy, 181);
+MISS(cuMipmappedArrayGetLevel, 182);
+MISS(cuMipmappedArrayGetMemoryRequirements, 183);
+MISS(cuMipmappedArrayGetSparseProperties, 184);
+MISS(cuModuleGetGlobal, 185);
+MISS(cuModuleGetSurfRef, 186);
+MISS(cuModuleGetTexRef, 187);
+MISS(cuMulticastAddDevice, 188);
+MISS(cuMulticastBindAddr, 189);
+MISS(cuMulticastBindAddr_v2, 190);
+MISS(cuMulticastBindMem, 191);
+MISS(cuMulticastBindMem_v2, 192);
+MISS(cuMulticastCreate, 193);
+MISS(cuMulticastGetGranularity, 194);
+MISS(cuMulticastUnbind, 195);
+MISS(cuParamSetTexRef, 196);
+MISS(cuProfilerInitialize, 197);
+MISS(cuSignalExternalSemaphoresAsync, 198);
+MISS(cuSignalExternalSemaphoresAsync_ptsz, 199);
+MISS(cuStreamBeginCaptureToCig, 200);
+MISS(cuStreamEndCaptureToCig, 201);
+MISS(cuStreamGetDevResource, 202);
+MISS(cuStreamGetDevResource_ptsz, 203);
+MISS(cuStreamGetGreenCtx, 204);
+MISS(cuSurfRefGetArray, 205);
+MISS(cuSurfRefSetArray, 206);
+MISS(cuTexRefCreate, 207);
+MISS(cuTexRefDestroy, 208);
+MISS(cuTexRefGetAddress, 209);
+MISS(cuTexRefGetAddressMode, 210);
+MISS(cuTexRefGetAddress_v2, 211);
+MISS(cuTexRefGetArray, 212);
+MISS(cuTexRefGetBorderColor, 213);
+MISS(cuTexRefGetFilterMode, 214);
+MISS(cuTexRefGetFlags, 215);
+MISS(cuTexRefGetFormat, 216);
+MISS(cuTexRefGetMaxAnisotropy, 217);
+MISS(cuTexRefGetMipmapFilterMode, 218);
+MISS(cuTexRefGetMipmapLevelBias, 219);
+MISS(cuTexRefGetMipmapLevelClamp, 220);
+MISS(cuTexRefGetMipmappedArray, 221);
+MISS(cuTexRefSetAddress, 222);
+MISS(cuTexRefSetAddress2D, 223);
+MISS(cuTexRefSetAddress2D_v2, 224);
+MISS(cuTexRefSetAddress2D_v3, 225);
+MISS(cuTexRefSetAddressMode, 226);
+MISS(cuTexRefSetAddress_v2, 227);
+MISS(cuTexRefSetArray, 228);
+MISS(cuTexRefSetBorderColor, 229);
+MISS(cuTexRefSetFilterMode, 230);
+MISS(cuTexRefSetFlags, 231);
+MISS(cuTexRefSetFormat, 232);
+MISS(cuTexRefSetMaxAnisotropy, 233);
+MISS(cuTexRefSetMipmapFilterMode, 234);
+MISS(cuTexRefSetMipmapLevelBias, 235);
+MISS(cuTexRefSetMipmapLevelClamp, 236);
+MISS(cuTexRefSetMipmappedArray, 237);
+MISS(cuUserObjectCreate, 238);
+MISS(cuUserObjectRelease, 239);
+MISS(cuUserObjectRetain, 240);
+MISS(cuVDPAUCtxCreate, 241);
+MISS(cuVDPAUCtxCreate_v2, 242);
+MISS(cuVDPAUGetDevice, 243);
+MISS(cuWaitExternalSemaphoresAsync, 244);
+MISS(cuWaitExternalSemaphoresAsync_ptsz, 245);
+MISS(ncclCommGetUniqueId, 246);
+MISS(ncclCommGrow, 247);
+MISS(ncclCommMemStats, 248);
+MISS(ncclCommQueryProperties, 249);
+MISS(ncclCommResume, 250);
+MISS(ncclCommRevoke, 251);
+MISS(ncclCommShrink, 252);
+MISS(ncclCommSuspend, 253);
+MISS(ncclCommWindowDeregister, 254);
+MISS(ncclCommWindowRegister, 255);
+MISS(ncclDevCommCreate, 256);
+MISS(ncclDevCommDestroy, 257);
+MISS(ncclGroupSimulateEnd, 258);
+MISS(ncclParamBind, 259);
+MISS(ncclParamDumpAll, 260);
+MISS(ncclParamGet, 261);
+MISS(ncclParamGetAllParameterKeys, 262);
+MISS(ncclParamGetI16, 263);
+MISS(ncclParamGetI32, 264);
+MISS(ncclParamGetI64, 265);
+MISS(ncclParamGetI8, 266);
+MISS(ncclParamGetParameter, 267);
+MISS(ncclParamGetStr, 268);
+MISS(ncclParamGetU16, 269);
+MISS(ncclParamGetU32, 270);
+MISS(ncclParamGetU64, 271);
+MISS(ncclParamGetU8, 272);
+MISS(ncclPutSignal, 273);
+MISS(ncclSignal, 274);
+MISS(ncclWaitSignal, 275);
+MISS(ncclWinGetUserPtr, 276);
+MISS(nvmlDeviceGetAttributes_v2, 277);
+MISS(nvmlDeviceGetComputeRunningProcesses, 278);
+MISS(nvmlDeviceGetComputeRunningProcesses_v2, 279);
+MISS(nvmlDeviceGetFieldValues, 280);
+MISS(nvmlDeviceGetGpuFabricInfo, 281);
+MISS(nvmlDeviceGetGpuFabricInfoV, 282);
+MISS(nvmlDeviceGetHandleByUUIDV, 283);
+MISS(nvmlDeviceGetInforomVersion, 284);
+MISS(nvmlDeviceGetNvLinkRemotePciInfo, 285);
+MISS(nvmlDeviceGetPciInfo, 286);
+MISS(nvmlDeviceGetPciInfo_v2, 287);
+MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 288);
+MISS(nvmlDeviceResetGpuLockedClocks, 289);
+MISS(nvmlDeviceSetApplicationsClocks, 290);
+MISS(nvmlDeviceSetComputeMode, 291);
+MISS(nvmlDeviceSetEccMode, 292);
+MISS(nvmlDeviceSetGpuLockedClocks, 293);
+MISS(nvmlDeviceSetMigMode, 294);
+MISS(nvmlDeviceSetPersistenceMode, 295);
+MISS(nvmlDeviceSetPowerManagementLimit, 296);
+MISS(nvmlSystemGetProcessName, 297);
+MISS(pncclCommGetUniqueId, 298);
+MISS(pncclCommGrow, 299);
+MISS(pncclCommMemStats, 300);
+MISS(pncclCommQueryProperties, 301);
+MISS(pncclCommResume, 302);
+MISS(pncclCommRevoke, 303);
+MISS(pncclCommShrink, 304);
+MISS(pncclCommSuspend, 305);
+MISS(pncclCommWindowDeregister, 306);
+MISS(pncclCommWindowRegister, 307);
+MISS(pncclDevCommCreate, 308);
+MISS(pncclDevCommDestroy, 309);
+MISS(pncclGroupSimulateEnd, 310);
+MISS(pncclParamBind, 311);
+MISS(pncclParamDumpAll, 312);
+MISS(pncclParamGet, 313);
+MISS(pncclParamGetAllParameterKeys, 314);
+MISS(pncclParamGetI16, 315);
+MISS(pncclParamGetI32, 316);
+MISS(pncclParamGetI64, 317);
+MISS(pncclParamGetI8, 318);
+MISS(pncclParamGetParameter, 319);
+MISS(pncclParamGetStr, 320);
+MISS(pncclParamGetU16, 321);
+MISS(pncclParamGetU32, 322);
+MISS(pncclParamGetU64, 323);
+MISS(pncclParamGetU8, 324);
+MISS(pncclPutSignal, 325);
+MISS(pncclSignal, 326);
+MISS(pncclWaitSignal, 327);
+MISS(pncclWinGetUserPtr, 328);
 
 const char sing_misses_text[] =
 	"cuArray3DCreate" "\0"
@@ -474,8 +473,6 @@ const char sing_misses_text[] =
 	"a launch on several devices at once ended with CUDA 11; launch on each" "\0"
 	"cuLaunchHostFunc_v2" "\0"
 	"cuLaunchHostFunc_v2_ptsz" "\0"
-	"cuLibraryGetManaged" "\0"
-	"variables that are __managed__ are not supported; use cuMemAllocManaged" "\0"
 	"cuLibraryGetUnifiedFunction" "\0"
 	"functions that host and device share are not supported" "\0"
 	"cuLogsCurrent" "\0"
@@ -823,219 +820,218 @@ const struct sing_miss sing_misses[] = {
 	{ 3888, 3925, 801 },
 	{ 3996, 940, 801 },
 	{ 4016, 940, 801 },
-	{ 4041, 4061, 801 },
-	{ 4133, 4161, 801 },
-	{ 4216, 4230, 801 },
-	{ 4290, 4230, 801 },
-	{ 4307, 4230, 801 },
-	{ 4326, 4230, 801 },
-	{ 4349, 4230, 801 },
-	{ 4374, 1422, 801 },
-	{ 4385, 1422, 801 },
-	{ 4400, 1422, 801 },
-	{ 4416, 4442, 801 },
-	{ 4504, 4442, 801 },
-	{ 4535, 4569, 801 },
-	{ 4670, 4569, 801 },
-	{ 4709, 4569, 801 },
-	{ 4732, 4569, 801 },
-	{ 4760, 4789, 801 },
-	{ 4844, 1422, 801 },
-	{ 4854, 1422, 801 },
-	{ 4875, 4789, 801 },
-	{ 4905, 1422, 801 },
-	{ 4918, 1422, 801 },
-	{ 4944, 4789, 801 },
-	{ 4975, 16, 801 },
-	{ 4994, 16, 801 },
-	{ 5018, 4569, 801 },
-	{ 5042, 4569, 801 },
-	{ 5071, 5094, 801 },
-	{ 5148, 5094, 801 },
-	{ 5172, 1422, 801 },
-	{ 5183, 1422, 801 },
-	{ 5199, 1422, 801 },
-	{ 5219, 1422, 801 },
-	{ 5230, 1422, 801 },
-	{ 5246, 940, 801 },
-	{ 5267, 940, 801 },
-	{ 5293, 940, 801 },
-	{ 5317, 940, 801 },
-	{ 5346, 940, 801 },
+	{ 4041, 4069, 801 },
+	{ 4124, 4138, 801 },
+	{ 4198, 4138, 801 },
+	{ 4215, 4138, 801 },
+	{ 4234, 4138, 801 },
+	{ 4257, 4138, 801 },
+	{ 4282, 1422, 801 },
+	{ 4293, 1422, 801 },
+	{ 4308, 1422, 801 },
+	{ 4324, 4350, 801 },
+	{ 4412, 4350, 801 },
+	{ 4443, 4477, 801 },
+	{ 4578, 4477, 801 },
+	{ 4617, 4477, 801 },
+	{ 4640, 4477, 801 },
+	{ 4668, 4697, 801 },
+	{ 4752, 1422, 801 },
+	{ 4762, 1422, 801 },
+	{ 4783, 4697, 801 },
+	{ 4813, 1422, 801 },
+	{ 4826, 1422, 801 },
+	{ 4852, 4697, 801 },
+	{ 4883, 16, 801 },
+	{ 4902, 16, 801 },
+	{ 4926, 4477, 801 },
+	{ 4950, 4477, 801 },
+	{ 4979, 5002, 801 },
+	{ 5056, 5002, 801 },
+	{ 5080, 1422, 801 },
+	{ 5091, 1422, 801 },
+	{ 5107, 1422, 801 },
+	{ 5127, 1422, 801 },
+	{ 5138, 1422, 801 },
+	{ 5154, 940, 801 },
+	{ 5175, 940, 801 },
+	{ 5201, 940, 801 },
+	{ 5225, 940, 801 },
+	{ 5254, 940, 801 },
+	{ 5284, 940, 801 },
+	{ 5319, 1422, 801 },
+	{ 5332, 1422, 801 },
+	{ 5345, 1422, 801 },
+	{ 5358, 1422, 801 },
 	{ 5376, 940, 801 },
-	{ 5411, 1422, 801 },
-	{ 5424, 1422, 801 },
-	{ 5437, 1422, 801 },
-	{ 5450, 1422, 801 },
-	{ 5468, 940, 801 },
-	{ 5487, 940, 801 },
-	{ 5511, 940, 801 },
-	{ 5533, 940, 801 },
-	{ 5560, 1422, 801 },
-	{ 5573, 1422, 801 },
-	{ 5586, 1422, 801 },
-	{ 5604, 1422, 801 },
-	{ 5617, 1422, 801 },
-	{ 5635, 1422, 801 },
-	{ 5648, 1422, 801 },
+	{ 5395, 940, 801 },
+	{ 5419, 940, 801 },
+	{ 5441, 940, 801 },
+	{ 5468, 1422, 801 },
+	{ 5481, 1422, 801 },
+	{ 5494, 1422, 801 },
+	{ 5512, 1422, 801 },
+	{ 5525, 1422, 801 },
+	{ 5543, 1422, 801 },
+	{ 5556, 1422, 801 },
+	{ 5574, 1422, 801 },
+	{ 5587, 1422, 801 },
+	{ 5605, 940, 801 },
+	{ 5633, 940, 801 },
 	{ 5666, 1422, 801 },
-	{ 5679, 1422, 801 },
-	{ 5697, 940, 801 },
-	{ 5725, 940, 801 },
-	{ 5758, 1422, 801 },
-	{ 5770, 1422, 801 },
-	{ 5784, 1422, 801 },
-	{ 5798, 1422, 801 },
-	{ 5811, 1422, 801 },
-	{ 5823, 1422, 801 },
-	{ 5834, 16, 801 },
-	{ 5857, 16, 801 },
-	{ 5881, 16, 801 },
+	{ 5678, 1422, 801 },
+	{ 5692, 1422, 801 },
+	{ 5706, 1422, 801 },
+	{ 5719, 1422, 801 },
+	{ 5731, 1422, 801 },
+	{ 5742, 16, 801 },
+	{ 5765, 16, 801 },
+	{ 5789, 16, 801 },
+	{ 5814, 16, 801 },
+	{ 5852, 16, 801 },
+	{ 5888, 1422, 801 },
 	{ 5906, 16, 801 },
-	{ 5944, 16, 801 },
-	{ 5980, 1422, 801 },
-	{ 5998, 16, 801 },
-	{ 6017, 16, 801 },
-	{ 6035, 6056, 801 },
-	{ 6093, 6056, 801 },
-	{ 6113, 6056, 801 },
-	{ 6136, 6056, 801 },
-	{ 6155, 6056, 801 },
-	{ 6177, 6056, 801 },
-	{ 6195, 6056, 801 },
-	{ 6221, 6056, 801 },
-	{ 6239, 16, 801 },
-	{ 6256, 6277, 801 },
-	{ 6333, 987, 801 },
-	{ 6365, 987, 801 },
-	{ 6402, 6428, 801 },
-	{ 6480, 6428, 801 },
-	{ 6504, 780, 801 },
-	{ 6527, 780, 801 },
-	{ 6555, 780, 801 },
-	{ 6575, 16, 801 },
-	{ 6593, 16, 801 },
-	{ 6611, 16, 801 },
-	{ 6626, 16, 801 },
-	{ 6642, 16, 801 },
-	{ 6661, 16, 801 },
-	{ 6684, 16, 801 },
-	{ 6706, 16, 801 },
-	{ 6723, 16, 801 },
-	{ 6746, 16, 801 },
-	{ 6768, 16, 801 },
-	{ 6785, 16, 801 },
-	{ 6803, 16, 801 },
-	{ 6828, 16, 801 },
-	{ 6856, 16, 801 },
-	{ 6883, 16, 801 },
-	{ 6911, 16, 801 },
-	{ 6937, 16, 801 },
+	{ 5925, 16, 801 },
+	{ 5943, 5964, 801 },
+	{ 6001, 5964, 801 },
+	{ 6021, 5964, 801 },
+	{ 6044, 5964, 801 },
+	{ 6063, 5964, 801 },
+	{ 6085, 5964, 801 },
+	{ 6103, 5964, 801 },
+	{ 6129, 5964, 801 },
+	{ 6147, 16, 801 },
+	{ 6164, 6185, 801 },
+	{ 6241, 987, 801 },
+	{ 6273, 987, 801 },
+	{ 6310, 6336, 801 },
+	{ 6388, 6336, 801 },
+	{ 6412, 780, 801 },
+	{ 6435, 780, 801 },
+	{ 6463, 780, 801 },
+	{ 6483, 16, 801 },
+	{ 6501, 16, 801 },
+	{ 6519, 16, 801 },
+	{ 6534, 16, 801 },
+	{ 6550, 16, 801 },
+	{ 6569, 16, 801 },
+	{ 6592, 16, 801 },
+	{ 6614, 16, 801 },
+	{ 6631, 16, 801 },
+	{ 6654, 16, 801 },
+	{ 6676, 16, 801 },
+	{ 6693, 16, 801 },
+	{ 6711, 16, 801 },
+	{ 6736, 16, 801 },
+	{ 6764, 16, 801 },
+	{ 6791, 16, 801 },
+	{ 6819, 16, 801 },
+	{ 6845, 16, 801 },
+	{ 6864, 16, 801 },
+	{ 6885, 16, 801 },
+	{ 6909, 16, 801 },
+	{ 6933, 16, 801 },
 	{ 6956, 16, 801 },
-	{ 6977, 16, 801 },
-	{ 7001, 16, 801 },
-	{ 7025, 16, 801 },
-	{ 7048, 16, 801 },
-	{ 7070, 16, 801 },
-	{ 7087, 16, 801 },
-	{ 7110, 16, 801 },
-	{ 7132, 16, 801 },
-	{ 7149, 16, 801 },
-	{ 7167, 16, 801 },
-	{ 7192, 16, 801 },
-	{ 7220, 16, 801 },
-	{ 7247, 16, 801 },
-	{ 7275, 16, 801 },
-	{ 7301, 3078, 801 },
-	{ 7320, 3078, 801 },
-	{ 7340, 3078, 801 },
-	{ 7359, 1573, 801 },
-	{ 7376, 1573, 801 },
-	{ 7396, 1573, 801 },
-	{ 7413, 987, 801 },
-	{ 7443, 987, 801 },
-	{ 7478, 940, 5 },
-	{ 7498, 940, 5 },
-	{ 7511, 940, 5 },
-	{ 7528, 940, 5 },
-	{ 7552, 7567, 5 },
-	{ 7614, 940, 5 },
-	{ 7629, 940, 5 },
-	{ 7644, 7567, 5 },
-	{ 7660, 7685, 5 },
-	{ 7763, 7685, 5 },
-	{ 7786, 7804, 5 },
-	{ 7861, 7804, 5 },
-	{ 7880, 940, 5 },
-	{ 7901, 7915, 5 },
-	{ 7966, 7915, 5 },
-	{ 7983, 7915, 5 },
-	{ 7996, 7915, 5 },
-	{ 8025, 7915, 5 },
-	{ 8041, 7915, 5 },
-	{ 8057, 7915, 5 },
-	{ 8073, 7915, 5 },
-	{ 8088, 7915, 5 },
-	{ 8110, 7915, 5 },
-	{ 8126, 7915, 5 },
-	{ 8142, 7915, 5 },
-	{ 8158, 7915, 5 },
-	{ 8174, 7915, 5 },
-	{ 8189, 8203, 5 },
-	{ 8261, 8203, 5 },
-	{ 8272, 8203, 5 },
-	{ 8287, 7685, 5 },
-	{ 8305, 940, 3 },
-	{ 8332, 940, 3 },
+	{ 6978, 16, 801 },
+	{ 6995, 16, 801 },
+	{ 7018, 16, 801 },
+	{ 7040, 16, 801 },
+	{ 7057, 16, 801 },
+	{ 7075, 16, 801 },
+	{ 7100, 16, 801 },
+	{ 7128, 16, 801 },
+	{ 7155, 16, 801 },
+	{ 7183, 16, 801 },
+	{ 7209, 3078, 801 },
+	{ 7228, 3078, 801 },
+	{ 7248, 3078, 801 },
+	{ 7267, 1573, 801 },
+	{ 7284, 1573, 801 },
+	{ 7304, 1573, 801 },
+	{ 7321, 987, 801 },
+	{ 7351, 987, 801 },
+	{ 7386, 940, 5 },
+	{ 7406, 940, 5 },
+	{ 7419, 940, 5 },
+	{ 7436, 940, 5 },
+	{ 7460, 7475, 5 },
+	{ 7522, 940, 5 },
+	{ 7537, 940, 5 },
+	{ 7552, 7475, 5 },
+	{ 7568, 7593, 5 },
+	{ 7671, 7593, 5 },
+	{ 7694, 7712, 5 },
+	{ 7769, 7712, 5 },
+	{ 7788, 940, 5 },
+	{ 7809, 7823, 5 },
+	{ 7874, 7823, 5 },
+	{ 7891, 7823, 5 },
+	{ 7904, 7823, 5 },
+	{ 7933, 7823, 5 },
+	{ 7949, 7823, 5 },
+	{ 7965, 7823, 5 },
+	{ 7981, 7823, 5 },
+	{ 7996, 7823, 5 },
+	{ 8018, 7823, 5 },
+	{ 8034, 7823, 5 },
+	{ 8050, 7823, 5 },
+	{ 8066, 7823, 5 },
+	{ 8082, 7823, 5 },
+	{ 8097, 8111, 5 },
+	{ 8169, 8111, 5 },
+	{ 8180, 8111, 5 },
+	{ 8195, 7593, 5 },
+	{ 8213, 940, 3 },
+	{ 8240, 940, 3 },
+	{ 8277, 940, 3 },
+	{ 8317, 940, 3 },
+	{ 8342, 940, 3 },
 	{ 8369, 940, 3 },
-	{ 8409, 940, 3 },
-	{ 8434, 940, 3 },
-	{ 8461, 940, 3 },
-	{ 8489, 940, 3 },
-	{ 8516, 940, 3 },
-	{ 8544, 940, 3 },
-	{ 8577, 940, 3 },
-	{ 8598, 940, 3 },
-	{ 8622, 940, 3 },
-	{ 8666, 8697, 3 },
-	{ 8742, 8697, 3 },
-	{ 8774, 8697, 3 },
-	{ 8799, 8697, 3 },
-	{ 8820, 8697, 3 },
-	{ 8849, 8697, 3 },
-	{ 8870, 8697, 3 },
-	{ 8899, 8697, 3 },
-	{ 8933, 940, 3 },
-	{ 8958, 940, 5 },
-	{ 8979, 940, 5 },
-	{ 8993, 940, 5 },
-	{ 9011, 940, 5 },
-	{ 9036, 7567, 5 },
-	{ 9052, 940, 5 },
-	{ 9068, 940, 5 },
-	{ 9084, 7567, 5 },
-	{ 9101, 7685, 5 },
-	{ 9127, 7685, 5 },
-	{ 9151, 7804, 5 },
-	{ 9170, 7804, 5 },
-	{ 9190, 940, 5 },
-	{ 9212, 7915, 5 },
-	{ 9227, 7915, 5 },
-	{ 9245, 7915, 5 },
-	{ 9259, 7915, 5 },
-	{ 9289, 7915, 5 },
-	{ 9306, 7915, 5 },
-	{ 9323, 7915, 5 },
-	{ 9340, 7915, 5 },
-	{ 9356, 7915, 5 },
-	{ 9379, 7915, 5 },
-	{ 9396, 7915, 5 },
-	{ 9413, 7915, 5 },
-	{ 9430, 7915, 5 },
-	{ 9447, 7915, 5 },
-	{ 9463, 8203, 5 },
-	{ 9478, 8203, 5 },
-	{ 9490, 8203, 5 },
-	{ 9506, 7685, 5 },
+	{ 8397, 940, 3 },
+	{ 8424, 940, 3 },
+	{ 8452, 940, 3 },
+	{ 8485, 940, 3 },
+	{ 8506, 940, 3 },
+	{ 8530, 940, 3 },
+	{ 8574, 8605, 3 },
+	{ 8650, 8605, 3 },
+	{ 8682, 8605, 3 },
+	{ 8707, 8605, 3 },
+	{ 8728, 8605, 3 },
+	{ 8757, 8605, 3 },
+	{ 8778, 8605, 3 },
+	{ 8807, 8605, 3 },
+	{ 8841, 940, 3 },
+	{ 8866, 940, 5 },
+	{ 8887, 940, 5 },
+	{ 8901, 940, 5 },
+	{ 8919, 940, 5 },
+	{ 8944, 7475, 5 },
+	{ 8960, 940, 5 },
+	{ 8976, 940, 5 },
+	{ 8992, 7475, 5 },
+	{ 9009, 7593, 5 },
+	{ 9035, 7593, 5 },
+	{ 9059, 7712, 5 },
+	{ 9078, 7712, 5 },
+	{ 9098, 940, 5 },
+	{ 9120, 7823, 5 },
+	{ 9135, 7823, 5 },
+	{ 9153, 7823, 5 },
+	{ 9167, 7823, 5 },
+	{ 9197, 7823, 5 },
+	{ 9214, 7823, 5 },
+	{ 9231, 7823, 5 },
+	{ 9248, 7823, 5 },
+	{ 9264, 7823, 5 },
+	{ 9287, 7823, 5 },
+	{ 9304, 7823, 5 },
+	{ 9321, 7823, 5 },
+	{ 9338, 7823, 5 },
+	{ 9355, 7823, 5 },
+	{ 9371, 8111, 5 },
+	{ 9386, 8111, 5 },
+	{ 9398, 8111, 5 },
+	{ 9414, 7593, 5 },
 };
-unsigned char sing_misses_said[330];
+unsigned char sing_misses_said[329];

@@ -5,7 +5,7 @@
 
 #include "ops.h"
 
-const unsigned sing_op_count = 349;
+const unsigned sing_op_count = 352;
 const struct sing_op sing_ops[] = {
 	{ 0x4d277b, SING_DRIVER, 1 }, /* cuDeviceGetUuid_v2 */
 	{ 0x6292eb, SING_NCCL, 0 }, /* ncclCommDeregister */
@@ -130,7 +130,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x2fe3ac32, SING_NVML, 1 }, /* nvmlDeviceGetDisplayActive */
 	{ 0x30024127, SING_DRIVER, 0 }, /* cuFuncSetAttribute */
 	{ 0x3031514c, SING_DRIVER, 0 }, /* cuKernelGetFunction */
-	{ 0x307b1efe, SING_DRIVER, 0 }, /* host_free */
+	{ 0x307b1efe, SING_DRIVER, 1 }, /* host_free */
 	{ 0x30922944, SING_DRIVER, 0 }, /* cuLibraryGetModule */
 	{ 0x30ad0619, SING_DRIVER, 1 }, /* cuMemUnmap */
 	{ 0x31b91e08, SING_DRIVER, 1 }, /* graph_set_kernel */
@@ -235,6 +235,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x502b4797, SING_NVML, 1 }, /* nvmlDeviceGetTotalEnergyConsumption */
 	{ 0x503c05ce, SING_DRIVER, 0 }, /* largest_cluster */
 	{ 0x510d6c35, SING_DRIVER, 1 }, /* cuGraphAddMemFreeNode */
+	{ 0x513e5c0a, SING_DRIVER, 1 }, /* managed_size */
 	{ 0x5148ed00, SING_DRIVER, 1 }, /* cuMemSetAccess */
 	{ 0x51b67ae3, SING_DRIVER, 0 }, /* cuStreamQuery */
 	{ 0x51c534da, SING_DRIVER, 0 }, /* cuGraphNodeGetEnabled */
@@ -246,6 +247,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x53d84226, SING_NVML, 1 }, /* nvmlDeviceGetRetiredPagesPendingStatus */
 	{ 0x53e081dd, SING_NVML, 1 }, /* nvmlDeviceGetUtilizationRates */
 	{ 0x54162fc0, SING_DRIVER, 1 }, /* cuGraphEventWaitNodeGetEvent */
+	{ 0x545fc230, SING_DRIVER, 1 }, /* managed_alloc */
 	{ 0x546d6749, SING_DRIVER, 0 }, /* cuStreamSetAttribute */
 	{ 0x54fc23da, SING_NVML, 1 }, /* nvmlDeviceGetCount_v2 */
 	{ 0x550441e5, SING_NCCL, 0 }, /* nccl_group */
@@ -296,13 +298,14 @@ const struct sing_op sing_ops[] = {
 	{ 0x659c6e92, SING_NVML, 1 }, /* nvmlDeviceGetEncoderUtilization */
 	{ 0x6620b8bc, SING_DRIVER, 0 }, /* cuKernelSetCacheConfig */
 	{ 0x6640abeb, SING_DRIVER, 1 }, /* graph_get_host */
+	{ 0x66651b75, SING_DRIVER, 1 }, /* cuLibraryGetManaged */
 	{ 0x66bf42da, SING_DRIVER, 0 }, /* cuFuncIsLoaded */
 	{ 0x66e1d660, SING_DRIVER, 1 }, /* cuMemPoolCreate */
 	{ 0x677ec734, SING_DRIVER, 1 }, /* graph_body */
 	{ 0x67cc8848, SING_DRIVER, 0 }, /* cuMemsetD2D16_v2 */
 	{ 0x67ed9262, SING_DRIVER, 1 }, /* cuDeviceGetPCIBusId */
 	{ 0x67eef736, SING_DRIVER, 0 }, /* link_create */
-	{ 0x687649db, SING_DRIVER, 0 }, /* host_share */
+	{ 0x687649db, SING_DRIVER, 1 }, /* host_share */
 	{ 0x68def3fc, SING_DRIVER, 0 }, /* cuOccupancyAvailableDynamicSMemPerBlock */
 	{ 0x694e9116, SING_DRIVER, 1 }, /* cuMemPoolSetAccess */
 	{ 0x6976b161, SING_DRIVER, 1 }, /* cuDeviceGetDefaultMemPool */

@@ -151,40 +151,72 @@ static CUresult give_back(unsigned long at)
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+/* Note pinned memory with the server, and share the memory of a descriptor, if there is one. */
+static CUresult tell_server(const struct sing_pinned *made, size_t whole, int fd)
+{
+	void *const at = (void *)made->begin;
+	const CUresult r = made->variables ? sing_send_managed_alloc(0, at, made->n) : sing_send_host_alloc(0, at, made->n, made->flags);
+
+	if (r != CUDA_SUCCESS)
+		remove_pinned(made->begin);
+	else if (fd >= 0 && sing_send_host_share(0, at, whole, fd) == CUDA_SUCCESS)
+		set_shared(made->begin);
+	else if (made->managed)
+		return give_back(made->begin);
+	return r;
+}
+
+/* Allocate pinned memory, whose size, flags and kind are set; sets its place. */
+static CUresult make_pinned(struct sing_pinned *made)
+{
+	const size_t whole = (made->n + PAGE - 1) & ~(size_t)(PAGE - 1);
+	unsigned long at;
+	CUresult r;
+	int fd;
+
+	at = map_shared(whole, &fd);
+	if (at > -4096UL)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	made->begin = at;
+	r = add_pinned(made);
+	if (r == CUDA_SUCCESS)
+		r = tell_server(made, whole, fd);
+	if (fd >= 0)
+		(void)raw6(SYS_close, fd, 0, 0, 0, 0, 0);
+	if (r != CUDA_SUCCESS)
+		(void)raw6(SYS_munmap, (long)at, (long)made->n, 0, 0, 0, 0);
+	return r;
+}
+
 static CUresult allocate_pinned(void **p, size_t n, unsigned int flags, bool managed)
 {
 	struct sing_pinned made = { .n = n, .flags = flags, .managed = managed };
-	const size_t whole = (n + PAGE - 1) & ~(size_t)(PAGE - 1);
 	CUresult r = sing_context_check();
-	unsigned long at;
-	int fd;
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (p == NULL || n == 0 || n > PTRDIFF_MAX - PAGE || flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED))
 		return CUDA_ERROR_INVALID_VALUE;
-	at = map_shared(whole, &fd);
-	if (at > -4096UL)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	made.begin = at;
 	made.context = sing_current->handle;
 	made.device = sing_current->device;
-	r = add_pinned(&made);
-	if (r == CUDA_SUCCESS) {
-		r = sing_send_host_alloc(0, (void *)at, n, flags);
-		if (r != CUDA_SUCCESS)
-			remove_pinned(at);
-		else if (fd >= 0 && sing_send_host_share(0, (void *)at, whole, fd) == CUDA_SUCCESS)
-			set_shared(at);
-		else if (managed)
-			r = give_back(at);
-	}
-	if (fd >= 0)
-		(void)raw6(SYS_close, fd, 0, 0, 0, 0, 0);
+	r = make_pinned(&made);
 	if (r == CUDA_SUCCESS)
-		*p = (void *)at;
-	else
-		(void)raw6(SYS_munmap, (long)at, (long)n, 0, 0, 0, 0);
+		*p = (void *)made.begin;
+	return r;
+}
+
+int sing_pinned_allocate_variables(uintptr_t *at, size_t n)
+{
+	struct sing_pinned made = { .n = n, .managed = true, .variables = true };
+	CUresult r;
+
+	if (sing_current != NULL) {
+		made.context = sing_current->handle;
+		made.device = sing_current->device;
+	}
+	r = n > PTRDIFF_MAX - PAGE ? CUDA_ERROR_OUT_OF_MEMORY : make_pinned(&made);
+	if (r == CUDA_SUCCESS)
+		*at = made.begin;
 	return r;
 }
 
@@ -228,6 +260,17 @@ int sing_pinned_free(const struct sing_pinned *what)
 	remove_pinned(what->begin);
 	(void)raw6(SYS_munmap, (long)what->begin, (long)what->n, 0, 0, 0, 0);
 	return CUDA_SUCCESS;
+}
+
+void sing_pinned_free_variables(uintptr_t at)
+{
+	struct sing_pinned what;
+
+	if (!sing_is_pinned(at, 1, &what))
+		return;
+	(void)sing_send_host_free(0, (void *)at);
+	remove_pinned(at);
+	(void)raw6(SYS_munmap, (long)at, (long)what.n, 0, 0, 0, 0);
 }
 
 CUresult sing_cuMemAllocHost_v2(void **p, size_t n)

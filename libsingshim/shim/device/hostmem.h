@@ -16,6 +16,7 @@ struct sing_pinned {
 	bool registered; /* the memory was the program's before */
 	bool shared;	 /* the server has mapped the memory: kernels may follow its addresses */
 	bool managed;	 /* the program has it as managed memory */
+	bool variables;	 /* of code: managed memory that goes with the code */
 	uint64_t context;
 	int device;
 	uint64_t id;
@@ -30,5 +31,9 @@ bool sing_is_pinned(uintptr_t at, size_t n, struct sing_pinned *what);
  */
 int sing_pinned_allocate(uintptr_t *at, size_t n);
 int sing_pinned_free(const struct sing_pinned *what);
+
+/* The same for variables of code, which belong to no context: the caller knows that no work uses memory that is freed. */
+int sing_pinned_allocate_variables(uintptr_t *at, size_t n);
+void sing_pinned_free_variables(uintptr_t at);
 
 #endif

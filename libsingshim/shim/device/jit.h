@@ -21,6 +21,9 @@ struct sing_log {
 	void **size;	   /* where the program reads the length, or NULL */
 };
 
+/* How many options variables.c may add. */
+enum { SING_JIT_ADDED = 2 };
+
 struct sing_jit {
 	struct sing_log info, errors;
 	void **milliseconds;
@@ -28,8 +31,8 @@ struct sing_jit {
 
 	/* The rest, which the server gets. */
 	unsigned int n;
-	int names[CU_JIT_NUM_OPTIONS];
-	unsigned long long values[CU_JIT_NUM_OPTIONS];
+	int names[CU_JIT_NUM_OPTIONS + SING_JIT_ADDED];
+	unsigned long long values[CU_JIT_NUM_OPTIONS + SING_JIT_ADDED];
 };
 
 /*

@@ -7,28 +7,50 @@
 #include "image.h"
 #include "jit.h"
 #include "refusal.h"
+#include "variables.h"
+
+/* A load of a library, with the library's options. */
+struct library_load {
+	struct sing_load load;
+	const int *names;
+	void **values;
+	unsigned int n;
+};
+
+static CUresult send_load(struct sing_load *load, uint64_t *made)
+{
+	const struct library_load *l = (const struct library_load *)load;
+	const struct sing_image *i = load->image;
+	struct sing_jit *jit = load->jit;
+	unsigned long long numbers[CU_LIBRARY_BINARY_IS_PRESERVED + 1];
+	unsigned int info, errors;
+	float milliseconds = 0;
+	CUlibrary library = NULL;
+	CUresult r;
+
+	for (unsigned int k = 0; k < l->n; ++k)
+		numbers[k] = l->values == NULL ? 0 : (unsigned long long)(uintptr_t)l->values[k];
+
+	char *const to_info = sing_log_next(&jit->info, &info), *const to_errors = sing_log_next(&jit->errors, &errors);
+
+	r = sing_send_library_load(0, &library, i->at, i->n, jit->names, jit->values, jit->n, l->names, numbers, l->n, to_info, info,
+				   to_errors, errors, &milliseconds);
+	sing_log_said(&jit->info);
+	sing_log_said(&jit->errors);
+	sing_jit_tell(jit, milliseconds);
+	*made = (uintptr_t)library;
+	return r;
+}
 
 static CUresult load_library(CUlibrary *library, struct sing_image *i, struct sing_jit *jit, const int *names, void **values,
 			     unsigned int n)
 {
-	unsigned long long numbers[CU_LIBRARY_BINARY_IS_PRESERVED + 1];
-	unsigned int info, errors;
-	float milliseconds = 0;
-	CUlibrary made = NULL;
-	CUresult r;
+	struct library_load l = { { .image = i, .jit = jit, .send = send_load }, names, values, n };
+	uint64_t made;
+	const CUresult r = sing_load_with_variables(&l.load, &made);
 
-	for (unsigned int k = 0; k < n; ++k)
-		numbers[k] = values == NULL ? 0 : (unsigned long long)(uintptr_t)values[k];
-
-	char *const to_info = sing_log_next(&jit->info, &info), *const to_errors = sing_log_next(&jit->errors, &errors);
-
-	r = sing_send_library_load(0, &made, i->at, i->n, jit->names, jit->values, jit->n, names, numbers, n, to_info, info, to_errors,
-				   errors, &milliseconds);
-	sing_log_said(&jit->info);
-	sing_log_said(&jit->errors);
-	sing_jit_tell(jit, milliseconds);
 	if (r == CUDA_SUCCESS)
-		*library = made;
+		*library = (CUlibrary)(uintptr_t)made;
 	return r;
 }
 
@@ -92,6 +114,8 @@ CUresult sing_cuLibraryUnload(CUlibrary library)
 {
 	const CUresult r = sing_send_cuLibraryUnload(0, library);
 
+	if (r == CUDA_SUCCESS)
+		sing_variables_unloaded((uintptr_t)library);
 	sing_functions_doubt();
 	sing_kernels_doubt();
 	return r;

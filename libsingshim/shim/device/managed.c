@@ -55,7 +55,7 @@ CUresult sing_cuMemFree_v2(CUdeviceptr ptr)
 	r = sing_context_check();
 	if (r != CUDA_SUCCESS)
 		return r;
-	return what.begin == ptr ? sing_pinned_free(&what) : CUDA_ERROR_INVALID_VALUE;
+	return what.begin == ptr && !what.variables ? sing_pinned_free(&what) : CUDA_ERROR_INVALID_VALUE;
 }
 SING_PUBLIC(cuMemFree_v2);
 
@@ -164,9 +164,11 @@ static CUresult check_attach(CUstream stream, CUdeviceptr ptr, size_t n, unsigne
 	if (r != CUDA_SUCCESS)
 		return r;
 	if ((flags != ATTACH_GLOBAL && flags != ATTACH_HOST && flags != ATTACH_SINGLE) || (flags == ATTACH_SINGLE && stream == NULL) ||
-	    !is_managed(ptr, 1, &what) || what.begin != ptr || (n != 0 && n != what.n))
+	    !is_managed(ptr, 1, &what))
 		return CUDA_ERROR_INVALID_VALUE;
-	return CUDA_SUCCESS;
+	if (what.variables) /* with several variables */
+		return n <= what.n - (ptr - what.begin) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return what.begin == ptr && (n == 0 || n == what.n) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult sing_cuStreamAttachMemAsync(CUstream stream, CUdeviceptr ptr, size_t n, unsigned int flags)

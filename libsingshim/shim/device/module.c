@@ -3,31 +3,46 @@
 
 /* Modules: the image is found, the options are taken apart, and both are sent in a single message. */
 
+#include "context.h"
 #include "function.h"
 #include "image.h"
 #include "jit.h"
+#include "variables.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static CUresult load_module(CUmodule *module, struct sing_image *i, unsigned int n, const int *options, void **values)
+static CUresult send_load(struct sing_load *load, uint64_t *made)
 {
-	struct sing_jit jit;
+	const struct sing_image *i = load->image;
+	struct sing_jit *jit = load->jit;
 	unsigned int info, errors;
 	float milliseconds = 0;
-	CUmodule made = NULL;
+	CUmodule module = NULL;
+	char *const to_info = sing_log_next(&jit->info, &info), *const to_errors = sing_log_next(&jit->errors, &errors);
+	const CUresult r = sing_send_module_load(0, &module, i->at, i->n, jit->names, jit->values, jit->n, to_info, info, to_errors,
+						 errors, &milliseconds);
+
+	sing_log_said(&jit->info);
+	sing_log_said(&jit->errors);
+	sing_jit_tell(jit, milliseconds);
+	*made = (uintptr_t)module;
+	return r;
+}
+
+static CUresult load_module(CUmodule *module, struct sing_image *i, const void *common, unsigned int n, const int *options, void **values)
+{
+	struct sing_jit jit;
+	struct sing_load load = { .image = i, .jit = &jit, .send = send_load, .common = common };
+	uint64_t made;
 	CUresult r = sing_jit_read(&jit, n, options, values);
 
-	if (r == CUDA_SUCCESS) {
-		char *const to_info = sing_log_next(&jit.info, &info), *const to_errors = sing_log_next(&jit.errors, &errors);
-
-		r = sing_send_module_load(0, &made, i->at, i->n, jit.names, jit.values, jit.n, to_info, info, to_errors, errors, &milliseconds);
-		sing_log_said(&jit.info);
-		sing_log_said(&jit.errors);
-		sing_jit_tell(&jit, milliseconds);
-	}
+	if (sing_current != NULL)
+		load.context = sing_current->handle;
 	if (r == CUDA_SUCCESS)
-		*module = made;
+		r = sing_load_with_variables(&load, &made);
+	if (r == CUDA_SUCCESS)
+		*module = (CUmodule)(uintptr_t)made;
 	sing_image_drop(i);
 	return r;
 }
@@ -40,9 +55,20 @@ CUresult sing_cuModuleLoadDataEx(CUmodule *module, void *image, unsigned int n, 
 	if (module == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = sing_image_at(image, &i);
-	return r == CUDA_SUCCESS ? load_module(module, &i, n, options, values) : r;
+	return r == CUDA_SUCCESS ? load_module(module, &i, NULL, n, options, values) : r;
 }
 SING_PUBLIC(cuModuleLoadDataEx);
+
+int sing_load_for_runtime(CUmodule *module, const void *image)
+{
+	struct sing_image i;
+	CUresult r;
+
+	if (module == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = sing_image_at((void *)image, &i);
+	return r == CUDA_SUCCESS ? load_module(module, &i, image, 0, NULL, NULL) : r;
+}
 
 CUresult sing_cuModuleLoadData(CUmodule *module, void *image)
 {
@@ -64,7 +90,7 @@ CUresult sing_cuModuleLoad(CUmodule *module, const char *path)
 	if (module == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = sing_image_file(path, &i);
-	return r == CUDA_SUCCESS ? load_module(module, &i, 0, NULL, NULL) : r;
+	return r == CUDA_SUCCESS ? load_module(module, &i, NULL, 0, NULL, NULL) : r;
 }
 SING_PUBLIC(cuModuleLoad);
 
@@ -72,6 +98,8 @@ CUresult sing_cuModuleUnload(CUmodule module)
 {
 	const CUresult r = sing_send_cuModuleUnload(0, module);
 
+	if (r == CUDA_SUCCESS)
+		sing_variables_unloaded((uintptr_t)module);
 	sing_functions_doubt();
 	return r;
 }

@@ -12,7 +12,30 @@ type LoadConfig struct {
 	// Globals, if not 0, is the address of a module's variables in the State that the space was made with: the module
 	// takes them over as they are. InvalidValue if this context has no variables there, or of another size.
 	Globals Addr
+	Managed ManagedVariables
 }
+
+// ManagedVariables is where a module's variables that are declared managed lie: memory that MapHost has mapped, at an address of
+// the program's, so that the program uses the variables by their addresses.
+type ManagedVariables struct {
+	// Offered tells that the program can have such memory. A module with such variables is not loaded then while At is 0: the
+	// error is a ManagedError. If no memory is offered, the variables lie in the device's memory, kernels that use these are
+	// refused, and Global says so.
+	Offered bool
+	At      Addr
+	Kept    bool // the variables are there from another load of the code, and keep their bytes
+}
+
+// ManagedError is the error of code that is loaded with an offer of managed memory, and needs that.
+type ManagedError struct{ Size uint64 }
+
+// Error implements error.
+func (e *ManagedError) Error() string {
+	return fmt.Sprintf("variables that are declared __managed__ need %d bytes of managed memory", e.Size)
+}
+
+// Unwrap implements errors: the Result of the error.
+func (e *ManagedError) Unwrap() error { return HostMemoryNotRegistered }
 
 // Log is the text of the just-in-time compiler.
 type Log struct{ Info, Error string }
@@ -23,7 +46,8 @@ type Global struct {
 	Addr Addr
 	Size uint64
 
-	Managed bool // declared managed, so that the host would use it by its address, which it cannot
+	Managed bool // declared managed: the program uses the variable by its address
+	Absent  bool // managed, and the program cannot: the variable is not in the memory of ManagedVariables
 }
 
 // Module is loaded code.

@@ -35,6 +35,7 @@ const (
 	PeerAccessNotEnabled     Result = 705
 	ContextIsDestroyed       Result = 709
 	Assert                   Result = 710
+	HostMemoryNotRegistered  Result = 713
 	HardwareStackError       Result = 714
 	IllegalInstruction       Result = 715
 	MisalignedAddress        Result = 716
@@ -76,6 +77,7 @@ var resultNames = map[Result]struct {
 	PeerAccessNotEnabled:     {"CUDA_ERROR_PEER_ACCESS_NOT_ENABLED", false},
 	ContextIsDestroyed:       {"CUDA_ERROR_CONTEXT_IS_DESTROYED", false},
 	Assert:                   {"CUDA_ERROR_ASSERT", true},
+	HostMemoryNotRegistered:  {"CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED", false},
 	HardwareStackError:       {"CUDA_ERROR_HARDWARE_STACK_ERROR", true},
 	IllegalInstruction:       {"CUDA_ERROR_ILLEGAL_INSTRUCTION", true},
 	MisalignedAddress:        {"CUDA_ERROR_MISALIGNED_ADDRESS", true},

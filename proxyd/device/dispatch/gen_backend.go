@@ -140,6 +140,8 @@ type MemoryCalls interface {
 	MemGetAddressRangeV2(c *Call, wantBase bool, wantSize bool, ptr Devptr) (base Devptr, size uint64, r Result)
 	// host_alloc: stateful.
 	HostAlloc(c *Call, p Hostmem, n uint64, flags uint32) (r Result)
+	// managed_alloc: stateful.
+	ManagedAlloc(c *Call, p Hostmem, n uint64) (r Result)
 	// host_share: sync.
 	HostShare(c *Call, p Hostmem, n uint64, fd int32) (r Result)
 	// host_free: stateful.
@@ -348,6 +350,8 @@ type StreamCalls interface {
 type ModuleCalls interface {
 	// module_load: stateful.
 	ModuleLoad(c *Call, image []uint8, n uint64, names []int32, values []uint64, k uint32, ninfo uint32, nerrors uint32) (module Module, info string, errors string, milliseconds float32, r Result)
+	// managed_size: sync.
+	ManagedSize(c *Call, image []uint8, n uint64) (size uint64, r Result)
 	// cuModuleUnload: aware.
 	ModuleUnload(c *Call, module Module) (r Result)
 	// cuModuleGetFunction: stateful.
@@ -372,6 +376,8 @@ type ModuleCalls interface {
 	LibraryGetModule(c *Call, library Library) (module Module, r Result)
 	// cuLibraryGetGlobal: sync.
 	LibraryGetGlobal(c *Call, wantPtr bool, wantN bool, library Library, name string) (ptr Devptr, n uint64, r Result)
+	// cuLibraryGetManaged: sync.
+	LibraryGetManaged(c *Call, wantPtr bool, wantN bool, library Library, name string) (ptr Devptr, n uint64, r Result)
 	// cuKernelGetFunction: stateful.
 	KernelGetFunction(c *Call, kernel Kernel) (function Function, r Result)
 	// cuKernelGetLibrary: sync.
@@ -1001,6 +1007,9 @@ func (Unsupported) MemGetAddressRangeV2(c *Call, wantBase bool, wantSize bool, p
 // HostAlloc is not supported.
 func (Unsupported) HostAlloc(c *Call, p Hostmem, n uint64, flags uint32) (r Result) { r = 801; return }
 
+// ManagedAlloc is not supported.
+func (Unsupported) ManagedAlloc(c *Call, p Hostmem, n uint64) (r Result) { r = 801; return }
+
 // HostShare is not supported.
 func (Unsupported) HostShare(c *Call, p Hostmem, n uint64, fd int32) (r Result) { r = 801; return }
 
@@ -1460,6 +1469,12 @@ func (Unsupported) ModuleLoad(c *Call, image []uint8, n uint64, names []int32, v
 	return
 }
 
+// ManagedSize is not supported.
+func (Unsupported) ManagedSize(c *Call, image []uint8, n uint64) (size uint64, r Result) {
+	r = 801
+	return
+}
+
 // ModuleUnload is not supported.
 func (Unsupported) ModuleUnload(c *Call, module Module) (r Result) { r = 801; return }
 
@@ -1522,6 +1537,12 @@ func (Unsupported) LibraryGetModule(c *Call, library Library) (module Module, r 
 
 // LibraryGetGlobal is not supported.
 func (Unsupported) LibraryGetGlobal(c *Call, wantPtr bool, wantN bool, library Library, name string) (ptr Devptr, n uint64, r Result) {
+	r = 801
+	return
+}
+
+// LibraryGetManaged is not supported.
+func (Unsupported) LibraryGetManaged(c *Call, wantPtr bool, wantN bool, library Library, name string) (ptr Devptr, n uint64, r Result) {
 	r = 801
 	return
 }

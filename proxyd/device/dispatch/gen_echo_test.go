@@ -683,6 +683,17 @@ func (x *echo) HostAlloc(c *Call, p Hostmem, n uint64, flags uint32) (r Result) 
 	return
 }
 
+func (x *echo) ManagedAlloc(c *Call, p Hostmem, n uint64) (r Result) {
+	x.begin("managed_alloc", c)
+	x.field("p", encodeWith(func(e *encoder) { e.writeU64(uint64(p)) }))
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	r = x.result(false)
+	if r == 0 {
+	}
+	x.end()
+	return
+}
+
 func (x *echo) HostShare(c *Call, p Hostmem, n uint64, fd int32) (r Result) {
 	x.begin("host_share", c)
 	x.field("p", encodeWith(func(e *encoder) { e.writeU64(uint64(p)) }))
@@ -1913,6 +1924,19 @@ func (x *echo) ModuleLoad(c *Call, image []uint8, n uint64, names []int32, value
 	return
 }
 
+func (x *echo) ManagedSize(c *Call, image []uint8, n uint64) (size uint64, r Result) {
+	x.begin("managed_size", c)
+	x.array("image", image, len(image), false && image == nil)
+	x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+	r = x.result(false)
+	size = uint64(x.u64(8))
+	if r == 0 {
+		x.field("size", encodeWith(func(e *encoder) { e.writeU64(size) }))
+	}
+	x.end()
+	return
+}
+
 func (x *echo) ModuleUnload(c *Call, module Module) (r Result) {
 	x.begin("cuModuleUnload", c)
 	x.field("module", encodeWith(func(e *encoder) { e.writeU64(uint64(module)) }))
@@ -2095,6 +2119,27 @@ func (x *echo) LibraryGetModule(c *Call, library Library) (module Module, r Resu
 
 func (x *echo) LibraryGetGlobal(c *Call, wantPtr bool, wantN bool, library Library, name string) (ptr Devptr, n uint64, r Result) {
 	x.begin("cuLibraryGetGlobal", c)
+	x.wanted("ptr", wantPtr)
+	x.wanted("n", wantN)
+	x.field("library", encodeWith(func(e *encoder) { e.writeU64(uint64(library)) }))
+	x.array("name", []byte(name), len(name), false && name == "")
+	r = x.result(false)
+	ptr = Devptr(x.u64(8))
+	n = uint64(x.u64(8))
+	if r == 0 {
+		if wantPtr {
+			x.field("ptr", encodeWith(func(e *encoder) { e.writeU64(uint64(ptr)) }))
+		}
+		if wantN {
+			x.field("n", encodeWith(func(e *encoder) { e.writeU64(n) }))
+		}
+	}
+	x.end()
+	return
+}
+
+func (x *echo) LibraryGetManaged(c *Call, wantPtr bool, wantN bool, library Library, name string) (ptr Devptr, n uint64, r Result) {
+	x.begin("cuLibraryGetManaged", c)
 	x.wanted("ptr", wantPtr)
 	x.wanted("n", wantN)
 	x.field("library", encodeWith(func(e *encoder) { e.writeU64(uint64(library)) }))

@@ -60,6 +60,7 @@ var ops = map[uint32]Info{
 	0x413e7d7d: {"cuMemFree_v2", false, false, false, serveMemFreeV2},
 	0x2d0ee460: {"cuMemGetAddressRange_v2", false, false, false, serveMemGetAddressRangeV2},
 	0x4bb82385: {"host_alloc", false, false, false, serveHostAlloc},
+	0x545fc230: {"managed_alloc", false, false, false, serveManagedAlloc},
 	0x687649db: {"host_share", false, false, false, serveHostShare},
 	0x307b1efe: {"host_free", false, false, false, serveHostFree},
 	0x7f1a2179: {"host_register", false, false, false, serveHostRegister},
@@ -156,6 +157,7 @@ var ops = map[uint32]Info{
 	0x586f9662: {"ipc_event", false, false, false, serveIpcEvent},
 	0x2b5da3d9: {"ipc_open_event", false, false, false, serveIpcOpenEvent},
 	0x4c62ea86: {"module_load", false, false, false, serveModuleLoad},
+	0x513e5c0a: {"managed_size", false, false, false, serveManagedSize},
 	0x1dff931a: {"cuModuleUnload", false, false, false, serveModuleUnload},
 	0x35df567f: {"cuModuleGetFunction", false, false, false, serveModuleGetFunction},
 	0x56425a26: {"cuModuleGetFunctionCount", false, false, false, serveModuleGetFunctionCount},
@@ -168,6 +170,7 @@ var ops = map[uint32]Info{
 	0x2fd769b0: {"cuLibraryEnumerateKernels", false, false, false, serveLibraryEnumerateKernels},
 	0x30922944: {"cuLibraryGetModule", false, false, false, serveLibraryGetModule},
 	0x2cfc48a3: {"cuLibraryGetGlobal", false, false, false, serveLibraryGetGlobal},
+	0x66651b75: {"cuLibraryGetManaged", false, false, false, serveLibraryGetManaged},
 	0x3031514c: {"cuKernelGetFunction", false, false, false, serveKernelGetFunction},
 	0x599d87ef: {"cuKernelGetLibrary", false, false, false, serveKernelGetLibrary},
 	0x2e1f3044: {"cuKernelGetAttribute", false, false, false, serveKernelGetAttribute},
@@ -1022,6 +1025,15 @@ func serveHostAlloc(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	return b.HostAlloc(c, p, n, flags)
+}
+
+func serveManagedAlloc(b Backend, c *Call, d *decoder, e *encoder) Result {
+	p := Hostmem(d.readU64())
+	n := d.readU64()
+	if !d.checkEnd() {
+		return 0
+	}
+	return b.ManagedAlloc(c, p, n)
 }
 
 func serveHostShare(b Backend, c *Call, d *decoder, e *encoder) Result {
@@ -2179,6 +2191,21 @@ func serveModuleLoad(b Backend, c *Call, d *decoder, e *encoder) Result {
 	return r
 }
 
+func serveManagedSize(b Backend, c *Call, d *decoder, e *encoder) Result {
+	image, _ := d.readArray(1, false)
+	n := d.readU64()
+	d.checkCount("image", len(image), true, int64(n))
+	if !d.checkEnd() {
+		return 0
+	}
+	size, r := b.ManagedSize(c, image, n)
+	if !(r == 0) {
+		return r
+	}
+	e.writeU64(size)
+	return r
+}
+
 func serveModuleUnload(b Backend, c *Call, d *decoder, e *encoder) Result {
 	module := Module(d.readU64())
 	if !d.checkEnd() {
@@ -2360,6 +2387,27 @@ func serveLibraryGetGlobal(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	ptr, n, r := b.LibraryGetGlobal(c, wantPtr, wantN, library, name)
+	if !(r == 0) {
+		return r
+	}
+	if wantPtr {
+		e.writeU64(uint64(ptr))
+	}
+	if wantN {
+		e.writeU64(n)
+	}
+	return r
+}
+
+func serveLibraryGetManaged(b Backend, c *Call, d *decoder, e *encoder) Result {
+	wantPtr := d.readPresence()
+	wantN := d.readPresence()
+	library := Library(d.readU64())
+	name := d.readText(false)
+	if !d.checkEnd() {
+		return 0
+	}
+	ptr, n, r := b.LibraryGetManaged(c, wantPtr, wantN, library, name)
 	if !(r == 0) {
 		return r
 	}

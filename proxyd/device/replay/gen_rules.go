@@ -464,9 +464,16 @@ var rules = map[uint32]Rule{
 			{Name: "flags", Size: 4, In: true},
 		},
 	},
+	0x545fc230: {
+		Symbol:   "managed_alloc",
+		Stateful: true,
+		Args: []Arg{
+			{Name: "p", Size: 8, In: true, Verb: Make, Class: "hostmem"},
+			{Name: "n", Size: 8, In: true},
+		},
+	},
 	0x687649db: {
-		Symbol:  "host_share",
-		Context: true,
+		Symbol: "host_share",
 		Args: []Arg{
 			{Name: "p", Size: 8, In: true, Verb: Use, Class: "hostmem"},
 			{Name: "n", Size: 8, In: true},
@@ -476,7 +483,6 @@ var rules = map[uint32]Rule{
 	0x307b1efe: {
 		Symbol:   "host_free",
 		Stateful: true,
-		Context:  true,
 		Args: []Arg{
 			{Name: "p", Size: 8, In: true, Verb: Break, Class: "hostmem"},
 		},
@@ -1348,6 +1354,14 @@ var rules = map[uint32]Rule{
 			{Name: "milliseconds", Size: 4, Out: true},
 		},
 	},
+	0x513e5c0a: {
+		Symbol: "managed_size",
+		Args: []Arg{
+			{Name: "image", Size: 1, In: true, Array: true},
+			{Name: "n", Size: 8, In: true},
+			{Name: "size", Size: 8, Out: true},
+		},
+	},
 	0x1dff931a: {
 		Symbol:   "cuModuleUnload",
 		Stateful: true,
@@ -1459,6 +1473,15 @@ var rules = map[uint32]Rule{
 	0x2cfc48a3: {
 		Symbol:  "cuLibraryGetGlobal",
 		Context: true,
+		Args: []Arg{
+			{Name: "ptr", Size: 8, Out: true, Opt: true, Class: "devptr"},
+			{Name: "n", Size: 8, Out: true, Opt: true},
+			{Name: "library", Size: 8, In: true, Verb: Use, Class: "library"},
+			{Name: "name", Size: 1, In: true, Array: true},
+		},
+	},
+	0x66651b75: {
+		Symbol: "cuLibraryGetManaged",
 		Args: []Arg{
 			{Name: "ptr", Size: 8, Out: true, Opt: true, Class: "devptr"},
 			{Name: "n", Size: 8, Out: true, Opt: true},

@@ -164,6 +164,6 @@ func (p *process) endProcess(why string) {
 		s.End()
 	}
 	p.Sharing.ForgetProcess(p.Process)
-	p.EndShares()
+	p.Shares.EndShares()
 	close(p.freed)
 }

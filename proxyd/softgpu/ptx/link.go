@@ -43,6 +43,7 @@ type Program struct {
 	consts [2]uint64 // first and last address of constants
 	base   uint64
 	placed bool
+	apart  *managedMemory // nil: variables that are declared managed lie among the others, and kernels that use them are refused
 	index  map[*syntax.Function]uint64
 	offset map[*syntax.Variable]uint64
 
@@ -56,8 +57,10 @@ var lowering sync.Mutex
 type Global struct {
 	Name   string
 	Space  types.Space // GlobalSpace or ConstSpace
-	Offset uint64      // in the image
+	Offset uint64      // in the image; in the managed memory of PlaceManaged if Managed is set
 	Size   uint64
+
+	Managed bool // declared managed, and in the managed memory
 }
 
 // Link makes a program of modules. A name that is .extern in a module is found in another; a .weak definition gives way
@@ -144,6 +147,9 @@ func (p *Program) layoutVariables() {
 		return p.order[i].Space == types.ConstSpace && p.order[j].Space != types.ConstSpace
 	})
 	for _, v := range p.order {
+		if p.isApart(v) {
+			continue
+		}
 		a := uint64(max(v.Align, 1))
 		p.align = max(p.align, a)
 		p.size = (p.size + a - 1) &^ (a - 1)
@@ -170,8 +176,16 @@ func (p *Program) Place(base uint64) ([]byte, error) {
 	p.base, p.placed = base, true
 	p.consts[0] += base
 	p.consts[1] += base
-	image := make([]byte, p.size)
+	return p.initialBytes(false, p.size)
+}
+
+// initialBytes returns the initial bytes of the variables that lie apart, or of the others.
+func (p *Program) initialBytes(apart bool, n uint64) ([]byte, error) {
+	image := make([]byte, n)
 	for _, v := range p.order {
+		if p.isApart(v) != apart {
+			continue
+		}
 		for _, iv := range v.Init {
 			n, err := p.elementValue(v, iv)
 			if err != nil {
@@ -210,12 +224,19 @@ func (p *Program) elementValue(v *syntax.Variable, iv syntax.InitValue) (uint64,
 func (p *Program) Globals() []Global {
 	var out []Global
 	for _, v := range p.order {
-		out = append(out, Global{Name: v.Name, Space: v.Space, Offset: p.offset[v], Size: uint64(v.ByteSize())})
+		out = append(out, Global{Name: v.Name, Space: v.Space, Offset: p.offset[v], Size: uint64(v.ByteSize()), Managed: p.isApart(v)})
 	}
 	return out
 }
 
-// ManagedNames lists the variables that are declared managed. Kernels that use one are refused.
+// managedMemory is memory that the host and the devices use by the same addresses. A program's variables that are declared
+// managed lie there.
+type managedMemory struct{ base, size uint64 }
+
+// isApart tells whether a variable lies in managed memory.
+func (p *Program) isApart(v *syntax.Variable) bool { return v.Managed && p.apart != nil }
+
+// ManagedNames lists the variables that are declared managed.
 func (p *Program) ManagedNames() []string {
 	var out []string
 	for _, v := range p.order {
@@ -225,6 +246,38 @@ func (p *Program) ManagedNames() []string {
 	}
 	return out
 }
+
+// ManagedSpace is the size of all variables that are declared managed, 0 if there is none, and the alignment of their address.
+func (p *Program) ManagedSpace() (size, align uint64) {
+	align = 1
+	for _, v := range p.order {
+		if v.Managed {
+			align = max(align, uint64(v.Align))
+			size = alignUp(size, uint64(max(v.Align, 1))) + uint64(v.ByteSize())
+		}
+	}
+	return size, align
+}
+
+// PlaceManaged gives the variables that are declared managed the addresses from base on, apart from all other variables. PlaceManaged
+// is called before Size and Place, or not at all: kernels that use such a variable are refused then.
+func (p *Program) PlaceManaged(base uint64) {
+	p.apart = &managedMemory{base: base}
+	for _, v := range p.order {
+		if v.Managed {
+			p.offset[v] = alignUp(p.apart.size, uint64(max(v.Align, 1)))
+			p.apart.size = p.offset[v] + uint64(v.ByteSize())
+		}
+	}
+	p.size, p.consts = 0, [2]uint64{}
+	p.layoutVariables()
+}
+
+// ManagedBytes returns the initial bytes of the variables that PlaceManaged has placed. ManagedBytes is called after Place.
+func (p *Program) ManagedBytes() ([]byte, error) { return p.initialBytes(true, p.apart.size) }
+
+// alignUp is the first multiple of a, a power of two, from n on.
+func alignUp(n, a uint64) uint64 { return (n + a - 1) &^ (a - 1) }
 
 // Kernels lists the names of the program's entries.
 func (p *Program) Kernels() []string {
@@ -263,7 +316,12 @@ func (p *Program) listEntries() map[uint64]entryPoint {
 	return out
 }
 
-func (p *Program) variableAddress(v *syntax.Variable) uint64 { return p.base + p.offset[v] }
+func (p *Program) variableAddress(v *syntax.Variable) uint64 {
+	if p.isApart(v) {
+		return p.apart.base + p.offset[v]
+	}
+	return p.base + p.offset[v]
+}
 
 func (p *Program) constantRange() [2]uint64 { return p.consts }
 

@@ -153,7 +153,7 @@ func (l *lowerer) addressOf(v *syntax.Variable, off uint64, t types.Type) ref {
 }
 
 func (l *lowerer) refuseManaged(v *syntax.Variable) {
-	if v.Managed {
+	if v.Managed && l.b.prog.apart == nil {
 		l.refuseInstruction("managed memory (" + v.Name + ") is not supported")
 	}
 	if v.Opaque != "" {

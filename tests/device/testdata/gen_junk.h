@@ -650,400 +650,403 @@ static CUresult junk_call(struct junk *j, unsigned which)
 		j->name = "cuLibraryGetGlobal";
 		return (cuLibraryGetGlobal((CUdeviceptr *)junk_memory(j), (size_t *)junk_memory(j), (CUlibrary)junk_handle(j), "add"));
 	case 214:
+		j->name = "cuLibraryGetManaged";
+		return (cuLibraryGetManaged((CUdeviceptr *)junk_memory(j), (size_t *)junk_memory(j), (CUlibrary)junk_handle(j), "add"));
+	case 215:
 		j->name = "cuKernelGetFunction";
 		return (cuKernelGetFunction((CUfunction *)junk_made(j), (CUkernel)junk_handle(j)));
-	case 215:
+	case 216:
 		j->name = "cuKernelGetLibrary";
 		return (cuKernelGetLibrary((CUlibrary *)junk_memory(j), (CUkernel)junk_handle(j)));
-	case 216:
+	case 217:
 		j->name = "cuKernelGetAttribute";
 		return (cuKernelGetAttribute((int *)junk_memory(j), (int)junk_number(j), (CUkernel)junk_handle(j), (CUdevice)junk_small(j)));
-	case 217:
+	case 218:
 		j->name = "cuKernelSetAttribute";
 		return (cuKernelSetAttribute((int)junk_number(j), (int)junk_number(j), (CUkernel)junk_handle(j), (CUdevice)junk_small(j)));
-	case 218:
+	case 219:
 		j->name = "cuKernelSetCacheConfig";
 		return (cuKernelSetCacheConfig((CUkernel)junk_handle(j), (int)junk_number(j), (CUdevice)junk_small(j)));
-	case 219:
+	case 220:
 		j->name = "cuKernelGetName";
 		return (cuKernelGetName((const char **)junk_memory(j), (CUkernel)junk_handle(j)));
-	case 220:
+	case 221:
 		j->name = "cuKernelGetParamInfo";
 		return (cuKernelGetParamInfo((CUkernel)junk_handle(j), (size_t)junk_number(j), (size_t *)junk_memory(j), (size_t *)junk_memory(j)));
-	case 221:
+	case 222:
 		j->name = "cuKernelGetParamCount";
 		return (cuKernelGetParamCount((CUkernel)junk_handle(j), (size_t *)junk_memory(j)));
-	case 222:
+	case 223:
 		j->name = "cuLinkCreate";
 		return (cuLinkCreate((unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j), (CUlinkState *)junk_made(j)));
-	case 223:
+	case 224:
 		j->name = "cuLinkCreate_v2";
 		return (cuLinkCreate_v2((unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j), (CUlinkState *)junk_made(j)));
-	case 224:
+	case 225:
 		j->name = "cuLinkAddData";
 		return (cuLinkAddData((CUlinkState)junk_handle(j), (int)junk_small(j), junk_zeros(j), (size_t)junk_small(j), "add", (unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j)));
-	case 225:
+	case 226:
 		j->name = "cuLinkAddData_v2";
 		return (cuLinkAddData_v2((CUlinkState)junk_handle(j), (int)junk_small(j), junk_zeros(j), (size_t)junk_small(j), "add", (unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j)));
-	case 226:
+	case 227:
 		j->name = "cuLinkAddFile";
 		return (cuLinkAddFile((CUlinkState)junk_handle(j), (int)junk_small(j), "add", (unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j)));
-	case 227:
+	case 228:
 		j->name = "cuLinkAddFile_v2";
 		return (cuLinkAddFile_v2((CUlinkState)junk_handle(j), (int)junk_small(j), "add", (unsigned int)junk_small(j), junk_zeros(j), junk_zeros(j)));
-	case 228:
+	case 229:
 		j->name = "cuLinkComplete";
 		return (cuLinkComplete((CUlinkState)junk_handle(j), junk_zeros(j), (size_t *)junk_memory(j)));
-	case 229:
+	case 230:
 		j->name = "cuLinkDestroy";
 		return (cuLinkDestroy((CUlinkState)junk_handle(j)));
-	case 230:
+	case 231:
 		j->name = "cuFuncGetAttribute";
 		return (cuFuncGetAttribute((int *)junk_memory(j), (int)junk_number(j), (CUfunction)junk_handle(j)));
-	case 231:
+	case 232:
 		j->name = "cuFuncSetAttribute";
 		return (cuFuncSetAttribute((CUfunction)junk_handle(j), (int)junk_number(j), (int)junk_number(j)));
-	case 232:
+	case 233:
 		j->name = "cuFuncSetCacheConfig";
 		return (cuFuncSetCacheConfig((CUfunction)junk_handle(j), (int)junk_number(j)));
-	case 233:
+	case 234:
 		j->name = "cuFuncSetSharedMemConfig";
 		return (cuFuncSetSharedMemConfig((CUfunction)junk_handle(j), (int)junk_number(j)));
-	case 234:
+	case 235:
 		j->name = "cuFuncGetModule";
 		return (cuFuncGetModule((CUmodule *)junk_memory(j), (CUfunction)junk_handle(j)));
-	case 235:
+	case 236:
 		j->name = "cuFuncGetName";
 		return (cuFuncGetName((const char **)junk_memory(j), (CUfunction)junk_handle(j)));
-	case 236:
+	case 237:
 		j->name = "cuFuncGetParamInfo";
 		return (cuFuncGetParamInfo((CUfunction)junk_handle(j), (size_t)junk_number(j), (size_t *)junk_memory(j), (size_t *)junk_memory(j)));
-	case 237:
+	case 238:
 		j->name = "cuFuncGetParamCount";
 		return (cuFuncGetParamCount((CUfunction)junk_handle(j), (size_t *)junk_memory(j)));
-	case 238:
+	case 239:
 		j->name = "cuFuncIsLoaded";
 		return (cuFuncIsLoaded((int *)junk_memory(j), (CUfunction)junk_handle(j)));
-	case 239:
+	case 240:
 		j->name = "cuFuncLoad";
 		return (cuFuncLoad((CUfunction)junk_handle(j)));
-	case 240:
+	case 241:
 		j->name = "cuFuncSetBlockShape";
 		return (cuFuncSetBlockShape((CUfunction)junk_handle(j), (int)junk_number(j), (int)junk_number(j), (int)junk_number(j)));
-	case 241:
+	case 242:
 		j->name = "cuFuncSetSharedSize";
 		return (cuFuncSetSharedSize((CUfunction)junk_handle(j), (unsigned int)junk_number(j)));
-	case 242:
+	case 243:
 		j->name = "cuParamSetSize";
 		return (cuParamSetSize((CUfunction)junk_handle(j), (unsigned int)junk_number(j)));
-	case 243:
+	case 244:
 		j->name = "cuParamSeti";
 		return (cuParamSeti((CUfunction)junk_handle(j), (int)junk_number(j), (unsigned int)junk_number(j)));
-	case 244:
+	case 245:
 		j->name = "cuParamSetf";
 		return (cuParamSetf((CUfunction)junk_handle(j), (int)junk_number(j), (float)junk_number(j)));
-	case 245:
+	case 246:
 		j->name = "cuParamSetv";
 		return (cuParamSetv((CUfunction)junk_handle(j), (int)junk_small(j), junk_zeros(j), (unsigned int)junk_small(j)));
-	case 246:
+	case 247:
 		j->name = "cuLaunch";
 		return (cuLaunch((CUfunction)junk_handle(j)));
-	case 247:
+	case 248:
 		j->name = "cuLaunchGrid";
 		return (cuLaunchGrid((CUfunction)junk_handle(j), (int)junk_number(j), (int)junk_number(j)));
-	case 248:
+	case 249:
 		j->name = "cuLaunchGridAsync";
 		return (cuLaunchGridAsync((CUfunction)junk_handle(j), (int)junk_number(j), (int)junk_number(j), (CUstream)junk_handle(j)));
-	case 249:
+	case 250:
 		j->name = "cuOccupancyMaxActiveBlocksPerMultiprocessor";
 		return (cuOccupancyMaxActiveBlocksPerMultiprocessor((int *)junk_memory(j), (CUfunction)junk_handle(j), (int)junk_number(j), (size_t)junk_number(j)));
-	case 250:
+	case 251:
 		j->name = "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags";
 		return (cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags((int *)junk_memory(j), (CUfunction)junk_handle(j), (int)junk_number(j), (size_t)junk_number(j), (unsigned int)junk_number(j)));
-	case 251:
+	case 252:
 		j->name = "cuOccupancyAvailableDynamicSMemPerBlock";
 		return (cuOccupancyAvailableDynamicSMemPerBlock((size_t *)junk_memory(j), (CUfunction)junk_handle(j), (int)junk_number(j), (int)junk_number(j)));
-	case 252:
+	case 253:
 		j->name = "cuOccupancyMaxPotentialBlockSize";
 		return (cuOccupancyMaxPotentialBlockSize((int *)junk_memory(j), (int *)junk_memory(j), (CUfunction)junk_handle(j), junk_function, (size_t)junk_number(j), (int)junk_number(j)));
-	case 253:
+	case 254:
 		j->name = "cuOccupancyMaxPotentialBlockSizeWithFlags";
 		return (cuOccupancyMaxPotentialBlockSizeWithFlags((int *)junk_memory(j), (int *)junk_memory(j), (CUfunction)junk_handle(j), junk_function, (size_t)junk_number(j), (int)junk_number(j), (unsigned int)junk_number(j)));
-	case 254:
+	case 255:
 		j->name = "cuOccupancyMaxPotentialClusterSize";
 		return (cuOccupancyMaxPotentialClusterSize((int *)junk_memory(j), (CUfunction)junk_handle(j), junk_zeros(j)));
-	case 255:
+	case 256:
 		j->name = "cuOccupancyMaxActiveClusters";
 		return (cuOccupancyMaxActiveClusters((int *)junk_memory(j), (CUfunction)junk_handle(j), junk_zeros(j)));
-	case 256:
+	case 257:
 		j->name = "cuGraphCreate";
 		return (cuGraphCreate((CUgraph *)junk_made(j), (unsigned int)junk_number(j)));
-	case 257:
+	case 258:
 		j->name = "cuGraphDestroy";
 		return (cuGraphDestroy((CUgraph)junk_handle(j)));
-	case 258:
+	case 259:
 		j->name = "cuGraphClone";
 		return (cuGraphClone((CUgraph *)junk_made(j), (CUgraph)junk_handle(j)));
-	case 259:
+	case 260:
 		j->name = "cuGraphNodeFindInClone";
 		return (cuGraphNodeFindInClone((CUgraphNode *)junk_memory(j), (CUgraphNode)junk_handle(j), (CUgraph)junk_handle(j)));
-	case 260:
+	case 261:
 		j->name = "cuGraphAddEmptyNode";
 		return (cuGraphAddEmptyNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j)));
-	case 261:
+	case 262:
 		j->name = "cuGraphAddKernelNode";
 		return (cuGraphAddKernelNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 262:
+	case 263:
 		j->name = "cuGraphAddKernelNode_v2";
 		return (cuGraphAddKernelNode_v2((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 263:
+	case 264:
 		j->name = "cuGraphKernelNodeGetParams";
 		return (cuGraphKernelNodeGetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 264:
+	case 265:
 		j->name = "cuGraphKernelNodeGetParams_v2";
 		return (cuGraphKernelNodeGetParams_v2((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 265:
+	case 266:
 		j->name = "cuGraphKernelNodeSetParams";
 		return (cuGraphKernelNodeSetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 266:
+	case 267:
 		j->name = "cuGraphKernelNodeSetParams_v2";
 		return (cuGraphKernelNodeSetParams_v2((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 267:
+	case 268:
 		j->name = "cuGraphKernelNodeCopyAttributes";
 		return (cuGraphKernelNodeCopyAttributes((CUgraphNode)junk_handle(j), (CUgraphNode)junk_handle(j)));
-	case 268:
+	case 269:
 		j->name = "cuGraphKernelNodeGetAttribute";
 		return (cuGraphKernelNodeGetAttribute((CUgraphNode)junk_handle(j), (int)junk_number(j), (CUlaunchAttributeValue *)junk_memory(j)));
-	case 269:
+	case 270:
 		j->name = "cuGraphKernelNodeSetAttribute";
 		return (cuGraphKernelNodeSetAttribute((CUgraphNode)junk_handle(j), (int)junk_number(j), (const CUlaunchAttributeValue *)junk_memory(j)));
-	case 270:
+	case 271:
 		j->name = "cuGraphAddMemsetNode";
 		return (cuGraphAddMemsetNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (const CUDA_MEMSET_NODE_PARAMS *)junk_memory(j), (CUcontext)junk_handle(j)));
-	case 271:
+	case 272:
 		j->name = "cuGraphMemsetNodeGetParams";
 		return (cuGraphMemsetNodeGetParams((CUgraphNode)junk_handle(j), (CUDA_MEMSET_NODE_PARAMS *)junk_memory(j)));
-	case 272:
+	case 273:
 		j->name = "cuGraphMemsetNodeSetParams";
 		return (cuGraphMemsetNodeSetParams((CUgraphNode)junk_handle(j), (const CUDA_MEMSET_NODE_PARAMS *)junk_memory(j)));
-	case 273:
+	case 274:
 		j->name = "cuGraphAddHostNode";
 		return (cuGraphAddHostNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 274:
+	case 275:
 		j->name = "cuGraphHostNodeGetParams";
 		return (cuGraphHostNodeGetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 275:
+	case 276:
 		j->name = "cuGraphHostNodeSetParams";
 		return (cuGraphHostNodeSetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 276:
+	case 277:
 		j->name = "cuGraphAddChildGraphNode";
 		return (cuGraphAddChildGraphNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (CUgraph)junk_handle(j)));
-	case 277:
+	case 278:
 		j->name = "cuGraphChildGraphNodeGetGraph";
 		return (cuGraphChildGraphNodeGetGraph((CUgraphNode)junk_handle(j), (CUgraph *)junk_memory(j)));
-	case 278:
+	case 279:
 		j->name = "cuGraphAddEventRecordNode";
 		return (cuGraphAddEventRecordNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (CUevent)junk_handle(j)));
-	case 279:
+	case 280:
 		j->name = "cuGraphEventRecordNodeGetEvent";
 		return (cuGraphEventRecordNodeGetEvent((CUgraphNode)junk_handle(j), (CUevent *)junk_memory(j)));
-	case 280:
+	case 281:
 		j->name = "cuGraphEventRecordNodeSetEvent";
 		return (cuGraphEventRecordNodeSetEvent((CUgraphNode)junk_handle(j), (CUevent)junk_handle(j)));
-	case 281:
+	case 282:
 		j->name = "cuGraphAddEventWaitNode";
 		return (cuGraphAddEventWaitNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (CUevent)junk_handle(j)));
-	case 282:
+	case 283:
 		j->name = "cuGraphEventWaitNodeGetEvent";
 		return (cuGraphEventWaitNodeGetEvent((CUgraphNode)junk_handle(j), (CUevent *)junk_memory(j)));
-	case 283:
+	case 284:
 		j->name = "cuGraphEventWaitNodeSetEvent";
 		return (cuGraphEventWaitNodeSetEvent((CUgraphNode)junk_handle(j), (CUevent)junk_handle(j)));
-	case 284:
+	case 285:
 		j->name = "cuGraphAddMemAllocNode";
 		return (cuGraphAddMemAllocNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 285:
+	case 286:
 		j->name = "cuGraphMemAllocNodeGetParams";
 		return (cuGraphMemAllocNodeGetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 286:
+	case 287:
 		j->name = "cuGraphAddMemFreeNode";
 		return (cuGraphAddMemFreeNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (CUdeviceptr)junk_handle(j)));
-	case 287:
+	case 288:
 		j->name = "cuGraphMemFreeNodeGetParams";
 		return (cuGraphMemFreeNodeGetParams((CUgraphNode)junk_handle(j), (CUdeviceptr *)junk_memory(j)));
-	case 288:
+	case 289:
 		j->name = "cuGraphAddNode";
 		return (cuGraphAddNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 289:
+	case 290:
 		j->name = "cuGraphAddNode_v2";
 		return (cuGraphAddNode_v2((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphEdgeData *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 290:
+	case 291:
 		j->name = "cuGraphNodeSetParams";
 		return (cuGraphNodeSetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 291:
+	case 292:
 		j->name = "cuGraphConditionalHandleCreate";
 		return (cuGraphConditionalHandleCreate((CUgraphConditionalHandle *)junk_made(j), (CUgraph)junk_handle(j), (CUcontext)junk_handle(j), (unsigned int)junk_number(j), (unsigned int)junk_number(j)));
-	case 292:
+	case 293:
 		j->name = "cuGraphNodeGetType";
 		return (cuGraphNodeGetType((CUgraphNode)junk_handle(j), (int *)junk_memory(j)));
-	case 293:
+	case 294:
 		j->name = "cuGraphGetNodes";
 		return (cuGraphGetNodes((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 294:
+	case 295:
 		j->name = "cuGraphGetRootNodes";
 		return (cuGraphGetRootNodes((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 295:
+	case 296:
 		j->name = "cuGraphGetEdges";
 		return (cuGraphGetEdges((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 296:
+	case 297:
 		j->name = "cuGraphGetEdges_v2";
 		return (cuGraphGetEdges_v2((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphNode *)junk_memory(j), (CUgraphEdgeData *)junk_memory(j), (size_t *)junk_count(j)));
-	case 297:
+	case 298:
 		j->name = "cuGraphNodeGetDependencies";
 		return (cuGraphNodeGetDependencies((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 298:
+	case 299:
 		j->name = "cuGraphNodeGetDependencies_v2";
 		return (cuGraphNodeGetDependencies_v2((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphEdgeData *)junk_memory(j), (size_t *)junk_count(j)));
-	case 299:
+	case 300:
 		j->name = "cuGraphNodeGetDependentNodes";
 		return (cuGraphNodeGetDependentNodes((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 300:
+	case 301:
 		j->name = "cuGraphNodeGetDependentNodes_v2";
 		return (cuGraphNodeGetDependentNodes_v2((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphEdgeData *)junk_memory(j), (size_t *)junk_count(j)));
-	case 301:
+	case 302:
 		j->name = "cuGraphAddDependencies";
 		return (cuGraphAddDependencies((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j)));
-	case 302:
+	case 303:
 		j->name = "cuGraphAddDependencies_v2";
 		return (cuGraphAddDependencies_v2((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (const CUgraphEdgeData *)junk_memory(j), (size_t)junk_small(j)));
-	case 303:
+	case 304:
 		j->name = "cuGraphRemoveDependencies";
 		return (cuGraphRemoveDependencies((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j)));
-	case 304:
+	case 305:
 		j->name = "cuGraphRemoveDependencies_v2";
 		return (cuGraphRemoveDependencies_v2((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (const CUgraphEdgeData *)junk_memory(j), (size_t)junk_small(j)));
-	case 305:
+	case 306:
 		j->name = "cuGraphDestroyNode";
 		return (cuGraphDestroyNode((CUgraphNode)junk_handle(j)));
-	case 306:
+	case 307:
 		j->name = "cuGraphInstantiate";
 		return (cuGraphInstantiate((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (char *)junk_memory(j), (size_t)junk_small(j)));
-	case 307:
+	case 308:
 		j->name = "cuGraphInstantiate_v2";
 		return (cuGraphInstantiate_v2((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (char *)junk_memory(j), (size_t)junk_small(j)));
-	case 308:
+	case 309:
 		j->name = "cuGraphInstantiateWithFlags";
 		return (cuGraphInstantiateWithFlags((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (unsigned long long)junk_number(j)));
-	case 309:
+	case 310:
 		j->name = "cuGraphInstantiateWithParams";
 		return (cuGraphInstantiateWithParams((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (CUDA_GRAPH_INSTANTIATE_PARAMS *)junk_memory(j)));
-	case 310:
+	case 311:
 		j->name = "cuGraphExecGetFlags";
 		return (cuGraphExecGetFlags((CUgraphExec)junk_handle(j), (unsigned long long *)junk_memory(j)));
-	case 311:
+	case 312:
 		j->name = "cuGraphExecDestroy";
 		return (cuGraphExecDestroy((CUgraphExec)junk_handle(j)));
-	case 312:
+	case 313:
 		j->name = "cuGraphUpload";
 		return (cuGraphUpload((CUgraphExec)junk_handle(j), (CUstream)junk_handle(j)));
-	case 313:
+	case 314:
 		j->name = "cuGraphLaunch";
 		return (cuGraphLaunch((CUgraphExec)junk_handle(j), (CUstream)junk_handle(j)));
-	case 314:
+	case 315:
 		j->name = "cuGraphExecUpdate";
 		return (cuGraphExecUpdate((CUgraphExec)junk_handle(j), (CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (int *)junk_memory(j)));
-	case 315:
+	case 316:
 		j->name = "cuGraphExecUpdate_v2";
 		return (cuGraphExecUpdate_v2((CUgraphExec)junk_handle(j), (CUgraph)junk_handle(j), (CUgraphExecUpdateResultInfo *)junk_memory(j)));
-	case 316:
+	case 317:
 		j->name = "cuGraphNodeSetEnabled";
 		return (cuGraphNodeSetEnabled((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (unsigned int)junk_number(j)));
-	case 317:
+	case 318:
 		j->name = "cuGraphNodeGetEnabled";
 		return (cuGraphNodeGetEnabled((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (unsigned int *)junk_memory(j)));
-	case 318:
+	case 319:
 		j->name = "cuGraphExecKernelNodeSetParams";
 		return (cuGraphExecKernelNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 319:
+	case 320:
 		j->name = "cuGraphExecKernelNodeSetParams_v2";
 		return (cuGraphExecKernelNodeSetParams_v2((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 320:
+	case 321:
 		j->name = "cuGraphExecMemsetNodeSetParams";
 		return (cuGraphExecMemsetNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (const CUDA_MEMSET_NODE_PARAMS *)junk_memory(j), (CUcontext)junk_handle(j)));
-	case 321:
+	case 322:
 		j->name = "cuGraphExecHostNodeSetParams";
 		return (cuGraphExecHostNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 322:
+	case 323:
 		j->name = "cuGraphExecChildGraphNodeSetParams";
 		return (cuGraphExecChildGraphNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (CUgraph)junk_handle(j)));
-	case 323:
+	case 324:
 		j->name = "cuGraphExecEventRecordNodeSetEvent";
 		return (cuGraphExecEventRecordNodeSetEvent((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (CUevent)junk_handle(j)));
-	case 324:
+	case 325:
 		j->name = "cuGraphExecEventWaitNodeSetEvent";
 		return (cuGraphExecEventWaitNodeSetEvent((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (CUevent)junk_handle(j)));
-	case 325:
+	case 326:
 		j->name = "cuGraphExecNodeSetParams";
 		return (cuGraphExecNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 326:
+	case 327:
 		j->name = "cuArrayCreate_v2";
 		return (cuArrayCreate_v2((CUarray *)junk_memory(j), junk_zeros(j)));
-	case 327:
+	case 328:
 		j->name = "cuArrayGetDescriptor_v2";
 		return (cuArrayGetDescriptor_v2(junk_zeros(j), (CUarray)junk_handle(j)));
-	case 328:
+	case 329:
 		j->name = "cuArray3DCreate_v2";
 		return (cuArray3DCreate_v2((CUarray *)junk_memory(j), junk_zeros(j)));
-	case 329:
+	case 330:
 		j->name = "cuArray3DGetDescriptor_v2";
 		return (cuArray3DGetDescriptor_v2(junk_zeros(j), (CUarray)junk_handle(j)));
-	case 330:
+	case 331:
 		j->name = "cuArrayDestroy";
 		return (cuArrayDestroy((CUarray)junk_handle(j)));
-	case 331:
+	case 332:
 		j->name = "cuTexObjectCreate";
 		return (cuTexObjectCreate((CUtexObject *)junk_memory(j), junk_zeros(j), junk_zeros(j), junk_zeros(j)));
-	case 332:
+	case 333:
 		j->name = "cuTexObjectDestroy";
 		return (cuTexObjectDestroy((CUtexObject)junk_handle(j)));
-	case 333:
+	case 334:
 		j->name = "cuTexObjectGetResourceDesc";
 		return (cuTexObjectGetResourceDesc(junk_zeros(j), (CUtexObject)junk_handle(j)));
-	case 334:
+	case 335:
 		j->name = "cuTexObjectGetTextureDesc";
 		return (cuTexObjectGetTextureDesc(junk_zeros(j), (CUtexObject)junk_handle(j)));
-	case 335:
+	case 336:
 		j->name = "cuTexObjectGetResourceViewDesc";
 		return (cuTexObjectGetResourceViewDesc(junk_zeros(j), (CUtexObject)junk_handle(j)));
-	case 336:
+	case 337:
 		j->name = "cuSurfObjectCreate";
 		return (cuSurfObjectCreate((CUsurfObject *)junk_memory(j), junk_zeros(j)));
-	case 337:
+	case 338:
 		j->name = "cuSurfObjectDestroy";
 		return (cuSurfObjectDestroy((CUsurfObject)junk_handle(j)));
-	case 338:
+	case 339:
 		j->name = "cuSurfObjectGetResourceDesc";
 		return (cuSurfObjectGetResourceDesc(junk_zeros(j), (CUsurfObject)junk_handle(j)));
-	case 339:
+	case 340:
 		j->name = "cuTensorMapEncodeTiled";
 		return (cuTensorMapEncodeTiled(junk_zeros(j), (int)junk_small(j), (unsigned int)junk_small(j), (CUdeviceptr)junk_handle(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j)));
-	case 340:
+	case 341:
 		j->name = "cuTensorMapEncodeIm2col";
 		return (cuTensorMapEncodeIm2col(junk_zeros(j), (int)junk_small(j), (unsigned int)junk_small(j), (CUdeviceptr)junk_handle(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), (unsigned int)junk_small(j), (unsigned int)junk_small(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j)));
-	case 341:
+	case 342:
 		j->name = "cuTensorMapEncodeIm2colWide";
 		return (cuTensorMapEncodeIm2colWide(junk_zeros(j), (int)junk_small(j), (unsigned int)junk_small(j), (CUdeviceptr)junk_handle(j), junk_zeros(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (unsigned int)junk_small(j), (unsigned int)junk_small(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j)));
-	case 342:
+	case 343:
 		j->name = "cuTensorMapReplaceAddress";
 		return (cuTensorMapReplaceAddress(junk_zeros(j), (CUdeviceptr)junk_handle(j)));
-	case 343:
+	case 344:
 		j->name = "cuProfilerStart";
 		return (cuProfilerStart());
-	case 344:
+	case 345:
 		j->name = "cuProfilerStop";
 		return (cuProfilerStop());
 	}
 	return (CUDA_SUCCESS);
 }
 
-enum { JUNK_CALLS = 345 };
+enum { JUNK_CALLS = 346 };

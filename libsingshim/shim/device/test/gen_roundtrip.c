@@ -1325,6 +1325,24 @@ static void try_sing_send_host_alloc(void)
 	say_end();
 }
 
+static void try_sing_send_managed_alloc(void)
+{
+	void *p = 0;
+	fill(&p, sizeof(p));
+	size_t n = 0;
+	fill(&n, sizeof(n));
+	int r_;
+
+	say_begin("managed_alloc", false);
+	say_field("p", &p, 8);
+	say_field("n", &n, 8);
+	r_ = sing_send_managed_alloc(0, p, n);
+	say_result(r_);
+	if (r_ == 0) {
+	}
+	say_end();
+}
+
 static void try_sing_send_host_share(void)
 {
 	void *p = 0;
@@ -4511,6 +4529,26 @@ static void try_sing_send_module_load(void)
 	say_end();
 }
 
+static void try_sing_send_managed_size(void)
+{
+	static unsigned char image[MOST];
+	fill(image, sizeof(image));
+	size_t n = 0;
+	n = pick_length(MOST);
+	unsigned long long size = 0;
+	int r_;
+
+	say_begin("managed_size", false);
+	say_array("image", image, (uint64_t)n, 1);
+	say_field("n", &n, 8);
+	r_ = sing_send_managed_size(0, image, n, &size);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("size", &size, 8);
+	}
+	say_end();
+}
+
 static void try_sing_send_cuModuleUnload(void)
 {
 	CUmodule module = 0;
@@ -4772,6 +4810,34 @@ static void try_cuLibraryGetGlobal(void)
 	say_field("library", &library, 8);
 	say_array("name", name, strlen(name), 1);
 	r_ = cuLibraryGetGlobal(ptr_ ? &ptr : NULL, n_ ? &n : NULL, library, name);
+	say_result(r_);
+	if (r_ == 0) {
+		if (ptr_)
+			say_field("ptr", &ptr, 8);
+		if (n_)
+			say_field("n", &n, 8);
+	}
+	say_end();
+}
+
+static void try_cuLibraryGetManaged(void)
+{
+	CUdeviceptr ptr = 0;
+	const bool ptr_ = often();
+	size_t n = 0;
+	const bool n_ = often();
+	CUlibrary library = 0;
+	fill(&library, sizeof(library));
+	char name[64];
+	letters(name, pick_length(60));
+	int r_;
+
+	say_begin("cuLibraryGetManaged", false);
+	say_wanted("ptr", ptr_);
+	say_wanted("n", n_);
+	say_field("library", &library, 8);
+	say_array("name", name, strlen(name), 1);
+	r_ = cuLibraryGetManaged(ptr_ ? &ptr : NULL, n_ ? &n : NULL, library, name);
 	say_result(r_);
 	if (r_ == 0) {
 		if (ptr_)
@@ -9059,6 +9125,7 @@ void roundtrip(void)
 	try_sing_send_cuMemFree_v2();
 	try_cuMemGetAddressRange_v2();
 	try_sing_send_host_alloc();
+	try_sing_send_managed_alloc();
 	try_sing_send_host_share();
 	try_sing_send_host_free();
 	try_sing_send_host_register();
@@ -9203,6 +9270,7 @@ void roundtrip(void)
 	try_sing_send_ipc_event();
 	try_sing_send_ipc_open_event();
 	try_sing_send_module_load();
+	try_sing_send_managed_size();
 	try_sing_send_cuModuleUnload();
 	try_cuModuleGetFunction();
 	try_cuModuleGetFunctionCount();
@@ -9215,6 +9283,7 @@ void roundtrip(void)
 	try_cuLibraryEnumerateKernels();
 	try_cuLibraryGetModule();
 	try_cuLibraryGetGlobal();
+	try_cuLibraryGetManaged();
 	try_cuKernelGetFunction();
 	try_cuKernelGetLibrary();
 	try_sing_send_cuKernelGetAttribute();

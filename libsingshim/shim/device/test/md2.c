@@ -21,10 +21,10 @@ struct sing_context *sing_context_find(uint64_t handle)
 	return NULL;
 }
 
-void *sing_find_symbol(const char *symbol)
+int sing_load_for_runtime(CUmodule *module, const void *image)
 {
-	(void)symbol;
-	return NULL;
+	(void)module, (void)image;
+	return CUDA_ERROR_UNKNOWN;
 }
 
 void sing_missed(const char *symbol, const char *why)

@@ -16,7 +16,7 @@ import (
 type ModuleState struct {
 	// Neither is changed once the program has the module.
 	Globals map[string]backend.Global
-	Managed []string // variables that are declared managed
+	Absent  []string // variables that are declared managed, and that the program cannot use by their addresses
 
 	context *ContextState
 	gone    atomic.Bool
@@ -63,7 +63,9 @@ func (m *ModuleState) Global(name string) (backend.Global, error) {
 	if !ok {
 		return backend.Global{}, fmt.Errorf("variable %q: %w", name, backend.NotFound)
 	}
-	g.Managed = slices.Contains(m.Managed, name)
+	if slices.Contains(m.Absent, name) {
+		g.Managed, g.Absent = true, true
+	}
 	return g, nil
 }
 

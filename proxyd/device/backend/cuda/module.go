@@ -120,7 +120,7 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 	}
 	m.facts.readImage(img[:len(img)-1])
 	// The driver moves their pages between the host and devices without a call.
-	m.Managed = m.facts.managed
+	m.Absent = m.facts.managed
 	m.hidden = append(m.hidden, m.facts.managed...)
 	if err := m.facts.unread; err != nil {
 		m.hidden = append(m.hidden, fmt.Sprintf("of code that was not understood: %v", err))

@@ -160,6 +160,15 @@ func (p *Calls) HostAlloc(c *dispatch.Call, h dispatch.Hostmem, n uint64, flags 
 	return p.pinMemory(c, h, n, flags, portable|deviceMap|writeCombined, false)
 }
 
+// ManagedAlloc is HostAlloc for the variables of code that are declared managed: memory of no context, like libraries.
+func (p *Calls) ManagedAlloc(_ *dispatch.Call, h dispatch.Hostmem, n uint64) dispatch.Result {
+	const portable, deviceMap = 1, 2
+	if n == 0 || h == 0 || uint64(h)+n < uint64(h) || p.SpaceAt(backend.Addr(h)) != nil {
+		return dispatch.ResultInvalidValue
+	}
+	return p.pinned.PutAt(h, &pinnedMemory{context: driver.NewDestroyedContext(0), n: n, flags: portable | deviceMap})
+}
+
 func (p *Calls) HostFree(c *dispatch.Call, h dispatch.Hostmem) dispatch.Result {
 	r := p.unpinMemory(h, false)
 	if r == 0 {

@@ -185,14 +185,14 @@ func (p *Calls) ShareWith(x *driver.Space) {
 }
 
 // EndShares is called when all spaces are closed.
-func (p *Calls) EndShares() {
-	p.Shares.mu.Lock()
-	defer p.Shares.mu.Unlock()
-	p.Shares.ended = true
-	for _, s := range p.Shares.all {
+func (h *PinnedShares) EndShares() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = true
+	for _, s := range h.all {
 		s.unmapShare()
 	}
-	p.Shares.all = nil
+	h.all = nil
 }
 
 // AwaitShare makes a share before its process is here: graphs with its addresses are built before that.

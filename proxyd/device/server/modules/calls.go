@@ -29,7 +29,7 @@ type Calls struct {
 
 // Waits are the calls that may wait: for a compiler.
 var Waits = []string{
-	"module_load", "library_load", "link_add", "link_complete", "cuLibraryGetModule", "cuLibraryGetGlobal", "cuKernelGetFunction",
+	"module_load", "library_load", "managed_size", "link_add", "link_complete", "cuLibraryGetModule", "cuLibraryGetGlobal", "cuLibraryGetManaged", "cuKernelGetFunction",
 	"cuLibraryUnload", "cuKernelSetAttribute", "cuKernelGetAttribute", "cuKernelGetParamInfo", "cuKernelGetParamCount",
 	"cuModuleGetFunction", "cuModuleGetFunctionCount", "cuModuleEnumerateFunctions",
 }
@@ -37,10 +37,11 @@ var Waits = []string{
 // maxComplaints is how many different reasons are logged of a process.
 const maxComplaints = 32
 
-// logNotRun logs, once each, why code of the program is not run. Names that are not found are no reason: programs ask.
+// logNotRun logs, once each, why code of the program is not run. Names that are not found are no reason: programs ask. Neither is
+// code that needs managed memory: the shim loads the code again.
 func (p *Calls) logNotRun(what string, err error) {
 	text := err.Error()
-	if errors.Is(err, backend.NotFound) {
+	if errors.Is(err, backend.NotFound) || errors.Is(err, backend.HostMemoryNotRegistered) {
 		return
 	}
 	p.complaintsMu.Lock()
@@ -88,26 +89,6 @@ func (s *Calls) End() {
 	s.libraries.Clear()
 	s.kernels.Clear()
 	s.linkers.Clear()
-}
-
-// The options of the just-in-time compiler that have an effect, as the driver numbers them.
-const (
-	jitMaxRegisters = 0
-	jitLogVerbose   = 12
-)
-
-// loadConfig reads options. Options of machine code have no effect where no machine code is made.
-func loadConfig(names []int32, values []uint64) backend.LoadConfig {
-	var cfg backend.LoadConfig
-	for i, name := range names {
-		switch name {
-		case jitMaxRegisters:
-			cfg.MaxRegisters = uint32(values[i])
-		case jitLogVerbose:
-			cfg.Verbose = uint32(values[i]) != 0
-		}
-	}
-	return cfg
 }
 
 // millisecondsSince is the time of the compiler, for a program that asks.

@@ -69,26 +69,10 @@ func (p *Calls) factsOf(k *kernel) (*kernelFacts, dispatch.Result) {
 	if facts != nil {
 		return facts, 0
 	}
-	l := k.library
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var r dispatch.Result
-	read := func(m backend.Module) { facts, r = p.readFacts(m, k.name) }
-	if len(l.modules) > 0 {
-		for _, m := range l.modules {
-			read(m.b)
-			break
-		}
-	} else {
-		r = p.withContext(func(x backend.Context) dispatch.Result {
-			m, _, err := x.Load(l.image, l.cfg)
-			if err != nil {
-				return p.Result(err)
-			}
-			read(m)
-			return r
-		})
-	}
+	r := p.withAnyModule(k.library, func(m backend.Module) (r dispatch.Result) {
+		facts, r = p.readFacts(m, k.name)
+		return r
+	})
 	if r != 0 {
 		return nil, r
 	}
@@ -96,6 +80,22 @@ func (p *Calls) factsOf(k *kernel) (*kernelFacts, dispatch.Result) {
 	defer k.mu.Unlock()
 	k.facts = facts
 	return facts, 0
+}
+
+// withAnyModule calls f with the library's module in some context.
+func (p *Calls) withAnyModule(l *library, f func(backend.Module) dispatch.Result) dispatch.Result {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range l.modules {
+		return f(m.b)
+	}
+	return p.withContext(func(x backend.Context) dispatch.Result {
+		m, _, err := x.Load(l.image, l.cfg)
+		if err != nil {
+			return p.Result(err)
+		}
+		return f(m)
+	})
 }
 
 // readFacts reads the facts of a kernel of a module. A kernel that cannot run has facts too.
@@ -145,6 +145,7 @@ func (p *Calls) LibraryLoad(c *dispatch.Call, image []uint8, _ uint64, names []i
 			p.logNotRun("code cannot be loaded", err)
 			return nil, p.Result(err)
 		}
+		l.cfg.Managed.Kept = true // in all contexts the variables are the same
 		l.listKernels(b)
 		return b, 0
 	}
@@ -321,4 +322,27 @@ func (p *Calls) LibraryGetGlobal(c *dispatch.Call, _, _ bool, h dispatch.Library
 		return 0, 0, r
 	}
 	return p.findGlobal(m, name)
+}
+
+// LibraryGetManaged finds a variable that is declared managed: it is the same in all contexts.
+func (p *Calls) LibraryGetManaged(_ *dispatch.Call, _, _ bool, h dispatch.Library, name string) (at dispatch.Devptr, n uint64, r dispatch.Result) {
+	l, r := p.findLibrary(h)
+	if r != 0 {
+		return 0, 0, r
+	}
+	r = p.withAnyModule(l, func(m backend.Module) dispatch.Result {
+		g, err := m.Global(name)
+		switch {
+		case err != nil:
+			return p.Result(err)
+		case !g.Managed:
+			return dispatch.ResultNotFound
+		case g.Absent:
+			p.logAbsent(name)
+			return dispatch.ResultNotSupported
+		}
+		at, n = dispatch.Devptr(g.Addr), g.Size
+		return 0
+	})
+	return at, n, r
 }

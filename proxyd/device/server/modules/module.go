@@ -202,9 +202,14 @@ func (p *Calls) findGlobal(m *module, name string) (dispatch.Devptr, uint64, dis
 	if err != nil {
 		return 0, 0, p.Result(err)
 	}
-	if g.Managed {
+	if g.Absent {
 		// CUDA's runtime asks for each variable, used or not, and fails for the whole program if a variable is refused.
-		p.logNotRun("a variable cannot be used", fmt.Errorf("variable %s is declared __managed__, so the host would use it by its address: %w", name, backend.NotSupported))
+		p.logAbsent(name)
 	}
 	return dispatch.Devptr(g.Addr), g.Size, 0
+}
+
+// logAbsent logs that a program has been told of a variable that is declared managed, and that it cannot use by its address.
+func (p *Calls) logAbsent(name string) {
+	p.logNotRun("a variable cannot be used", fmt.Errorf("variable %s is declared __managed__, so the host would use it by its address: %w", name, backend.NotSupported))
 }
