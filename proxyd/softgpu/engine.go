@@ -100,14 +100,19 @@ type childLaunch struct {
 	tail        bool
 }
 
+// textOutput takes what a launch prints: to fd 1, or a failed assertion to fd 2.
+type textOutput interface {
+	addText(fd int, text []byte)
+}
+
 // launch is the arguments of a launch.
 type launch struct {
 	grid, block backend.Dim
 	shared      uint32
 	params      []byte
 	memory      addresses
-	output      func(fd int, text []byte) // 2: a failed assertion
-	malloc      func(n uint64) uint64     // this and the next functions are nil if the kernel does not call them
+	output      textOutput
+	malloc      func(n uint64) uint64 // this and the next functions are nil if the kernel does not call them
 	free        func(addr uint64)
 	condition   func(handle uint64, value uint32) // sets a condition of the graph
 	family      *family                           // of a kernel that may launch kernels, else nil

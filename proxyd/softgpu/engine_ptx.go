@@ -236,9 +236,9 @@ func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 
 // makeHooks returns the services for the threads of a launch.
 func (l launch) makeHooks() ptx.Hooks {
-	output, malloc, free, condition := l.output, l.malloc, l.free, l.condition
+	output, malloc, free, condition := l.output.addText, l.malloc, l.free, l.condition
 	if seen := l.seen; seen != nil {
-		output = func(fd int, text []byte) { seen.effects = true; l.output(fd, text) }
+		output = func(fd int, text []byte) { seen.effects = true; l.output.addText(fd, text) }
 		malloc = func(n uint64) uint64 { seen.effects = true; return l.malloc(n) }
 		free = func(at uint64) { seen.effects = true; l.free(at) }
 		condition = func(handle uint64, value uint32) { seen.effects = true; l.condition(handle, value) }
@@ -260,7 +260,7 @@ func (l *launch) explainError(err error) error {
 			if l.seen != nil {
 				l.seen.effects = true
 			}
-			l.output(2, []byte(strings.Replace(fault.Msg, ": Assertion", where, 1)+"\n"))
+			l.output.addText(2, []byte(strings.Replace(fault.Msg, ": Assertion", where, 1)+"\n"))
 		}
 		return fmt.Errorf("%w: %w", faultResults[fault.Kind], err)
 	case errors.As(err, &refused):

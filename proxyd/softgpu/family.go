@@ -123,7 +123,8 @@ func (t *gridTree) describeIn(done *backend.PartialKernel) {
 }
 
 // runFamily runs the rest of a launch with the launches by its threads.
-func runFamily(s *space, op *operation, run launch, done *backend.PartialKernel, out *kernelOutput) error {
+func runFamily(s *space, op *operation, run launch, out *kernelOutput) error {
+	done := &out.done
 	t, err := run.family.makeTree(&run, *done)
 	if err != nil {
 		return err

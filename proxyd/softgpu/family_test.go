@@ -389,7 +389,7 @@ func (r *familyRig) beginParts(l backend.Launch) *familyParts {
 	r.Helper()
 	f := l.Function.(*function)
 	p := &familyParts{familyRig: r, run: launch{
-		grid: l.Grid, block: l.Block, params: l.Params, memory: r.space.table.engine, workers: 1, output: func(int, []byte) {},
+		grid: l.Grid, block: l.Block, params: l.Params, memory: r.space.table.engine, workers: 1, output: &kernelOutput{space: r.space},
 		family: &family{module: f.module, name: f.name, pending: 2048}, issued: &r.space.device.issued,
 	}}
 	var err error

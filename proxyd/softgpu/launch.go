@@ -4,7 +4,6 @@
 package softgpu
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -104,6 +103,17 @@ func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
 	return nil
 }
 
+// queuedLaunch is a launch that was checked, with all that its runs need: a stream runs the launch once, a node of a graph
+// as often as the graph runs. No run changes the queuedLaunch.
+type queuedLaunch struct {
+	space    *space
+	function *function
+	spec     launch
+	done     backend.PartialKernel // the part that was done before
+	fifo     uint64                // bytes that a run may print
+	room     [64]byte              // for the parameters, if they are short
+}
+
 // launchTask checks a launch, which may set the conditions of a graph.
 func (c *cudaContext) launchTask(l backend.Launch, of *conditions) (task, error) {
 	f, ok := l.Function.(*function)
@@ -123,50 +133,51 @@ func (c *cudaContext) launchTask(l backend.Launch, of *conditions) (task, error)
 		return task{}, fmt.Errorf("launch the rest of a cooperative kernel: %w", backend.InvalidValue)
 	}
 	s := c.space
+	q := &queuedLaunch{space: s, function: f, done: l.Done}
 	c.mu.Lock()
-	spec := launch{
-		grid: l.Grid, block: l.Block, shared: l.Shared, params: bytes.Clone(l.Params), memory: s.table.engine, cooperative: l.Cooperative,
+	q.spec = launch{
+		grid: l.Grid, block: l.Block, shared: l.Shared, params: append(q.room[:0], l.Params...), memory: s.table.engine, cooperative: l.Cooperative,
 		workers: s.device.backend.cfg.Workers, stack: c.limits[backend.LimitStackSize],
 		sms: uint32(s.device.info.Attributes[backend.Multiprocessors]), issued: &s.at.Load().issued,
 	}
 	heap := c.limits[backend.LimitMallocHeap]
-	fifo := c.limits[backend.LimitPrintfFIFO]
+	q.fifo = c.limits[backend.LimitPrintfFIFO]
 	pending := c.limits[backend.LimitPendingLaunches]
 	c.mu.Unlock()
 	if f.facts.hooks || f.facts.launches { // or the kernels that it launches
-		spec.malloc = func(n uint64) uint64 { return s.allocFromKernel(n, heap, c.ID()) }
-		spec.free = s.kernelFree
-		spec.condition = of.setValue
+		q.spec.malloc = func(n uint64) uint64 { return s.allocFromKernel(n, heap, c.ID()) }
+		q.spec.free = s.kernelFree
+		q.spec.condition = of.setValue
 	}
 	if f.facts.launches {
-		spec.family = &family{module: f.module, name: f.name, pending: pending}
+		q.spec.family = &family{module: f.module, name: f.name, pending: pending}
 	}
-	if _, err := spec.family.makeTree(&spec, l.Done); err != nil {
+	if _, err := q.spec.family.makeTree(&q.spec, l.Done); err != nil {
 		return task{}, err
 	}
-	return task{run: func(op *operation) error { return launchOrReuse(s, op, f, spec, l.Done, fifo) }, uses: s.spacesInSight(), usesSeen: true}, nil
+	return task{run: q.launchOrReuse, uses: s.spacesInSight(), usesSeen: true}, nil
 }
 
 // runKernel runs the rest of a kernel. While the space is paused the kernel waits, after the blocks that run,
 // unless the kernel is cooperative or a node of a graph. run is a copy: a graph's nodes run many times.
 func (s *space) runKernel(op *operation, k kernel, run launch, done backend.PartialKernel, fifo uint64) error {
-	out := &kernelOutput{space: s, fifo: fifo, printed: &done.Printed}
-	run.output = out.addText
+	out := &kernelOutput{space: s, fifo: fifo, done: done}
+	run.output = out
 	if op.stream != nil && !run.cooperative {
 		run.paused = s.isPaused
 	}
 	if run.family != nil {
-		return runFamily(s, op, run, &done, out)
+		return runFamily(s, op, run, out)
 	}
 	for all := run.grid.Count(); ; {
 		var err error
-		run.done = done.Blocks
-		done.Blocks, err = k.runLaunch(s.ctx, run)
+		run.done = out.done.Blocks
+		out.done.Blocks, err = k.runLaunch(s.ctx, run)
 		out.passText()
-		if err != nil || done.Blocks >= all {
+		if err != nil || out.done.Blocks >= all {
 			return err
 		}
-		if !op.pausePartial(done) {
+		if !op.pausePartial(out.done) {
 			return errClosed
 		}
 	}
@@ -174,10 +185,10 @@ func (s *space) runKernel(op *operation, k kernel, run launch, done backend.Part
 
 // kernelOutput is the text that a kernel has printed and that was not passed to the program's output.
 type kernelOutput struct {
-	space   *space
-	text    []byte
-	fifo    uint64  // bytes that the launch may print
-	printed *uint64 // bytes of the launch
+	space *space
+	text  []byte
+	fifo  uint64                // bytes that the launch may print
+	done  backend.PartialKernel // of the launch, with the bytes that the launch has printed
 }
 
 // addText adds text. The message of a failed assertion, of fd 2, goes out at once, behind the text.
@@ -186,10 +197,10 @@ func (o *kernelOutput) addText(fd int, more []byte) {
 	case fd == 2:
 		o.passText()
 		o.space.printText(2, more)
-		*o.printed = 0
-	case *o.printed+uint64(len(more)) <= o.fifo: // else the text is lost, as on a device
+		o.done.Printed = 0
+	case o.done.Printed+uint64(len(more)) <= o.fifo: // else the text is lost, as on a device
 		o.text = append(o.text, more...)
-		*o.printed += uint64(len(more))
+		o.done.Printed += uint64(len(more))
 	}
 }
 

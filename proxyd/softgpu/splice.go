@@ -98,14 +98,15 @@ type spliceLaunch struct {
 }
 
 // launchOrReuse carries out a launch, or takes the result of the same launch of another space.
-func launchOrReuse(s *space, op *operation, f *function, spec launch, done backend.PartialKernel, fifo uint64) error {
+func (q *queuedLaunch) launchOrReuse(op *operation) error {
+	s, f, spec := q.space, q.function, q.spec
 	d := s.at.Load()
 	if d.splicer == nil {
-		return s.runKernel(op, f.kernel, spec, done, fifo)
+		return s.runKernel(op, f.kernel, spec, q.done, q.fifo)
 	}
-	a := d.beginSpliceLaunch(s, op, f, &spec, done)
+	a := d.beginSpliceLaunch(q, op)
 	if a == nil {
-		return runAndTrackWrites(s, op, f.kernel, spec, done, fifo)
+		return runAndTrackWrites(s, op, f.kernel, spec, q.done, q.fifo)
 	}
 	if a.plan.Compare {
 		if taken, err := a.reuseResult(); taken || err != nil {
@@ -120,7 +121,7 @@ func launchOrReuse(s *space, op *operation, f *function, spec launch, done backe
 	case a.plan.Compare:
 		spec.parts = a.plan.Parts
 	}
-	err := runAndTrackWrites(s, op, f.kernel, spec, done, fifo)
+	err := runAndTrackWrites(s, op, f.kernel, spec, q.done, q.fifo)
 	all.Add(a.issued.Load())
 	switch {
 	case err != nil:
@@ -135,26 +136,27 @@ func launchOrReuse(s *space, op *operation, f *function, spec launch, done backe
 }
 
 // beginSpliceLaunch returns nil for a launch that runs for its space.
-func (d *device) beginSpliceLaunch(s *space, op *operation, f *function, spec *launch, done backend.PartialKernel) *spliceLaunch {
-	a := &spliceLaunch{splicer: d.splicer, space: s, operation: op}
+func (d *device) beginSpliceLaunch(q *queuedLaunch, op *operation) *spliceLaunch {
+	s, spec := q.space, &q.spec
 	others, alike := d.countOthers(s)
-	a.others = alike
+	if others == 0 {
+		return nil // the usual case: no other space could leave or take a result
+	}
+	a := &spliceLaunch{splicer: d.splicer, space: s, operation: op, others: alike}
 	why := ""
 	switch {
-	case others == 0:
-		return nil // the usual case: no other space could leave or take a result
 	case a.others == 0:
 		why = whyAddresses
 	case spec.cooperative:
 		why = whyBlocks
 	case spec.family != nil:
 		why = whyLaunches
-	case done != (backend.PartialKernel{}):
+	case q.done != (backend.PartialKernel{}):
 		why = whyPart
-	case len(s.spacesInSight()) > 1 || f.module.managed.Size > 0: // code with addresses of a program's own memory
+	case len(s.spacesInSight()) > 1 || q.function.module.managed.Size > 0: // code with addresses of a program's own memory
 		why = whyMemory
 	default:
-		why = a.makeRecord(f, spec)
+		why = a.makeRecord(q.function, spec)
 	}
 	if why != "" {
 		d.splicer.countOwn(why)

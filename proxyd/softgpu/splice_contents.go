@@ -85,7 +85,7 @@ func (r *reclaimer) noteRemapped(a backend.Addr, n uint64) {
 
 // isUndisturbed tells whether op is alone, and the moment is still the same. The caller holds mu.
 func (r *reclaimer) isUndisturbed(op *operation, at memoryVersion) bool {
-	return len(r.running) == 1 && r.running[op] && at == memoryVersion{r.begun, r.remapped}
+	return r.isOnly(op) && at == memoryVersion{r.begun, r.remapped}
 }
 
 // findContent returns the known content of a piece of memory, or nil.

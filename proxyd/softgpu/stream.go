@@ -69,7 +69,7 @@ func (st *stream) lastUse(a backend.Addr, n uint64) *mark {
 // submitOperation queues an operation behind its dependencies.
 func (st *stream) submitOperation(op *operation) {
 	if op.mark == nil {
-		op.mark = newMark()
+		op.mark = &op.own
 	}
 	c := st.context
 	c.mu.Lock()
@@ -147,12 +147,14 @@ func (op *operation) pausePartial(done backend.PartialKernel) bool {
 	return true
 }
 
-// finishOperation notes that the stream's operation is done.
+// finishOperation notes that the stream's operation is done. The operation is kept as long as its mark is, and the work
+// before it, which it has waited for, is not.
 func (st *stream) finishOperation(op *operation) {
 	st.Mu.Lock()
 	st.Current = nil
 	st.Done++
 	st.Mu.Unlock()
+	op.run, op.drop, op.deps, op.uses, op.wrote = nil, nil, nil, nil, writes{}
 	op.mark.reachMark()
 }
 

@@ -93,6 +93,7 @@ type operation struct {
 	foreign bool
 	wrote   writes // where the operation may have written when it ends: everywhere, unless it says
 	mark    *mark
+	own     mark    // that mark is, unless the operation has come with another mark
 	stream  *stream // nil for a node of a graph
 	// begun and partial are of the stream's mu: see backend.Progress.
 	begun   bool
@@ -128,7 +129,7 @@ func (op *operation) endUses() {
 type reclaimer struct {
 	mu      sync.Mutex
 	away    bool // the bytes are elsewhere: no work may begin
-	running map[*operation]bool
+	running []*operation
 	begun   uint64 // operations, in all
 	pending []*pendingFree
 	blocked chan struct{} // other operations wait to begin until it is closed; nil: none has to wait
@@ -157,20 +158,22 @@ func (r *reclaimer) beginOperation(op *operation) bool {
 	if r.away {
 		return false
 	}
-	if r.running == nil {
-		r.running = map[*operation]bool{}
+	if !slices.Contains(r.running, op) {
+		r.running = append(r.running, op)
 	}
-	r.running[op] = true
 	r.begun++
 	return true
 }
+
+// isOnly tells whether op runs, and no other operation. The caller holds mu.
+func (r *reclaimer) isOnly(op *operation) bool { return len(r.running) == 1 && r.running[0] == op }
 
 // isAlone tells whether no operation but op uses the bytes, and returns the moment. If the moment is the same later, no
 // other operation has used the bytes meanwhile.
 func (r *reclaimer) isAlone(op *operation) (at memoryVersion, alone bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return memoryVersion{r.begun, r.remapped}, len(r.running) == 1 && r.running[op]
+	return memoryVersion{r.begun, r.remapped}, r.isOnly(op)
 }
 
 // blockOthers lets no other operation begin, and returns true, if op is alone and no other operation has begun since
@@ -178,7 +181,7 @@ func (r *reclaimer) isAlone(op *operation) (at memoryVersion, alone bool) {
 func (r *reclaimer) blockOthers(op *operation, at memoryVersion) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.begun != at.begun || len(r.running) != 1 || !r.running[op] {
+	if r.begun != at.begun || !r.isOnly(op) {
 		return false
 	}
 	r.blocked = make(chan struct{})
@@ -197,7 +200,7 @@ func (r *reclaimer) unblockOthers() {
 func (r *reclaimer) shutIfIdle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for op := range r.running {
+	for _, op := range r.running {
 		if !op.foreign {
 			return false
 		}
@@ -219,11 +222,21 @@ func (r *reclaimer) reopenSpace() {
 	r.away = false
 }
 
+// withoutOperation takes an operation out of a list, the order of which has no meaning.
+func withoutOperation(list []*operation, op *operation) []*operation {
+	at, last := slices.Index(list, op), len(list)-1
+	if at < 0 {
+		return list
+	}
+	list[at], list[last] = list[last], nil
+	return list[:last]
+}
+
 func (r *reclaimer) endOperation(op *operation) {
 	var free []func()
 	r.mu.Lock()
 	r.forgetLocked(op.wrote)
-	delete(r.running, op)
+	r.running = withoutOperation(r.running, op)
 	left := r.pending[:0]
 	for _, g := range r.pending {
 		delete(g.waits, op)
@@ -246,7 +259,7 @@ func (r *reclaimer) endOperation(op *operation) {
 func (r *reclaimer) freeWhenUnused(free func(), foreign bool) {
 	r.mu.Lock()
 	g := &pendingFree{waits: make(map[*operation]bool, len(r.running)), free: free}
-	for op := range r.running {
+	for _, op := range r.running {
 		if foreign || !op.foreign {
 			g.waits[op] = true
 		}

@@ -87,6 +87,10 @@ type launch struct {
 	spread   spread
 }
 
+// launches has launches that are over and empty, for later launches. No block that is used again refers to a launch that
+// is over: see recycleBlock.
+var launches = sync.Pool{New: func() any { return new(launch) }}
+
 // isPausing tells whether no more blocks are to begin.
 func (r *launch) isPausing() bool { return r.cfg.Paused != nil && r.cfg.Paused() }
 
@@ -120,7 +124,12 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 	if cfg.SMs == 0 {
 		cfg.SMs = 108
 	}
-	r := &launch{kernel: k, cfg: cfg, ctx: ctx, memory: cfg.Memory, counting: cfg.Count != nil}
+	r := launches.Get().(*launch)
+	defer func() {
+		*r = launch{}
+		launches.Put(r)
+	}()
+	r.kernel, r.cfg, r.ctx, r.memory, r.counting = k, cfg, ctx, cfg.Memory, cfg.Count != nil
 	if size := int(k.ParamSize+31) &^ 15; size <= len(r.room) {
 		r.params = r.room[:size]
 	} else {
