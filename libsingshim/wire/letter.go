@@ -32,7 +32,7 @@ const (
 )
 
 // A Letter is a message as the shim's transport makes it: the sender's current context, and
-// arguments of any length. A Letter is valid as long as its Message.
+// arguments of any length. A Letter is valid as long as its Message, or until it is answered.
 type Letter struct {
 	Op      uint32 // the table's, or OpMissed or OpExit
 	Context uint64 // the handle of the sender's current context, or 0
@@ -59,7 +59,11 @@ func Open(m *Message, p Process, room []byte) (*Letter, []byte, error) {
 	if len(m.Args) < contextSize {
 		return nil, room, hostileError("operation %#x with %d bytes", m.Op, len(m.Args))
 	}
-	l := &Letter{
+	l := &m.letter
+	if m.Call() != nil {
+		l = new(Letter) // is kept until the call is answered
+	}
+	*l = Letter{
 		Op: m.Op, Context: binary.LittleEndian.Uint64(m.Args), Args: m.Args[contextSize:],
 		Posted: m.Call() == nil, Counted: m.Counted, Thread: m.Thread, call: m.Call(),
 	}

@@ -23,6 +23,8 @@ type Message struct {
 	r    *Ring
 	m    *message
 	call *Call
+
+	letter Letter // of a posted message, see Open
 }
 
 func (m *Message) fillFrom(r *Ring, from *message) {

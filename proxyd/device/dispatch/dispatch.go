@@ -13,6 +13,7 @@ package dispatch
 import (
 	"errors"
 	"fmt"
+	"sync"
 )
 
 // MaxAnswer is the longest answer, in bytes. A message that asks for more is malformed.
@@ -74,6 +75,15 @@ func Look(op uint32) (Info, bool) {
 	return info, ok
 }
 
+// callCodec is the decoder and the encoder of a call that is served.
+type callCodec struct {
+	d decoder
+	e encoder
+}
+
+// codecs are used again: what was decoded and encoded does not refer to them.
+var codecs = sync.Pool{New: func() any { return new(callCodec) }}
+
 // Serve decodes a message, has the backend carry the call out, and appends the answer to out. An error wraps
 // ErrUnknown, ErrMalformed or ErrAnswer; out is then unchanged. After ErrUnknown and ErrMalformed the caller
 // must serve the sender no more. Serve is safe for concurrent use if the backend is.
@@ -86,8 +96,13 @@ func Serve(b Backend, c Call, op uint32, in, out []byte) ([]byte, Result, error)
 	if c.PerThread && !info.PerThread {
 		return out, 0, fmt.Errorf("%s: %w: it has no variant for per-thread default streams", info.Symbol, ErrMalformed)
 	}
-	d := &decoder{rest: in}
-	e := &encoder{out: out}
+	x := codecs.Get().(*callCodec)
+	defer func() {
+		*x = callCodec{}
+		codecs.Put(x)
+	}()
+	d, e := &x.d, &x.e
+	d.rest, e.out = in, out
 	r := info.serve(b, &c, d, e)
 	switch {
 	case d.err != nil:

@@ -82,7 +82,7 @@ func (p *process) handleMessage(m *wire.Message) {
 		_, r, err := p.carryOutCall(&c, l.Op, in, nil)
 		p.handlePostedResult(&c, info, r, err)
 	case mayWait[info.Symbol]:
-		if r, over := p.answerWithoutWait(&c, info.Symbol, in); over {
+		if r, over := p.answerWithoutWait(c, info.Symbol, in); over {
 			p.answerCall(l, r, nil, nil)
 			break
 		}
@@ -112,7 +112,7 @@ func (p *process) noteMissed(what string) {
 
 // answerWithoutWait returns the result of a call that waits for a context, a stream or an event, and true, if the wait
 // would be over at once: then the call needs no goroutine.
-func (p *process) answerWithoutWait(c *dispatch.Call, symbol string, in []byte) (dispatch.Result, bool) {
+func (p *process) answerWithoutWait(c dispatch.Call, symbol string, in []byte) (dispatch.Result, bool) {
 	if !p.Output.IsIdle() {
 		return 0, false
 	}
@@ -122,13 +122,13 @@ func (p *process) answerWithoutWait(c *dispatch.Call, symbol string, in []byte) 
 	}
 	switch {
 	case symbol == "cuCtxSynchronize" && len(in) == 0:
-		x, r := p.Current(c)
+		x, r := p.Current(&c)
 		if r != 0 {
 			return r, true
 		}
 		return p.queryContext(x)
 	case symbol == "cuStreamSynchronize" && len(in) == 8:
-		st, r := p.Stream(c, dispatch.Stream(h))
+		st, r := p.Stream(&c, dispatch.Stream(h))
 		switch {
 		case r != 0:
 			return r, true

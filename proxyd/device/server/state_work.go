@@ -63,7 +63,7 @@ func (p *process) watchWork(c *dispatch.Call, op uint32, in []byte) *driver.Queu
 	plain := op &^ dispatch.PerThread
 	switch {
 	case holdable[plain]:
-		q := &driver.QueuedWork{Call: &driver.QueuedCall{Op: op, Thread: c.Thread, Context: c.Context, In: in}}
+		q := driver.WatchCall(driver.QueuedCall{Op: op, Thread: c.Thread, Context: c.Context, In: in})
 		switch {
 		case (plain == opRecord || plain == opRecordWithFlags) && len(in) >= 8:
 			q.Call.Event = dispatch.Event(binary.LittleEndian.Uint64(in))

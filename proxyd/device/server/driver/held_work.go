@@ -68,6 +68,20 @@ type QueuedWork struct {
 	effects bool // the call does more than queue work
 }
 
+// watchedCall is a QueuedWork with its call, and with room for their spans: most calls work on a single stream.
+type watchedCall struct {
+	work  QueuedWork
+	call  QueuedCall
+	spans [2]workSpan
+}
+
+// WatchCall makes the QueuedWork of a call.
+func WatchCall(call QueuedCall) *QueuedWork {
+	w := &watchedCall{call: call}
+	w.work.Call, w.work.spans, w.call.spans = &w.call, w.spans[:0:1], w.spans[1:1]
+	return &w.work
+}
+
 // Unrepeatable says that the call has an effect beside the work that it queues.
 func (q *QueuedWork) Unrepeatable() {
 	if q != nil {
