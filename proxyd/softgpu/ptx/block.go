@@ -12,8 +12,11 @@ import (
 type block struct {
 	run      *launch
 	shape    Dim3
+	params   []byte // of the kernel, for this launch
 	threads  int
 	stack    uint32 // local memory of a thread
+	grid     Dim3   // of the launch, or the last launch
+	native   bool   // likewise
 	index    uint64
 	pos      Dim3
 	warps    []*warp
@@ -22,7 +25,7 @@ type block struct {
 	live     int  // threads that have not exited
 	exited   bool // since barriers were last looked at
 	spun     bool // a warp of the block seemed to wait for other warps
-	straight bool // all warps have run the last block of the launch straight
+	straight bool // all warps have run the last block straight, of this launch or of one that canFollow allows
 	// together: a barrier has let all threads go that live, and each warp of them is whole.
 	together bool
 	gone     uint64
@@ -45,10 +48,31 @@ func getBlock(r *launch) *block {
 	if b == nil || b.shape != r.cfg.Block || len(b.shared) != r.allShared() || b.stack != stack {
 		return newBlock(r)
 	}
-	b.run = r
-	b.findHintedRanges()
+	b.followLaunch(r)
 	return b
 }
+
+// followLaunch gives a recycled block to a launch.
+func (b *block) followLaunch(r *launch) {
+	if !b.canFollow(r) {
+		b.straight = false
+		for _, w := range b.warps {
+			w.straight, w.machineKnows = false, false
+		}
+	}
+	b.setRun(r)
+	b.findHintedRanges()
+}
+
+// setRun gives the block to a launch.
+func (b *block) setRun(r *launch) {
+	b.run, b.grid, b.native = r, r.cfg.Grid, r.native
+	clear(b.params[copy(b.params, r.cfg.Params):])
+}
+
+// canFollow tells whether, for the block's warps, a launch of the same kernel and shape differs from the launch before in
+// no more than parameters and memory: they go on as from one block to the next of a launch.
+func (b *block) canFollow(r *launch) bool { return r.native && b.native && b.grid == r.cfg.Grid }
 
 // rangeHint is where the range began that an access site used last.
 type rangeHint struct {
@@ -90,9 +114,9 @@ func (b *block) recycleBlock() {
 	}
 	b.forgetRanges()
 	for _, w := range b.warps {
-		w.lanesRun, w.issued, w.machineLaunch = 0, 0, nil
+		w.lanesRun, w.issued = 0, 0
 	}
-	b.run, b.straight = nil, false
+	b.run = nil
 	k.blocks.Put(b)
 }
 
@@ -106,7 +130,9 @@ func (b *block) forgetRanges() {
 // newBlock makes room for a block of a launch.
 func newBlock(r *launch) *block {
 	threads := int(r.cfg.Block.Count())
-	b := &block{run: r, shape: r.cfg.Block, threads: threads, stack: r.kernel.stackSize(r.cfg.StackSize), warps: make([]*warp, (threads+warpSize-1)/warpSize)}
+	b := &block{shape: r.cfg.Block, threads: threads, stack: r.kernel.stackSize(r.cfg.StackSize), warps: make([]*warp, (threads+warpSize-1)/warpSize)}
+	b.params = make([]byte, (r.kernel.ParamSize+31)&^15) // their end is aligned for the widest access
+	b.setRun(r)
 	b.sites, b.hints = make([]*memory.Range, r.kernel.sites), make([]rangeHint, r.kernel.sites)
 	b.forgetRanges()
 	for i := range b.warps {

@@ -74,12 +74,10 @@ type Config struct {
 
 // launch is a launch that runs.
 type launch struct {
-	room     [128]byte // for params; first, for their alignment
 	kernel   *Kernel
 	cfg      Config
 	ctx      context.Context
 	memory   *memory.Memory
-	params   []byte
 	counting bool
 	native   bool   // machine code runs where there is some
 	first    uint64 // blocks that ran before
@@ -130,12 +128,6 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 		launches.Put(r)
 	}()
 	r.kernel, r.cfg, r.ctx, r.memory, r.counting = k, cfg, ctx, cfg.Memory, cfg.Count != nil
-	if size := int(k.ParamSize+31) &^ 15; size <= len(r.room) {
-		r.params = r.room[:size]
-	} else {
-		r.params = make([]byte, size)
-	}
-	copy(r.params, cfg.Params)
 	if r.native = !cfg.Interpret && !r.counting && native.Check() == nil; r.native {
 		k.compileNative(cfg.Code)
 	}

@@ -233,7 +233,7 @@ func (b *builder) constantAt(a access) uint64 {
 // opParam reads an entry's parameter: the same in all lanes.
 func opParam(w *warp, in *inst, m uint32) {
 	t := in.ext.param
-	v := readBytes(w.block.run.params[in.imm:][:t.Size()])
+	v := readBytes(w.block.params[in.imm:][:t.Size()])
 	if t.Class() == types.Class64 {
 		d := w.u64(in.d)
 		for ; m != 0; m &= m - 1 {

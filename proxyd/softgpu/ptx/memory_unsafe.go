@@ -39,8 +39,8 @@ func (w *warp) resolveAddress(in *inst, addr, n uint64, lane int, store bool) un
 			return unsafe.Pointer(&w.block.shared[at])
 		case addr>>32 == memory.LocalWindow>>32 && at < accessLimit(uint64(w.local.Size), n):
 			return unsafe.Pointer(unsafe.SliceData(w.local.LaneBytes(lane, uint32(at), uint32(n))))
-		case addr>>32 == memory.ParamWindow>>32 && at < accessLimit(uint64(len(w.block.run.params)), n) && !store:
-			return unsafe.Pointer(&w.block.run.params[at])
+		case addr>>32 == memory.ParamWindow>>32 && at < accessLimit(uint64(len(w.block.params)), n) && !store:
+			return unsafe.Pointer(&w.block.params[at])
 		}
 		w.raiseFault(IllegalAddress, in, lane, addr, "")
 	}
@@ -89,10 +89,10 @@ func (w *warp) paramAt(in *inst, addr uint32, n uint32, lane int) unsafe.Pointer
 	if addr&(n-1) != 0 {
 		w.raiseFault(MisalignedAddress, in, lane, uint64(addr), "parameters")
 	}
-	if uint64(addr) >= accessLimit(uint64(len(w.block.run.params)), uint64(n)) {
+	if uint64(addr) >= accessLimit(uint64(len(w.block.params)), uint64(n)) {
 		w.raiseFault(IllegalAddress, in, lane, uint64(addr), "parameters")
 	}
-	return unsafe.Pointer(&w.block.run.params[addr])
+	return unsafe.Pointer(&w.block.params[addr])
 }
 
 // resolveOperand resolves operand a plus in.imm, in the space that in.b names, for a lane.

@@ -125,10 +125,10 @@ var specialKeys = func() map[string]microOperation {
 func (w *warp) startNative() {
 	s, r, at := &w.machine, w.block.run, w.block.pos
 	s.Uniform[uniformBlock], s.Uniform[uniformBlock+1], s.Uniform[uniformBlock+2] = at.X, at.Y, at.Z
-	if w.machineLaunch == r {
+	if w.machineKnows {
 		return
 	}
-	w.machineLaunch = r
+	w.machineKnows = true
 	size, grid := r.cfg.Block, r.cfg.Grid
 	for i, v := range []uint32{size.X, size.Y, size.Z, grid.X, grid.Y, grid.Z, uint32(w.id)} {
 		s.Uniform[uniformSize+i] = v
@@ -136,7 +136,7 @@ func (w *warp) startNative() {
 	s.Sites = unsafe.Pointer(unsafe.SliceData(w.sites))
 	s.Shared, s.SharedSize = unsafe.Pointer(unsafe.SliceData(w.block.shared)), uint32(len(w.block.shared))
 	s.Local, s.LocalSize = unsafe.Pointer(unsafe.SliceData(w.local.Data)), w.local.Size
-	s.Params = unsafe.Pointer(unsafe.SliceData(r.params))
+	s.Params = unsafe.Pointer(unsafe.SliceData(w.block.params))
 	s.Threads = unsafe.Pointer(&w.tid)
 	s.Const32, s.Const64 = w.bank32[1], w.bank64[1]
 }

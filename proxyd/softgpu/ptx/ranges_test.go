@@ -27,7 +27,7 @@ func TestRangesOfLaunchBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &launch{kernel: k, cfg: cfg, ctx: context.Background(), memory: cfg.Memory, params: cfg.Params}
+	r := &launch{kernel: k, cfg: cfg, ctx: context.Background(), memory: cfg.Memory}
 	b := newBlock(r)
 	if err := r.runBlock(b, 0); err != nil {
 		t.Fatal(err)

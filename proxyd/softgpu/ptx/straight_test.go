@@ -62,7 +62,7 @@ func TestStraightBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.compileNative(nil)
-	r := &launch{kernel: k, cfg: cfg, ctx: context.Background(), memory: cfg.Memory, params: cfg.Params, native: true}
+	r := &launch{kernel: k, cfg: cfg, ctx: context.Background(), memory: cfg.Memory, native: true}
 	b := newBlock(r)
 	for i := range uint64(40) {
 		if err := r.runBlock(b, i); err != nil {
@@ -77,6 +77,67 @@ func TestStraightBlocks(t *testing.T) {
 		}
 		if b.straight != alike {
 			t.Errorf("block %d has run straight: %v, want %v", i, b.straight, alike)
+		}
+	}
+}
+
+// TestStraightLaunches: the first block of a launch is run by runStraight if the launch before was like the launch, whatever
+// the parameters are. Each launch finds its own parameters, and its own grid.
+func TestStraightLaunches(t *testing.T) {
+	if err := native.Check(); err != nil {
+		t.Skip(err)
+	}
+	m := bootMachine(t, header+`.visible .entry k(.param .u64 out, .param .u32 n) {
+	.reg .b32 %r<8>; .reg .b64 %rd<4>;
+	ld.param.u64 %rd1, [out]; ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x; mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ntid.x; mov.u32 %r5, %nctaid.x;
+	mad.lo.u32 %r6, %r3, %r4, %r2; mul.wide.u32 %rd2, %r6, 8; add.u64 %rd1, %rd1, %rd2;
+	st.global.u32 [%rd1], %r1; st.global.u32 [%rd1+4], %r5; ret; }`)
+	const threads = 48
+	at := map[uint64][]byte{addrB: m.mapAt(addrB, make([]byte, 4*threads*8)), addrC: m.mapAt(addrC, make([]byte, 4*threads*8))}
+	var b *block
+	for i, c := range []struct {
+		out             uint64
+		n               uint64
+		grid            uint32
+		machineCode     bool
+		follows, atOnce bool // the launch before, and by runStraight from the first block on
+	}{
+		{out: addrC, n: 1, grid: 2, machineCode: true},
+		{out: addrC, n: 2, grid: 2, machineCode: true, follows: true, atOnce: true},
+		{out: addrC, n: 3, grid: 2, machineCode: true, follows: true, atOnce: true},
+		{out: addrB, n: 4, grid: 2, machineCode: true, follows: true}, // the first access looks for its memory
+		{out: addrB, n: 5, grid: 3, machineCode: true},
+		{out: addrB, n: 6, grid: 3, machineCode: true, follows: true, atOnce: true},
+		{out: addrB, n: 7, grid: 3},
+		{out: addrB, n: 8, grid: 3, machineCode: true},
+	} {
+		k, cfg, err := m.prepareLaunch("k", Dim3{c.grid, 1, 1}, Dim3{threads, 1, 1}, c.out, c.n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.compileNative(nil)
+		r := &launch{kernel: k, cfg: cfg, ctx: context.Background(), memory: cfg.Memory, native: c.machineCode}
+		if b == nil {
+			b = newBlock(r)
+		} else {
+			b.followLaunch(r)
+		}
+		if b.straight != c.follows {
+			t.Errorf("launch %d begins straight: %v, want %v", i, b.straight, c.follows)
+		}
+		for block := range uint64(c.grid) {
+			if err := r.runBlock(b, block); err != nil {
+				t.Fatal(err)
+			}
+			if block == 0 && c.follows && b.straight != c.atOnce {
+				t.Errorf("the first block of launch %d has run straight: %v, want %v", i, b.straight, c.atOnce)
+			}
+		}
+		b.recycleBlock()
+		for j, v := range readWords(at[c.out])[:c.grid*threads*2] {
+			if want := []uint32{uint32(c.n), c.grid}[j%2]; v != want {
+				t.Fatalf("launch %d: word %d is %d, want %d", i, j, v, want)
+			}
 		}
 	}
 }

@@ -75,14 +75,14 @@ type warp struct {
 	budget int
 	bailed native.Exit
 
-	machineLaunch *launch // that machine knows of
-	entered       *frame  // refs mean its registers
-	top           *frame  // of the kernel itself, for all blocks
+	machineKnows bool   // the launch, as far as canFollow compares launches
+	entered      *frame // refs mean its registers
+	top          *frame // of the kernel itself, for all blocks
 }
 
 // startWarp makes the warp ready to run its block's kernel in the lanes of mask.
 func (w *warp) startWarp(b *block, id int, mask uint32) {
-	if w.straight && w.machineLaunch == b.run {
+	if w.straight && w.machineKnows {
 		b.restartWarp(id)
 		return
 	}
