@@ -149,6 +149,7 @@ func deviceCommand() *cobra.Command {
 			if err := o.chooseProcess(); err != nil {
 				return fmt.Errorf("device: %w", err)
 			}
+			defer collectLessOften()()
 			if o.gate >= 0 {
 				switch err := life.Become(o.gate, max(o.gate, o.listen, o.control), softgpu.Prepare); {
 				case errors.Is(err, life.ErrUnwanted):
