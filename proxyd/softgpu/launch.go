@@ -140,9 +140,11 @@ func (c *cudaContext) launchTask(l backend.Launch, of *conditions) (task, error)
 		workers: s.device.backend.cfg.Workers, stack: c.limits[backend.LimitStackSize],
 		sms: uint32(s.device.info.Attributes[backend.Multiprocessors]), issued: &s.at.Load().issued,
 	}
-	heap := c.limits[backend.LimitMallocHeap]
 	q.fifo = c.limits[backend.LimitPrintfFIFO]
-	pending := c.limits[backend.LimitPendingLaunches]
+	var heap, pending uint64
+	if f.facts.hooks || f.facts.launches {
+		heap, pending = c.limits[backend.LimitMallocHeap], c.limits[backend.LimitPendingLaunches]
+	}
 	c.mu.Unlock()
 	if f.facts.hooks || f.facts.launches { // or the kernels that it launches
 		q.spec.malloc = func(n uint64) uint64 { return s.allocFromKernel(n, heap, c.ID()) }

@@ -58,12 +58,12 @@ type limitGate interface {
 // the wait has ended because closed, the space's end, was closed.
 func (q *StreamQueue[W]) WaitReady(g limitGate, closed <-chan struct{}) error {
 	for {
-		if err := q.CheckUsable(); err != nil {
+		if err := q.context.CheckUsable(); err != nil {
 			return err
 		}
-		room := q.awaitedRoom()
+		room, err := q.awaitedRoom()
 		if room == nil {
-			return nil
+			return err
 		}
 		select {
 		case <-room:
@@ -75,17 +75,21 @@ func (q *StreamQueue[W]) WaitReady(g limitGate, closed <-chan struct{}) error {
 	}
 }
 
-// awaitedRoom returns a channel that is closed when the queue is no longer full, or nil if the queue is not full.
-func (q *StreamQueue[W]) awaitedRoom() chan struct{} {
+// awaitedRoom returns a channel that is closed when the queue is no longer full. awaitedRoom returns nil if the queue is
+// not full, or with an error if the stream was destroyed.
+func (q *StreamQueue[W]) awaitedRoom() (chan struct{}, error) {
 	q.Mu.Lock()
 	defer q.Mu.Unlock()
+	if q.gone {
+		return nil, errStreamGone
+	}
 	if len(q.Queue) < MaxQueued {
-		return nil
+		return nil, nil
 	}
 	if q.room == nil {
 		q.room = make(chan struct{})
 	}
-	return q.room
+	return q.room, nil
 }
 
 // HasWork tells whether work is queued or is carried out. The caller holds Mu.

@@ -144,7 +144,17 @@ func (h *HeldWork) Skip(q *QueuedWork) {
 
 // forgetDoneCalls forgets the calls that have no work left. The caller holds mu.
 func (h *HeldWork) forgetDoneCalls() {
-	h.calls = slices.DeleteFunc(h.calls, func(c *QueuedCall) bool { return c.isDone() })
+	done := map[*Stream]uint64{} // the progress of a stream is asked for once
+	h.calls = slices.DeleteFunc(h.calls, func(c *QueuedCall) bool {
+		return !slices.ContainsFunc(c.spans, func(w workSpan) bool {
+			n, known := done[w.stream]
+			if !known {
+				n = w.stream.Backend.Progress().Done
+				done[w.stream] = n
+			}
+			return n < w.to
+		})
+	})
 	h.ended = slices.DeleteFunc(h.ended, func(st *Stream) bool { p := st.Backend.Progress(); return p.Done == p.Given })
 	h.bytes = 0
 	for _, c := range h.calls {
