@@ -4,8 +4,6 @@
 package ptx
 
 import (
-	"encoding/binary"
-
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
@@ -40,22 +38,72 @@ func (w *warp) gatherMatrix(out []uint64, refs []ref, t types.Type, per, n int) 
 	return out
 }
 
+// fetchMatrix gathers a matrix from the warp's registers; for B, rows are columns.
+func (w *warp) fetchMatrix(out []uint64, refs []ref, t types.Type, rows, cols, per int) []uint64 {
+	out = sizedBuffer(out, rows*cols)
+	width := 32 / per
+	for r, rf := range refs {
+		for lane := range warpSize {
+			group, tig := lane/4, lane%4
+			row, block := group, r
+			if rows == 16 {
+				row, block = group+8*(r&1), r>>1
+			}
+			if t == types.F64 {
+				out[row*cols+4*block+tig] = w.u64(rf)[lane]
+				continue
+			}
+			v := uint64(w.u32(rf)[lane])
+			at := out[row*cols+4*per*block+tig*per:][:per]
+			for e := range at {
+				at[e] = v >> (width * e) & sizeMaskBits(width)
+			}
+		}
+	}
+	return out
+}
+
+// fetchC gathers the accumulator.
+func (w *warp) fetchC(c []uint64, refs []ref, p *mmaPlan) []uint64 {
+	c = sizedBuffer(c, p.m*p.n)
+	for r, rf := range refs {
+		for lane := range warpSize {
+			at := p.placeOf(r, lane)
+			switch p.ct {
+			case types.F16:
+				v := w.u32(rf)[lane]
+				c[at], c[at+1] = uint64(v&0xffff), uint64(v>>16)
+			case types.F64:
+				c[at] = w.u64(rf)[lane]
+			default:
+				c[at] = uint64(w.u32(rf)[lane])
+			}
+		}
+	}
+	return c
+}
+
 // setFragment spreads a matrix over the lanes m.
 func (w *warp) setFragment(refs []ref, t types.Type, per int, d []uint64, m uint32) {
 	width := 32 / per
-	for ; m != 0; m &= m - 1 {
-		lane := lowestLane(m)
-		for r, rf := range refs {
-			at := (lane*len(refs) + r) * per % len(d)
-			if t == types.F64 {
+	for r, rf := range refs {
+		for left := m; left != 0; left &= left - 1 {
+			lane := lowestLane(left)
+			at := (lane*len(refs) + r) * per & (len(d) - 1) // len(d) is a power of two
+			switch {
+			case t == types.F64:
 				w.u64(rf)[lane] = d[at]
-				continue
+			case per == 1:
+				w.u32(rf)[lane] = uint32(d[at])
+			case per == 2:
+				w.u32(rf)[lane] = uint32(d[at]&0xffff | d[at+1]<<16)
+			default:
+				var v uint64
+				for e := range per {
+					v |= d[at+e] & sizeMaskBits(width) << (width * e)
+				}
+				w.u32(rf)[lane] = uint32(v)
 			}
-			var v uint64
-			for e := range per {
-				v |= d[at+e] & sizeMaskBits(width) << (width * e)
-			}
-			w.u32(rf)[lane] = uint32(v)
 		}
 	}
 }
@@ -144,38 +192,62 @@ func lowerWmmaMove(l *lowerer, ts []types.Type, m, n, k int) {
 }
 
 func opWmmaMove(w *warp, in *inst, m uint32) {
-	s := in.ext.wmma
-	lane := lowestLane(m)
-	size := s.t.Size()
-	stride := int(w.u32(in.c)[lane])
+	s, x := in.ext.wmma, &w.mma
 	per := (&mmaPlan{}).perRegister(s.t, 0)
-	one := *in
-	at := func(i int) []byte {
-		r, c := i/s.cols, i%s.cols
-		if s.byColumn {
-			r, c = c, r
-		}
-		one.imm = in.imm + uint64(r*stride+c)*uint64(size)
-		return w.bytesAt(w.resolveOperand(&one, size, lane, s.store), size)
-	}
-	n := s.rows * s.cols
 	if s.store {
-		d := w.gatherMatrix(nil, in.ext.refs, s.t, per, n)
-		for i, v := range d {
-			writeBytes(at(i), v)
-		}
+		x.a = w.gatherMatrix(x.a, in.ext.refs, s.t, per, s.rows*s.cols)
+		s.moveElements(w, in, lowestLane(m), x.a)
 		return
 	}
-	d := make([]uint64, n)
-	for i := range d {
-		b := at(i)
-		if size == 4 {
-			d[i] = uint64(binary.LittleEndian.Uint32(b))
-		} else {
-			d[i] = readBytes(b)
+	x.a = sizedBuffer(x.a, s.rows*s.cols)
+	s.moveElements(w, in, lowestLane(m), x.a)
+	w.setFragment(in.ext.refs, s.t, per, x.a, m)
+}
+
+// moveElements copies a matrix, row by row, to memory or from there.
+func (s *wmmaSite) moveElements(w *warp, in *inst, lane int, elements []uint64) {
+	size := s.t.Size()
+	stride := int(w.u32(in.c)[lane])
+	lines, length := s.rows, s.cols // the elements of a line are neighbours in memory
+	if s.byColumn {
+		lines, length = s.cols, s.rows
+	}
+	one := *in
+	for line := range lines {
+		for at := 0; at < length; {
+			one.imm = in.imm + uint64(line*stride+at)*uint64(size)
+			run := s.alignedRun(w, &one, lane, length-at)
+			b := w.bytesAt(w.resolveOperand(&one, size*run, lane, s.store), size*run)
+			for ; len(b) > 0; b = b[size:] {
+				i := line*s.cols + at
+				if s.byColumn {
+					i = at*s.cols + line
+				}
+				if s.store {
+					writeBytes(b[:size], elements[i])
+				} else {
+					elements[i] = readBytes(b[:size])
+				}
+				at++
+			}
 		}
 	}
-	w.setFragment(in.ext.refs, s.t, per, d, m)
+}
+
+// alignedRun returns how many of n elements of a matrix's row, from where in is, are moved at once: as many as are in 16
+// bytes, if these are aligned, or one.
+func (s *wmmaSite) alignedRun(w *warp, in *inst, lane, n int) uint32 {
+	address := in.imm
+	switch types.Space(in.b) {
+	case types.SharedSpace, types.LocalSpace, types.ParamSpace:
+		address += uint64(w.u32(in.a)[lane])
+	default:
+		address += w.u64(in.a)[lane]
+	}
+	if run := 16 / s.t.Size(); address%16 == 0 && int(run) <= n {
+		return run
+	}
+	return 1
 }
 
 // lowerLdmatrix loads 8×8 matrices of 16-bit elements, lane by lane an address of a row.

@@ -140,6 +140,13 @@ func runMma(t *testing.T, c mmaCase, a, b, acc [][32]uint64) [][32]uint64 {
 	if c.a == "f64" {
 		rt = "b64"
 	}
+	mods := strings.NewReplacer(".xor.popc", "", ".and.popc", "").Replace(c.mods)
+	return runProduct(t, fmt.Sprintf("mma.sync.aligned.m%dn%dk%d.%s.%s.%s.%s.%s", c.m, c.n, c.k, mods, c.c, c.a, c.b, c.c+bitOpOf(c.mods)), rt, a, b, acc)
+}
+
+// runProduct runs a single instruction that multiplies matrices, with the given registers of type rt.
+func runProduct(t *testing.T, instruction, rt string, a, b, acc [][32]uint64) [][32]uint64 {
+	t.Helper()
 	var text strings.Builder
 	text.WriteString(header + ".entry k(.param .u64 in, .param .u64 out) {\n.reg .b64 %in, %out, %o; .reg .b32 %t;\n")
 	list := func(name string, n int) string {
@@ -163,8 +170,7 @@ func runMma(t *testing.T, c mmaCase, a, b, acc [][32]uint64) [][32]uint64 {
 			}
 		}
 	}
-	fmt.Fprintf(&text, "mma.sync.aligned.m%dn%dk%d.%s.%s.%s.%s.%s %s, %s, %s, %s;\n", c.m, c.n, c.k,
-		strings.NewReplacer(".xor.popc", "", ".and.popc", "").Replace(c.mods), c.c, c.a, c.b, c.c+bitOpOf(c.mods), list("d", len(acc)), list("a", len(a)), list("b", len(b)), list("c", len(acc)))
+	fmt.Fprintf(&text, "%s %s, %s, %s, %s;\n", instruction, list("d", len(acc)), list("a", len(a)), list("b", len(b)), list("c", len(acc)))
 	for k := range acc {
 		fmt.Fprintf(&text, "st.global.%s [%%out+%d], d%d;\n", rt, 256*k, k)
 	}

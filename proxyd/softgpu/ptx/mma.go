@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/panel"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
@@ -145,6 +146,8 @@ func emitMma(l *lowerer, p *mmaPlan) {
 type mmaBuffers struct {
 	a, b, c, d []uint64
 	fa, fb     []float32
+
+	product panel.Product
 }
 
 // sizedBuffer returns a buffer of n elements, b if large enough.
@@ -155,36 +158,15 @@ func sizedBuffer[T any](b []T, n int) []T {
 	return b[:n]
 }
 
-// fetchMatrix gathers a matrix from the warp's registers; for B, rows are columns.
-func (w *warp) fetchMatrix(out []uint64, refs []ref, t types.Type, rows, cols, per int) []uint64 {
-	out = sizedBuffer(out, rows*cols)
-	width := 32 / per
-	for r, rf := range refs {
-		for lane := range warpSize {
-			group, tig := lane/4, lane%4
-			row, block := group, r
-			if rows == 16 {
-				row, block = group+8*(r&1), r>>1
-			}
-			if t == types.F64 {
-				out[row*cols+4*block+tig] = w.u64(rf)[lane]
-				continue
-			}
-			v := uint64(w.u32(rf)[lane])
-			at := out[row*cols+4*per*block+tig*per:][:per]
-			for e := range at {
-				at[e] = v >> (width * e) & sizeMaskBits(width)
-			}
-		}
-	}
-	return out
-}
-
 func sizeMaskBits(n int) uint64 { return 1<<n - 1 }
 
 // opMma computes the product. Each element accumulates over ascending k.
 func opMma(w *warp, in *inst, m uint32) {
 	p, refs, x := in.ext.mma, in.ext.refs, &w.mma
+	if p.fitsPanels() {
+		p.multiplyPanels(w, x, refs, m)
+		return
+	}
 	dr, ar, br, cr := refs[:p.dc], refs[p.dc:p.dc+p.da], refs[p.dc+p.da:p.dc+p.da+p.db], refs[p.dc+p.da+p.db:]
 	per, perC := p.perRegister(p.at, p.sub), p.perRegister(p.ct, 0)
 	if p.wmma {
@@ -227,30 +209,99 @@ func opMma(w *warp, in *inst, m uint32) {
 // placeOf is the index of the element, the first of two of F16, in register r of a lane of
 // C and D.
 func (p *mmaPlan) placeOf(r, lane int) int {
+	if p.wmma { // see gatherMatrix; for elements of 32 bits
+		return lane*p.dc + r
+	}
 	if p.ct == types.F16 {
 		return (lane/4+8*r)*p.n + lane%4*2
 	}
 	return (lane/4+8*(r>>1))*p.n + lane%4*2 + r&1
 }
 
-// fetchC gathers the accumulator.
-func (w *warp) fetchC(c []uint64, refs []ref, p *mmaPlan) []uint64 {
-	c = sizedBuffer(c, p.m*p.n)
-	for r, rf := range refs {
-		for lane := range warpSize {
-			at := p.placeOf(r, lane)
-			switch p.ct {
-			case types.F16:
-				v := w.u32(rf)[lane]
-				c[at], c[at+1] = uint64(v&0xffff), uint64(v>>16)
-			case types.F64:
-				c[at] = w.u64(rf)[lane]
-			default:
-				c[at] = uint64(w.u32(rf)[lane])
-			}
+// fitsPanels tells whether the product is computed from panels, by package simd: 32-bit sums of elements of at most 32
+// bits.
+func (p *mmaPlan) fitsPanels() bool {
+	if p.m%panel.Width != 0 || p.n%panel.Width != 0 || !panel.Available {
+		return false
+	}
+	switch p.at {
+	case types.F16, types.BF16, types.TF32:
+		return p.ct == types.F32
+	case types.S8, types.U8:
+		return p.bitOp == "" && p.ct == types.S32
+	}
+	return false
+}
+
+// multiplyPanels is opMma from panels.
+func (p *mmaPlan) multiplyPanels(w *warp, x *mmaBuffers, refs []ref, m uint32) {
+	dr, ar, br, cr := refs[:p.dc], refs[p.dc:p.dc+p.da], refs[p.dc+p.da:p.dc+p.da+p.db], refs[p.dc+p.da+p.db:]
+	product := &x.product
+	product.SetShape(p.m, p.n, p.k)
+	p.fetchPanels(w, product.A, ar, p.m)
+	p.fetchPanels(w, product.B, br, p.n)
+	p.decodeWords(product.A, p.at, p.signedA)
+	p.decodeWords(product.B, p.bt, p.signedB)
+	for r, rf := range cr {
+		for lane, v := range w.u32(rf) {
+			product.Sums[p.placeOf(r, lane)] = v
 		}
 	}
-	return c
+	switch {
+	case p.ct != types.S32:
+		product.AddF32()
+	case p.sat:
+		product.AddSaturated()
+	default:
+		product.AddS32()
+	}
+	for r, rf := range dr {
+		d := w.u32(rf)
+		for left := m; left != 0; left &= left - 1 {
+			lane := lowestLane(left)
+			d[lane] = product.Sums[p.placeOf(r, lane)]
+		}
+	}
+}
+
+// fetchPanels gathers a matrix of so many rows, of B columns, from the warp's registers.
+func (p *mmaPlan) fetchPanels(w *warp, out []uint32, refs []ref, rows int) {
+	per := p.perRegister(p.at, p.sub)
+	if p.wmma { // see gatherMatrix
+		column := uint(bits.TrailingZeros(uint(p.k))) // k is a power of two
+		for r, rf := range refs {
+			for lane, v := range w.u32(rf)[:rows*p.k/(len(refs)*per)] {
+				i := (lane*len(refs) + r) * per
+				panel.SpreadWord(out[panel.IndexOf(i>>column, i&(p.k-1), p.k):], v, per)
+			}
+		}
+		return
+	}
+	for r, rf := range refs { // see mmaPlan
+		row, block := 0, r
+		if rows == 16 {
+			row, block = r&1*8, r>>1
+		}
+		for lane, v := range w.u32(rf) {
+			panel.SpreadWord(out[panel.IndexOf(row+lane/4, (4*block+lane%4)*per, p.k):], v, per)
+		}
+	}
+}
+
+// decodeWords makes f32 or s32 of elements of type t.
+func (p *mmaPlan) decodeWords(words []uint32, t types.Type, signed bool) {
+	switch {
+	case t == types.F16:
+		panel.WidenF16(words)
+	case t == types.BF16:
+		panel.WidenBF16(words)
+	case t == types.TF32:
+		panel.TruncateTF32(words)
+	case signed && p.sub != 0:
+		panel.ExtendSign(words, p.sub)
+	case signed:
+		panel.ExtendSign(words, 8)
+	}
 }
 
 // multiplyFloats is the product of f16, bf16 and tf32 elements.

@@ -292,20 +292,16 @@ func encodeBF16(f float64) uint16 {
 
 // F16To32 decodes an f16.
 func F16To32(h uint16) float32 {
-	sign := uint32(h&0x8000) << 16
-	e, m := uint32(h>>10&31), uint32(h&0x3ff)
+	const infinity = 0x7c00 << 13
+	u := uint32(h&0x7fff) << 13
+	b := math.Float32bits(math.Float32frombits(u) * 0x1p112) // 112 is the difference of the exponents' biases
 	switch {
-	case e == 31 && m != 0:
+	case u > infinity:
 		return NaN32
-	case e == 31:
-		return math.Float32frombits(sign | 0x7f800000)
-	case e == 0 && m == 0:
-		return math.Float32frombits(sign)
-	case e == 0:
-		f := float32(m) * 0x1p-24
-		return math.Float32frombits(math.Float32bits(f) | sign)
+	case u == infinity:
+		b = 0x7f800000
 	}
-	return math.Float32frombits(sign | (e+112)<<23 | m<<13)
+	return math.Float32frombits(b | uint32(h&0x8000)<<16)
 }
 
 // F16From32 rounds to nearest.
