@@ -224,9 +224,9 @@ test-releases: deps build trees ## protected jobs, faults and the controller on 
 
 # Programs of other people's suites; writes docs/cuda-suites.md. SUITES=FOLDER has more suites, each with its description
 # beside it (tests/suites/doc.go); -rest in TESTS leaves out programs that the page has already.
-test-suites: deps build ## other people's CUDA programs on software GPUs; writes docs/cuda-suites.md (2 h)
+test-suites: deps build ## other people's CUDA programs on software GPUs [RUN=TestSuites/suite/program]; writes docs/cuda-suites.md (2 h)
 	$(GO) test -count=1 -tags suites -timeout 12h -v ./tests/suites $(if $(SUITES),-suites $(abspath $(SUITES))) \
-		-table $(CURDIR)/docs/cuda-suites.md $(TESTS)
+		-table $(CURDIR)/docs/cuda-suites.md $(if $(value RUN),-run '$(value RUN)') $(TESTS)
 
 # Longer than a change can wait for: each fuzz target for a while, every interleaving of
 # larger programs at the barrier, the root file systems built cold.
@@ -255,12 +255,12 @@ bench: deps build ## what protection costs a job; writes docs/performance.md (15
 # What the tables of Singularity's paper have, measured here: 10 to 15 minutes on a machine that does nothing else. Writes the
 # tables in docs/paper.md, or with TABLES='table-3|figure-4' some of them.
 TABLES ?= .
-paper-tables: deps build ## the tables of Singularity's paper, measured here; writes docs/paper.md (15 min)
+paper-tables: deps build ## the tables of Singularity's paper, measured here [TABLES=table-3]; writes docs/paper.md (15 min)
 	$(GO) test -count=1 -tags bench -timeout 60m -v ./tests/bench -run '^TestPaper$$/^($(TABLES))' -name paper -table docs/paper.md
 
 # What it costs when ranks share a device; writes the table in docs/splicing.md.
 ROWS ?= .
-slicing: ## what it costs when ranks share a device; writes docs/splicing.md (40 min)
+slicing: ## what it costs when ranks share a device [ROWS='gpt 2 splice']; writes docs/splicing.md (40 min)
 	$(GO) test -count=1 -timeout 90m -v ./tests/workloads -run '^TestSlicing$$' -slicing docs/splicing.md -slicing-rounds 5 -slicing-rows '$(ROWS)'
 
 # The benchmarks of single packages.

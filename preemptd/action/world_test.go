@@ -147,7 +147,7 @@ func (s shelf) RunOn(context.Context, *slurmrest.Job) error {
 // leases that it had are ended.
 func (s shelf) Lend(_ context.Context, _ *slurmrest.Job, gpus int64, _ string) ([]uint32, error) {
 	if _, err := os.Stat(filepath.Join(s.dir, "lends")); err != nil {
-		return nil, &rpc.Error{Kind: rpc.ErrInvalid, Text: "it cannot have so many GPUs in place"}
+		return nil, &rpc.Error{Kind: rpc.ErrInvalid, Text: "it cannot have that number of GPUs in place"}
 	}
 	var leases []uint32
 	if gpus > 1 {

@@ -50,7 +50,7 @@ func (p *proxyd) AllCheckpoints(context.Context, []slurmrest.Node) ([]*rpc.Check
 func (p *proxyd) RunOn(context.Context, *slurmrest.Job) error { return nil }
 
 func (p *proxyd) Lend(context.Context, *slurmrest.Job, int64, string) ([]uint32, error) {
-	return nil, &rpc.Error{Kind: rpc.ErrInvalid, Text: "it cannot have so many GPUs in place"}
+	return nil, &rpc.Error{Kind: rpc.ErrInvalid, Text: "it cannot have that number of GPUs in place"}
 }
 
 func (p *proxyd) Checkpoints(context.Context, *slurmrest.Job) ([]*rpc.Checkpoint, error) {

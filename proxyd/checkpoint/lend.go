@@ -14,7 +14,7 @@ import (
 )
 
 // ErrNotLent is the error if a job cannot have another number of GPUs by leases. The reason is wrapped, too.
-var ErrNotLent = errors.New("it cannot have so many GPUs in place")
+var ErrNotLent = errors.New("it cannot have that number of GPUs in place")
 
 // lendPatience is how long leases may take to start, or to end.
 const lendPatience = 30 * time.Second

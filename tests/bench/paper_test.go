@@ -31,8 +31,12 @@ var paperParts = []paperPart{
 // TestPaper measures the tables of the paper, or with -run 'TestPaper/^table-3' some of them. With -table, each table
 // is written to its place in the file that -table names. No figure fails the test.
 func TestPaper(t *testing.T) {
+	measured := 0
+	var names []string
 	for _, part := range paperParts {
+		names = append(names, part.name)
 		t.Run(part.name, func(t *testing.T) {
+			measured++
 			began, before := time.Now(), readLoad()
 			text := fmt.Sprintf("%s\n\nTook %s; load %s before, %s after.\n", strings.TrimSuffix(part.measure(t), "\n"),
 				time.Since(began).Round(time.Second), before, readLoad())
@@ -44,6 +48,9 @@ func TestPaper(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+	if measured == 0 {
+		t.Errorf("there is no such table; want some of %s", strings.Join(names, ", "))
 	}
 }
 
