@@ -429,8 +429,8 @@ func TestHalfMergedMisused(t *testing.T) {
 			})
 		}, false},
 	} {
-		for who := range 2 { // has the sum of the two, or has given its memory up
-			t.Run(fmt.Sprintf("%s, rank %d", x.name, who), func(t *testing.T) {
+		for rank := range 2 { // has the sum of the two, or has given its memory up
+			t.Run(fmt.Sprintf("%s, rank %d", x.name, rank), func(t *testing.T) {
 				devices, ranks := newSpliceRanks(t, twoBlocks, n, 1, nil, noCheck)
 				_, quiet := newSpliceRanks(t, twoBlocks, n, n, nil, noCheck)
 				m, still := newHalfMerged(ranks), newHalfMerged(quiet)
@@ -443,7 +443,7 @@ func TestHalfMergedMisused(t *testing.T) {
 					m.giveVector(ranks[i], ranks[i].at[grads]+edge, words, fill)
 					still.giveVector(quiet[i], quiet[i].at[grads]+edge, words, fill)
 					if i == 1 {
-						x.do(ranks[who])
+						x.do(ranks[rank])
 					}
 				}
 				for i := range n {
@@ -451,8 +451,8 @@ func TestHalfMergedMisused(t *testing.T) {
 					quiet[i].takeTurn(1, func(*spliceRank) {})
 				}
 				if x.frees {
-					quiet[who].takeTurn(2, func(r *spliceRank) { r.failOn(r.cu.Free(r.at[grads])) })
-					ranks[who].at[grads] = 0
+					quiet[rank].takeTurn(2, func(r *spliceRank) { r.failOn(r.cu.Free(r.at[grads])) })
+					ranks[rank].at[grads] = 0
 				} else {
 					same := ranks[0].givenBytes(edge, words)
 					for _, r := range ranks[1:] {

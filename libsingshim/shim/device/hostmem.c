@@ -166,7 +166,7 @@ static CUresult tell_server(const struct sing_pinned *made, size_t whole, int fd
 	return r;
 }
 
-/* Allocate pinned memory, whose size, flags and kind are set; sets its place. */
+/* Allocate pinned memory with the size, flags and kind of made; sets its place. */
 static CUresult make_pinned(struct sing_pinned *made)
 {
 	const size_t whole = (made->n + PAGE - 1) & ~(size_t)(PAGE - 1);

@@ -293,7 +293,7 @@ func TestGivesUp(t *testing.T) {
 			if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), " connections within ") || !strings.Contains(err.Error(), " without an answer; the last: ") {
 				t.Errorf("the call: %v; want what happened", err)
 			}
-			// gRPC may connect once more, and again, for a call whose connection ends before the call is on its way.
+			// gRPC may connect once more, and again, for a call if the connection ends before the call is on its way.
 			if got, most := l.countConnections(), mostConnections(time.Since(began)); got < 2 || got > most {
 				t.Errorf("the client has connected %d times, want 2 to %d", got, most)
 			}

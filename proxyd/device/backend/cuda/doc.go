@@ -104,5 +104,5 @@
 // wait; the kernel that makes sums of blocks, which the software GPU has executed (TestSumKernel); what the driver's
 // cuFuncIsLoaded says of a kernel that was not looked up (findKernels); and whether cuMemUnmap or cuMemSetAccess waits for
 // kernels of other contexts. Ranks that take turns on two GPUs need a driver that does not: the kernel of a team may wait
-// for a rank whose turn on the other GPU comes later.
+// for a rank that comes to its turn on the other GPU later.
 package cuda
