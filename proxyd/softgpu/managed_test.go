@@ -27,28 +27,13 @@ const managedCode = `.version 8.0
 
 // TestManagedVariables: variables that are declared managed lie in memory of the program, from the load of their code on.
 func TestManagedVariables(t *testing.T) {
-	b, err := New(Config{Memory: []uint64{64 << 20}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{})
-	if err == nil {
-		err = s.Map()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := s.NewContext(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, c := newCodeContext(t, 0)
 	mem, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const at, size = backend.Addr(5 << 32), 36 // from shared to the end of table
-	if err := s.MapHost(at, mem); err != nil {
+	if err := c.(*cudaContext).space.MapHost(at, mem); err != nil {
 		t.Fatal(err)
 	}
 	load := func(v backend.ManagedVariables) (backend.Module, error) {

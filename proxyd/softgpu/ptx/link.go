@@ -152,7 +152,7 @@ func (p *Program) layoutVariables() {
 		}
 		a := uint64(max(v.Align, 1))
 		p.align = max(p.align, a)
-		p.size = (p.size + a - 1) &^ (a - 1)
+		p.size = alignUp(p.size, a)
 		p.offset[v] = p.size
 		p.size += uint64(v.ByteSize())
 		if v.Space == types.ConstSpace {
