@@ -63,7 +63,9 @@ func TestForgottenRunRequeued(t *testing.T) {
 	show := func(state, reason, nodes string) {
 		t.Helper()
 		line := "7|1001|" + state + "|" + reason + "|1|1|1|" + nodes + "|2026-07-01T12:00:05|N/A|7|N/A|N/A|N/A|" + nodes + "|2026-07-01T12:00:00|N/A|\n"
-		noError(t, os.WriteFile(filepath.Join(dir, "jobs"), []byte(line), 0o644))
+		// At once: to a look at an empty file, Slurm would have forgotten the job.
+		noError(t, os.WriteFile(filepath.Join(dir, "jobs.new"), []byte(line), 0o644))
+		noError(t, os.Rename(filepath.Join(dir, "jobs.new"), filepath.Join(dir, "jobs")))
 	}
 	show("PENDING", "BeginTime", "")
 	looks := countLooks(t, dir)

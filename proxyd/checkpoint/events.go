@@ -173,6 +173,9 @@ func (c *continuation) decideContinuation(ctx context.Context) {
 		v, reason, err = c.j.c.askVerdict(ctx, c.j.id, snap.Number)
 	}
 	c.j.log.Info("SIGCONT from Slurm", "verdict", reason, "error", err)
+	if err != nil && ctx.Err() != nil {
+		return // this daemon ends, see handleTermination
+	}
 	if all := c.withheld.EndDecision(); v == decisions.ForwardSignal {
 		sendSignals(ctx, c.j.log, all, syscall.SIGCONT)
 	}
@@ -237,6 +240,12 @@ func (j *job) handleTermination(ctx context.Context) {
 	}
 	if err == nil && v != decisions.ForwardSignal {
 		_, err = j.c.requestCheckpoint(ctx, j, decisions.Request{After: v.Departure(), Reason: reason}, ignorePhase)
+	}
+	if err != nil && ctx.Err() != nil {
+		// This daemon ends, and has decided nothing: the programs, which go on, are not to be ended by that. The node that
+		// leads the checkpoint waits for the next daemon.
+		j.log.Info("what follows a SIGTERM from Slurm is left to the next daemon", "error", err)
+		return
 	}
 	if (v == decisions.Requeued || v == decisions.Preempted) && j.hasScriptEnded(err) && !j.ending.hasLostNode(ctx) {
 		j.log.Info("the batch script had ended", "error", err)

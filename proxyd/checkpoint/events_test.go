@@ -101,6 +101,37 @@ func TestScriptEndedOnLeader(t *testing.T) {
 	}
 }
 
+// stopsDaemon is a NodeCaller that ends the daemon's context during each call.
+type stopsDaemon struct{ stop context.CancelFunc }
+
+func (s stopsDaemon) Call(ctx context.Context, _ string, _ *rpc.CallRequest) (*rpc.CallReply, error) {
+	s.stop()
+	return nil, ctx.Err()
+}
+
+// TestStoppedWhileAsked: a daemon that is stopped while it asks the leader for the checkpoint that a requeue needs ends
+// neither the job's programs nor the waits of its tasks, and tells of no failure: the leader takes the checkpoint when the
+// next daemon is there.
+func TestStoppedWhileAsked(t *testing.T) {
+	c := conductorOn(t, "n2", t.TempDir())
+	q := slurmtest.NewQueue(t)
+	q.Set(t, map[uint32]string{7: "COMPLETING"})
+	c.Slurm = q.Slurm()
+	ctx, stop := context.WithCancel(t.Context())
+	c.Remote = stopsDaemon{stop}
+	j := c.jobFor(7)
+	j.beginRun(recordOf(7), 0, []string{"n1", "n2"}, nil)
+	ended := false
+	j.termination.WithholdFor(withheldSignal{endWait: func() { ended = true }})
+	j.handleTermination(ctx)
+	if ctx.Err() == nil {
+		t.Fatal("the leader was not asked")
+	}
+	if ended || j.run.Snapshot().HasBeen(runs.Terminated) {
+		t.Errorf("the wait was ended: %v; the run counts as terminated: %v; want neither", ended, j.run.Snapshot().HasBeen(runs.Terminated))
+	}
+}
+
 // TestEndLogged: proxyd's log names a program's exit code or signal, as Slurm does, and not the number of wait(2).
 func TestEndLogged(t *testing.T) {
 	j := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil).jobFor(7)
