@@ -359,7 +359,7 @@ func (a showCommand) printDevices(capsules []*rpc.Capsule) {
 		}
 		notes = append(notes, sharingNotes(c, capsules)...)
 		for _, what := range d.GetMissed() {
-			notes = append(notes, fmt.Sprintf("capsule %d: a program made a call that is not covered: %s", c.GetIndex(), what))
+			notes = append(notes, fmt.Sprintf("capsule %d: a program asked for something that is not covered: %s", c.GetIndex(), what))
 		}
 		for _, what := range d.GetFaults() {
 			notes = append(notes, fmt.Sprintf("capsule %d: %s", c.GetIndex(), what))

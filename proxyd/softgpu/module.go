@@ -19,6 +19,9 @@ import (
 // needs an instruction of such devices only is refused.
 const newestPTX = 121
 
+// withPTX is what the user can do about a program without PTX that fits.
+const withPTX = "software GPUs run PTX: compile with it, as by nvcc -gencode arch=compute_80,code=compute_80"
+
 // module is loaded code.
 type module struct {
 	core.ModuleState
@@ -54,7 +57,7 @@ func translateError(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, image.ErrNoPTX):
-		return fmt.Errorf("%w: %w", backend.NoBinaryForGPU, err)
+		return fmt.Errorf("%w: %w; %s", backend.NoBinaryForGPU, err, withPTX)
 	default:
 		return fmt.Errorf("%w: %w", backend.InvalidImage, err)
 	}

@@ -69,6 +69,13 @@ type Entry struct {
 	size         uint64 // decompressed
 }
 
+// IsCompiled tells whether an image was built into a program by its compiler: a fatbin, or a bundle of several. Programs
+// pass texts and cubins themselves, and may try one after the other.
+func IsCompiled(data []byte) bool {
+	m := magicNumber(data)
+	return m == magicFatbin || m == magicBundle
+}
+
 // Entries lists the code in a fatbin. For a text or a cubin it returns a single entry. It does not accept
 // bundles.
 func Entries(data []byte) ([]Entry, error) {

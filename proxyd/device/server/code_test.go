@@ -11,7 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/backendtest"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/image"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
@@ -149,6 +153,54 @@ func TestRefusedKernel(t *testing.T) {
 	const want = "a kernel cannot run: CUDA_ERROR_NOT_SUPPORTED: application ptx input, line 4: wgmma.fence.sync.aligned is not supported: "
 	if missed := p.server.Status().Missed; len(missed) != 1 || !strings.HasPrefix(missed[0], want) {
 		t.Errorf("calls that are not covered: %q", missed)
+	}
+}
+
+// TestCodeThatDoesNotLoad: a program whose own code does not fit is told why once, however many images it has, and so is
+// the status. Texts and cubins, which programs try, are not reported.
+func TestCodeThatDoesNotLoad(t *testing.T) {
+	const broken = ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry f() { no.such.instruction; }\n"
+	machineCode := backendtest.Fatbin("machine code", 90)
+	machineCode[16] = byte(image.ELF) // the kind of the entry
+	cubin := "\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 11) + "\xbe" + strings.Repeat("\x00", 100)
+	const noPTX = "code cannot be loaded: load: CUDA_ERROR_NO_BINARY_FOR_GPU: image has no PTX for this device: "
+	for _, tc := range []struct {
+		name, image string
+		result      int32
+		want        string // how the report begins; "": none
+		advice      string
+	}{
+		{"machine code", string(machineCode), 209, noPTX + "of 1 pieces of code, 1 are machine code", "-gencode arch=compute_80,code=compute_80"},
+		{"PTX for newer devices", string(backendtest.Fatbin(broken, 250)), 209, noPTX + "its PTX is for architecture 250", "-gencode"},
+		{"PTX that is wrong", string(backendtest.Fatbin(broken, 80)), 218, "code cannot be loaded: load: CUDA_ERROR_INVALID_PTX: ", "no.such.instruction"},
+		{"a text", broken, 218, "", ""},
+		{"a cubin", cubin, 209, "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			peer := &own{ended: make(chan string)}
+			p, cs := attachPeer(t, newServer(t, 1), 1, peer)
+			c := cs[0]
+			c.beginContext(ctxA, 0)
+			for range 2 {
+				n := uint64(len(tc.image))
+				c.want(tc.result, "module_load", []byte(tc.image), n, uint64(0), uint64(0), uint32(0), uint32(0), uint32(0))
+				c.want(tc.result, "library_load", []byte(tc.image), n, uint64(0), uint64(0), uint32(0), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0))
+			}
+			peer.mu.Lock()
+			said := peer.text[unix.Stderr].String()
+			peer.mu.Unlock()
+			missed := p.server.Status().Missed
+			switch {
+			case tc.want == "":
+				if said != "" || len(missed) > 0 {
+					t.Errorf("the program is told %q, the status has %q", said, missed)
+				}
+			case len(missed) != 1 || !strings.HasPrefix(missed[0], tc.want) || !strings.Contains(missed[0], tc.advice):
+				t.Errorf("the status has %q, want %q and %q", missed, tc.want, tc.advice)
+			case said != "singularity: "+missed[0]+"\n":
+				t.Errorf("the program is told %q, the status has %q", said, missed)
+			}
+		})
 	}
 }
 

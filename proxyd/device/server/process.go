@@ -82,12 +82,13 @@ type unsupportedCalls struct{ dispatch.Unsupported }
 
 // newProcess makes a process that sees these of the server's devices.
 func newProcess(s *Server, id uint64, ring *wire.Ring, p driver.Peer, view []int) *process {
+	q := &process{server: s, freed: make(chan struct{}), gone: make(chan struct{})}
 	c := driver.New(s.ctx, driver.Config{
 		ID: id, Ring: ring, Peer: p, Log: s.cfg.Log.With("process", id), Devices: s.devices, View: view, Sharing: s.sharing,
 		OnFault:  func(err error) { s.seen.noteFault(id, err) },
-		OnMissed: func(what string) { s.seen.noteMissed(plainText(what)) },
+		OnMissed: q.tellMissed,
 	})
-	q := &process{Process: c, server: s, freed: make(chan struct{}), gone: make(chan struct{})}
+	q.Process = c
 	q.deviceCalls, q.contextCalls, q.streamCalls = &deviceCalls{Process: c}, &contextCalls{Process: c}, &streamCalls{Process: c}
 	q.moduleCalls = modules.New(c)
 	q.launchCalls = &launchCalls{Calls: q.moduleCalls}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
@@ -100,11 +102,24 @@ func (p *process) handleMessage(m *wire.Message) {
 	p.CheckFault(c.Context)
 }
 
+// maxMissedOfProcess is how many features of a process are logged: a process cannot fill the log.
+const maxMissedOfProcess = 256
+
+// tellMissed says on the program's standard error, once, that the program wanted a feature that is not covered, in the
+// form of the shim's lines.
+func (p *process) tellMissed(what string) {
+	what = plainText(what)
+	p.server.seen.noteMissed(what)
+	if p.LogOnce("missed "+what, maxMissedOfProcess) {
+		p.Output.PrintText(unix.Stderr, []byte("singularity: "+what+"\n"))
+	}
+}
+
 // noteMissed logs once that the program wanted a feature that is not covered.
 func (p *process) noteMissed(what string) {
-	const longest, most = 512, 256 // a process cannot fill the log
+	const longest = 512
 	what = strings.ToValidUTF8(what[:min(len(what), longest)], "?")
-	if p.LogOnce("missed "+what, most) {
+	if p.LogOnce("missed "+what, maxMissedOfProcess) {
 		p.Log.Info("the program makes a call that is not covered", "call", what) // its shim has said so, too
 		p.server.seen.noteMissed(plainText(what))
 	}
@@ -170,6 +185,9 @@ func (p *process) serveConcurrently(l *wire.Letter, c dispatch.Call, in []byte) 
 	c.Waits = func() { once.Do(func() { close(moved) }) }
 	p.calls.Go(func() {
 		out, r, err := p.carryOutCall(&c, l.Op, in, nil)
+		if r != 0 && r != driver.Again {
+			p.Output.Flush(p.Lifetime) // the program may end by the error, and what it was told about the error would be lost
+		}
 		p.answerCall(l, r, out, err)
 		c.Waits()
 	})

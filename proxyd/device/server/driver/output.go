@@ -28,8 +28,8 @@ type line struct {
 	text []byte
 }
 
-// printText takes text; printText does not wait.
-func (o *output) printText(fd int, text []byte) {
+// PrintText takes text; PrintText does not wait.
+func (o *output) PrintText(fd int, text []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.queued+len(text) > maxOutput {

@@ -133,7 +133,7 @@ func (p *Process) MarkEnded() bool {
 	return !was
 }
 
-// NoteMissed notes a feature that the program asked for and that is not covered.
+// NoteMissed notes a feature that the program asked for and that is not covered, and has the program told.
 func (p *Process) NoteMissed(what string) {
 	if p.onMissed != nil {
 		p.onMissed(what)

@@ -52,7 +52,7 @@ func (p *Process) newSpace(ordinal int32) (*Space, error) {
 	defer d.mu.RUnlock()
 	s.turns.Store(d.at.TimeSlices)
 	b, err := d.at.NewSpace(backend.SpaceConfig{
-		Base: base, Size: size, Owner: p.ID*maxOwned + uint64(ordinal) + 1, Memory: d.Info().Memory, Group: p.Sharing.Group, Output: p.Output.printText, State: state, Changed: func() { s.turns.Load().wakeRunner() },
+		Base: base, Size: size, Owner: p.ID*maxOwned + uint64(ordinal) + 1, Memory: d.Info().Memory, Group: p.Sharing.Group, Output: p.Output.PrintText, State: state, Changed: func() { s.turns.Load().wakeRunner() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("device %d: %w", ordinal, err)

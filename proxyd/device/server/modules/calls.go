@@ -10,6 +10,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/image"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
@@ -40,20 +41,49 @@ const maxComplaints = 32
 // logNotRun logs, once each, why code of the program is not run. Names that are not found are no reason: programs ask. Neither is
 // code that needs managed memory: the shim loads the code again.
 func (p *Calls) logNotRun(what string, err error) {
-	text := err.Error()
-	if errors.Is(err, backend.NotFound) || errors.Is(err, backend.HostMemoryNotRegistered) {
+	if errors.Is(err, backend.NotFound) || errors.Is(err, backend.HostMemoryNotRegistered) || !p.addComplaint(err.Error()) {
 		return
 	}
+	if backend.ResultOf(err) == backend.NotSupported {
+		p.tellNotRun(what, err)
+		return
+	}
+	p.Log.Warn(what, "error", err)
+}
+
+// tellNotRun tells the program why its code is not run; a log on the program's standard error need not repeat it.
+func (p *Calls) tellNotRun(what string, err error) {
+	p.Log.Info(what, "error", err)
+	p.NoteMissed(what + ": " + err.Error())
+}
+
+// logNotLoaded logs why an image cannot be loaded. CUDA's runtime gives no reason where code that was compiled into a program
+// does not fit, so the server tells the reason; if images have no code for the device, once for all of them.
+func (p *Calls) logNotLoaded(data []byte, err error) {
+	const what = "code cannot be loaded"
+	r := backend.ResultOf(err)
+	if !image.IsCompiled(data) || r != backend.NoBinaryForGPU && r != backend.InvalidPTX {
+		p.logNotRun(what, err)
+		return
+	}
+	reason := err.Error()
+	if r == backend.NoBinaryForGPU {
+		reason = r.Error()
+	}
+	if p.addComplaint(reason) {
+		p.tellNotRun(what, err)
+	}
+}
+
+// addComplaint tells whether a reason is to be logged: the reason is new, and there are not too many.
+func (p *Calls) addComplaint(reason string) bool {
 	p.complaintsMu.Lock()
 	defer p.complaintsMu.Unlock()
-	if p.complaints[text] || len(p.complaints) >= maxComplaints {
-		return
+	if p.complaints[reason] || len(p.complaints) >= maxComplaints {
+		return false
 	}
-	p.complaints[text] = true
-	p.Log.Warn(what, "error", err)
-	if backend.ResultOf(err) == backend.NotSupported {
-		p.NoteMissed(what + ": " + text)
-	}
+	p.complaints[reason] = true
+	return true
 }
 
 // ComplaintCount is how many different reasons were logged.

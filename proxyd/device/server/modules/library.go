@@ -142,7 +142,7 @@ func (p *Calls) LibraryLoad(c *dispatch.Call, image []uint8, _ uint64, names []i
 	load := func(x backend.Context) (backend.Module, dispatch.Result) {
 		b, what, err := x.Load(l.image, l.cfg)
 		if log = what; err != nil {
-			p.logNotRun("code cannot be loaded", err)
+			p.logNotLoaded(l.image, err)
 			return nil, p.Result(err)
 		}
 		l.cfg.Managed.Kept = true // in all contexts the variables are the same

@@ -114,7 +114,7 @@ func (p *Calls) ModuleLoad(c *dispatch.Call, image []uint8, _ uint64, names []in
 	begin := time.Now()
 	b, log, err := x.Backend.Load(image, loadConfig(names, values))
 	if err != nil {
-		p.logNotRun("code cannot be loaded", err)
+		p.logNotLoaded(image, err)
 		return 0, log.Info, log.Error, millisecondsSince(begin), p.Result(err)
 	}
 	m, r := p.newModule(x, b, nil)
