@@ -52,6 +52,11 @@ func TestSharedDevices(t *testing.T) {
 					if p.Rung != "" && rung == server.RungSplice && !ranOnce(t, status) {
 						t.Error("no kernel ran once for several processes")
 					}
+					for _, s := range readStatus(t, status).Sharing {
+						if s.Once > 0 && s.Rung == "" {
+							t.Errorf("the device has no rung: %+v", s)
+						}
+					}
 				})
 			}
 		}

@@ -206,6 +206,25 @@ func TestRungRecent(t *testing.T) {
 	takeTurns("too large again", RungSwap, false)
 }
 
+// TestRungOfTheLastSharing: when the processes are gone, as when "proxyd run --status" writes its file, the status still has the
+// rung on which they shared the device.
+func TestRungOfTheLastSharing(t *testing.T) {
+	s := newServer(t, 1)
+	var all []*process
+	for range 2 {
+		p, cs := attachProcess(t, s, 1)
+		cs[0].beginContext(ctxA, 0)
+		all = append(all, p)
+	}
+	for _, p := range all {
+		p.endProcess("the test ends it")
+		<-p.gone
+	}
+	if d := s.Status().Sharing[0]; d.Spaces != 0 || d.Rung != RungResident {
+		t.Errorf("%d spaces, rung %q, want none and %q", d.Spaces, d.Rung, RungResident)
+	}
+}
+
 // TestArranged: a running job comes to fewer devices. Processes with memory that was alike at the last save share a device, as
 // after a restore; before the first save, neighbours share. Then the job comes back to a device for each, with its bytes.
 func TestArranged(t *testing.T) {

@@ -25,6 +25,8 @@ type Machine struct {
 	restored   restoredBlocks
 	servers    atomic.Uint64 // that were made, in all
 	moving     sync.Mutex    // held while spaces of a server move: a move has the turns of two devices
+	rungsMu    sync.Mutex
+	rungs      []string // of each device, when several spaces were on the device last: see SharingStatus.Rung
 }
 
 // NewMachine makes a Machine of a backend, which Close closes.
@@ -33,6 +35,7 @@ func NewMachine(b backend.Backend) *Machine {
 	for range b.Devices() {
 		m.timeSlices = append(m.timeSlices, driver.NewTimeSlices())
 	}
+	m.rungs = make([]string, len(m.timeSlices))
 	return m
 }
 

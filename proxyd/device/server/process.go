@@ -157,6 +157,7 @@ func (p *process) endProcess(why string) {
 		return
 	}
 	p.Log.Info("a process is gone", "why", why)
+	p.server.machine.describeSharing() // keeps the rungs of its devices, which may be shared no more
 	p.Cancel()
 	if p.Ring != nil { // else the process has not come back
 		p.Ring.Close()

@@ -29,7 +29,7 @@ type SharingStatus struct {
 	Saved    uint64 `json:"saved"`    // bytes that would be there beside these if each space had its own
 	Private  uint64 `json:"private"`  // bytes that spaces have for themselves
 	Unshared uint64 `json:"unshared"` // bytes that were common until a space wrote there, in all
-	Rung     string `json:"rung"`     // how the spaces have shared the device lately: one of the Rung constants; "" where they do not
+	Rung     string `json:"rung"`     // how spaces share the device, or have when there were several last: one of the Rung constants; "" where they never did
 	// Of kernels that were launched while several spaces were on the device, if spaces may take each other's results.
 	Once     uint64 `json:"once,omitempty"`     // launches that took the result of another space's launch
 	Own      uint64 `json:"own,omitempty"`      // launches that ran for their space
@@ -64,20 +64,15 @@ func (s *SharingStatus) describeRung(swapped, spliced, alike bool) string {
 	return RungResident
 }
 
-// describeSharing returns the counts of each device of the backend. The caller holds state.mu.
-func (s *Server) describeSharing() []SharingStatus {
-	var out []SharingStatus
-	for i, d := range s.machine.backend.Devices() {
-		turns, spaces := s.machine.timeSlices[i].Counts()
+// describeSharing returns the counts of each device of the machine that need no server's. Of a device with several spaces,
+// describeSharing keeps the rung for when there are none.
+func (m *Machine) describeSharing() []SharingStatus {
+	m.rungsMu.Lock()
+	defer m.rungsMu.Unlock()
+	out := make([]SharingStatus, len(m.timeSlices))
+	for i, d := range m.backend.Devices() {
+		turns, spaces := m.timeSlices[i].Counts()
 		of := SharingStatus{Spaces: spaces, Switches: turns.Switches, Interrupted: turns.Interrupted, SwitchTime: turns.Took}
-		for _, on := range s.devices {
-			if on.Place().TimeSlices == s.machine.timeSlices[i] {
-				of.Devices++
-			}
-		}
-		if i < len(s.state.alike) {
-			of.Alike = s.state.alike[i]
-		}
 		if c, is := d.(backend.InstructionCounter); is {
 			of.Instructions = c.Instructions()
 		}
@@ -97,7 +92,27 @@ func (s *Server) describeSharing() []SharingStatus {
 			of.Compared += n.Compared
 			spliced = n.Now
 		}
-		of.Rung = of.describeRung(swapped, spliced, alike)
+		if rung := of.describeRung(swapped, spliced, alike); rung != "" {
+			m.rungs[i] = rung
+		}
+		of.Rung = m.rungs[i]
+		out[i] = of
+	}
+	return out
+}
+
+// describeSharing returns the counts of each device of the machine, with those of the server's own. The caller holds state.mu.
+func (s *Server) describeSharing() []SharingStatus {
+	var out []SharingStatus
+	for i, of := range s.machine.describeSharing() {
+		for _, on := range s.devices {
+			if on.Place().TimeSlices == s.machine.timeSlices[i] {
+				of.Devices++
+			}
+		}
+		if i < len(s.state.alike) {
+			of.Alike = s.state.alike[i]
+		}
 		out = append(out, of)
 	}
 	for len(out) > s.deviceCount() && out[len(out)-1] == (SharingStatus{}) {

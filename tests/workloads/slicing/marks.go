@@ -119,7 +119,7 @@ func countBetweenMarks(t testing.TB, servers *soft.Servers, m *marks, ranks int)
 	r.SharingStatus = sumDevices(last)
 	r.leaveOut(sumDevices(first))
 	for _, d := range last.Sharing {
-		if d.Rung != "" {
+		if d.Spaces > 1 {
 			r.Shared = append(r.Shared, d)
 		}
 	}
