@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -270,5 +271,38 @@ func TestWrongUse(t *testing.T) {
 		if made, err := os.ReadDir(c.Dir); err != nil || len(made) > 0 {
 			t.Errorf("%q: the kit has made files %v, want none; %v", args, made, err)
 		}
+	}
+}
+
+// TestRunInTree: in the tree, --help and a wrong command line are answered before anything is packed, which takes minutes.
+func TestRunInTree(t *testing.T) {
+	const stopped = 9 // the exit status of make here
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "make"), []byte(fmt.Sprintf("#!/bin/sh\nexit %d\n", stopped)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		args      []string
+		exit      int
+		out, errs string
+	}{
+		{[]string{"--help"}, 0, "usage: run [OPTIONS]", ""},
+		{[]string{"--steps", "3"}, 2, "", "run: --steps 3: it is 4 or more"},
+		{[]string{"--only"}, 2, "", "run: flag needs an argument: --only"},
+		{[]string{"--step", "8"}, 2, "", "run: unknown flag: --step"},
+		{[]string{"--steps", "8"}, stopped, "", ""},
+	} {
+		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
+			var out, errs bytes.Buffer
+			c := exec.CommandContext(t.Context(), "./run", tc.args...)
+			c.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+			c.Stdout, c.Stderr = &out, &errs
+			if err := c.Run(); c.ProcessState == nil {
+				t.Fatal(err)
+			}
+			if exit := c.ProcessState.ExitCode(); exit != tc.exit || !strings.HasPrefix(out.String(), tc.out) || !strings.HasPrefix(errs.String(), tc.errs) {
+				t.Errorf("exit status %d, want %d\n%s%s", exit, tc.exit, &out, &errs)
+			}
+		})
 	}
 }

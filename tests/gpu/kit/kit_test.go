@@ -160,6 +160,12 @@ func TestUsage(t *testing.T) {
 		{"--limits 5m", exitUsage, "", "run: unknown flag: --limits; --help lists the steps and options\n"},
 		{"--limit soon", exitUsage, "", "run: invalid argument \"soon\" for \"--limit\" flag: time: invalid duration \"soon\"; --help lists the steps and options\n"},
 		{"--only nonsense", exitUsage, "", "run: --only nonsense: there is no step nonsense; --help lists the steps and options\n"},
+		{"--steps 3", exitUsage, "", "run: --steps 3: it is 4 or more; --help lists the steps and options\n"},
+		{"--steps", exitUsage, "", "run: flag needs an argument: --steps; --help lists the steps and options\n"},
+		{"--limit 0s", exitUsage, "", "run: --limit 0s: it is more than 0; --help lists the steps and options\n"},
+		{"--only ,", exitUsage, "", "run: --only \",\": it names no step; --help lists the steps and options\n"},
+		{"--steps 8 --check-options", exitRuns, "", ""},
+		{"--steps 3 --check-options", exitUsage, "", "run: --steps 3: it is 4 or more; --help lists the steps and options\n"},
 		{"more", exitUsage, "", "run: \"more\": no arguments are taken; --help lists the steps and options\n"},
 	} {
 		var out, errs strings.Builder

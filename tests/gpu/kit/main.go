@@ -34,6 +34,7 @@ const (
 	exitRight = 0
 	exitWrong = 1
 	exitUsage = 2
+	exitRuns  = 3  // of --check-options: without it, the kit would run
 	exitNone  = 77 // there is no GPU
 )
 
@@ -71,7 +72,7 @@ type options struct {
 	out, only, match, driver, python, nvcc string
 	steps                                  int
 	limit                                  time.Duration
-	soft, nested                           bool
+	soft, nested, check                    bool
 }
 
 // kit is a run: where the files are, and the facts that were found so far.
@@ -90,6 +91,9 @@ type kit struct {
 	status int                 // numbers status files
 }
 
+// fewestSteps is how many steps a training needs at least: a step's time is the median of two thirds of them, without the first.
+const fewestSteps = 4
+
 // parseOptions reads the command line. --help is printed to help.
 func parseOptions(args []string, help io.Writer) (*options, error) {
 	o := &options{}
@@ -100,10 +104,12 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 	f.StringVar(&o.driver, "driver", "", "take libcuda.so.1 and its like from this `FOLDER`")
 	f.StringVar(&o.python, "python", "python3", "the Python that may have PyTorch, transformers and JAX: a `PROGRAM`")
 	f.StringVar(&o.nvcc, "nvcc", "nvcc", "CUDA's compiler, a `PROGRAM`; without it in PATH, that of /usr/local/cuda")
-	f.IntVar(&o.steps, "steps", 50, "train `N` steps")
+	f.IntVar(&o.steps, "steps", 50, fmt.Sprintf("train `N` steps, at least %d", fewestSteps))
 	f.DurationVar(&o.limit, "limit", 25*time.Minute, "begin no step after this `TIME`, and end the step that runs then")
 	f.BoolVar(&o.soft, "soft", false, "rehearse without a GPU: software GPUs are taken for both sides, and what needs a driver is left out")
 	f.BoolVar(&o.nested, "nested", false, "rehearse without a GPU: have the driver be our own shim, over two software GPUs in another device server")
+	f.BoolVar(&o.check, "check-options", false, "check the options, and run nothing")
+	_ = f.MarkHidden("check-options") // for tests/gpu/run
 	f.Usage = func() { printUsage(f, help) }
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -117,8 +123,14 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 	if o.isSlow() && !f.Changed("limit") {
 		o.limit *= slowness
 	}
-	if o.steps < 4 {
-		return nil, fmt.Errorf("--steps %d: it is 4 or more", o.steps)
+	if o.steps < fewestSteps {
+		return nil, fmt.Errorf("--steps %d: it is %d or more", o.steps, fewestSteps)
+	}
+	if o.limit <= 0 {
+		return nil, fmt.Errorf("--limit %s: it is more than 0", o.limit)
+	}
+	if f.Changed("only") && len(o.chosenSteps()) == 0 {
+		return nil, fmt.Errorf("--only %q: it names no step", o.only)
 	}
 	for _, name := range o.chosenSteps() {
 		if !slices.ContainsFunc(steps, func(s step) bool { return s.name == name }) {
@@ -158,6 +170,8 @@ func runKit(ctx context.Context, args []string, out, errs io.Writer) int {
 	case err != nil:
 		fmt.Fprintf(errs, "run: %v; --help lists the steps and options\n", err)
 		return exitUsage
+	case o.check:
+		return exitRuns
 	}
 	self, err := os.Executable()
 	if err == nil {
