@@ -39,6 +39,7 @@ def main():
     parser.add_argument("--report", help="write step time and memory to this file, as JSON")
     args = parser.parse_args()
 
+    device = jax.devices("gpu")[0]  # fails without a GPU, where JAX would train on processors and only warn
     width = 32 if args.size == "small" else 1024
     key = jax.random.PRNGKey(0)
     params = []
@@ -59,7 +60,7 @@ def main():
         print(f"step {n} loss {float(loss):.5f} {float(loss).hex()}", flush=True)
     if args.report:
         times = sorted(times[len(times) // 3:])
-        memory = jax.devices()[0].memory_stats() or {}
+        memory = device.memory_stats() or {}
         with open(args.report, "w") as f:
             json.dump({"stepMs": 1e3 * times[len(times) // 2], "memoryMiB": memory.get("peak_bytes_in_use", 0) / 2**20,
                        "reservedMiB": memory.get("pool_bytes", 0) / 2**20}, f)
