@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -54,7 +55,7 @@ func main() {
 func runMain() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	err := newCommand().ExecuteContext(ctx)
+	command, err := newCommand().ExecuteContextC(ctx)
 	if err == nil {
 		return 0
 	}
@@ -62,14 +63,19 @@ func runMain() int {
 	if errors.As(err, &status) {
 		return int(status) // the program has printed its own error
 	}
-	fmt.Fprintln(os.Stderr, "proxyd:", err)
+	text := err.Error()
+	if errors.Is(err, errUsage) {
+		// Each command's own help has its options.
+		text = strings.Replace(text, errUsage.Error(), command.CommandPath()+" --help says what it takes", 1)
+	}
+	fmt.Fprintln(os.Stderr, "proxyd:", text)
 	if errors.Is(err, errUsage) {
 		return 2
 	}
 	return 1
 }
 
-// errUsage is the error for a wrong command line.
+// errUsage is the error for a wrong command line. runMain puts the name of the command in place of the program's.
 var errUsage = errors.New("proxyd --help says what it takes")
 
 // wantArguments wants as many arguments as there are names.
@@ -91,6 +97,9 @@ func newCommand() *cobra.Command {
 	var file string
 	root := &cobra.Command{
 		Use: "proxyd", Short: "Captures and restores the Slurm jobs of a node",
+		Long: `Captures and restores the Slurm jobs of a node: proxyd daemon, with its configuration, its key, the mark of the
+shared folder, and the relay of connections. Apart from all of these, and without root, proxyd run runs a CUDA program
+over software GPUs or the machine's: proxyd run --help has its options, and needs no configuration.`,
 		Version: version, SilenceErrors: true, SilenceUsage: true,
 		Example: "  proxyd daemon\n  proxyd config\n  proxyd run --soft 2 -- ./matrixMul",
 		Args:    wantArguments(),
