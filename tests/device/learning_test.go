@@ -27,12 +27,11 @@ func TestReplacedLearning(t *testing.T) {
 	w := soft.Need(t)
 	python, args := w.Python(t), []string{"../pytorch/programs/learn.py", "--steps", "6", "mlp"}
 	t.Setenv(wire.BlasEnv, wire.BlasNative)
-	const limit = 8 * time.Minute // for machines with much other load
-	want := w.Run(t, soft.Program{Devices: 2, Path: python, Args: args, Limit: limit})
+	want := w.Run(t, soft.Program{Devices: 2, Path: python, Args: args, Limit: busyLimit})
 	if want.Exit != 0 {
 		t.Fatalf("undisturbed, it ends with %d\n%s\n%s", want.Exit, want.Stdout, want.Stderr)
 	}
-	got, n := runWhileReplacedAtLines(t, w, limit, python, args...)
+	got, n := runWhileReplacedAtLines(t, w, busyLimit, python, args...)
 	if got != want.Stdout || n < 4 {
 		t.Errorf("after %d replacements, want 4 or more, it printed\n%s, not\n%s", n, got, want.Stdout)
 	}

@@ -223,11 +223,19 @@ func makePlace(t *testing.T, w *soft.World) (folder, socket string, env []string
 	return folder, socket, environmentFor(libs, socket)
 }
 
+// busyLimit is the time for an undisturbed run on machines with much other load.
+const busyLimit = 8 * time.Minute
+
+// limitOfMoves is the time for a program whose device server is replaced, by what the program took undisturbed, on a machine as
+// busy as this one.
+func limitOfMoves(undisturbed time.Duration) time.Duration { return max(3*time.Minute, 20*undisturbed) }
+
 // runWhileMoved runs a program while its device server is replaced at random moments, and returns the output, and the number of moves.
-func runWhileMoved(t *testing.T, w *soft.World, seed uint64, path string, args ...string) (string, int) {
+func runWhileMoved(t *testing.T, w *soft.World, seed uint64, limit time.Duration, path string, args ...string) (string, int) {
 	t.Helper()
 	folder, socket, env := makePlace(t, w)
-	var log, stdout, stderr bytes.Buffer
+	var log soft.Output // of the servers, which write while this test reads
+	var stdout, stderr bytes.Buffer
 	k, err := startKeeper(w, socket, "0,1", &log)
 	if err != nil {
 		t.Fatal(err, log.String())
@@ -248,7 +256,7 @@ func runWhileMoved(t *testing.T, w *soft.World, seed uint64, path string, args .
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
 	r := rand.New(rand.NewPCG(seed, 1))
-	limit := time.After(2 * time.Minute)
+	late := time.After(limit)
 	for n := 0; ; n++ {
 		strike := time.After(time.Duration(r.Int64N(int64(120 * time.Millisecond))))
 		if n == strikes {
@@ -260,10 +268,10 @@ func runWhileMoved(t *testing.T, w *soft.World, seed uint64, path string, args .
 				t.Fatalf("%v after %d replacements\n%s\n%s\n%s", err, n, &stdout, &stderr, &log)
 			}
 			return stdout.String(), n
-		case <-limit:
+		case <-late:
 			_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 			<-ended
-			t.Fatalf("the program did not end, after %d replacements\n%s\n%s\n%s", n, &stdout, &stderr, &log)
+			t.Fatalf("the program did not end within %s, after %d replacements\n%s\n%s\n%s", limit, n, &stdout, &stderr, &log)
 		// The moment of the disturbance.
 		case <-strike:
 		}
@@ -301,7 +309,9 @@ func TestReplaced(t *testing.T) {
 
 func runWhileReplaced(t *testing.T, w *soft.World, path string, args ...string) {
 	t.Helper()
-	want := w.Run(t, soft.Program{Devices: 2, Path: path, Args: args, Stdin: strings.NewReader(requests), Limit: time.Minute})
+	began := time.Now()
+	want := w.Run(t, soft.Program{Devices: 2, Path: path, Args: args, Stdin: strings.NewReader(requests), Limit: busyLimit})
+	limit := limitOfMoves(time.Since(began))
 	if want.Exit != 0 {
 		t.Fatalf("undisturbed, it ends with %d\n%s\n%s", want.Exit, want.Stdout, want.Stderr)
 	}
@@ -314,7 +324,7 @@ func runWhileReplaced(t *testing.T, w *soft.World, path string, args ...string) 
 		if seed > most {
 			t.Fatalf("in %d runs its server was never replaced", most)
 		}
-		got, n := runWhileMoved(t, w, seed, path, args...)
+		got, n := runWhileMoved(t, w, seed, limit, path, args...)
 		if got != want.Stdout {
 			t.Errorf("seed %d, after %d replacements it printed\n%s, not\n%s", seed, n, got, want.Stdout)
 		}
@@ -328,7 +338,7 @@ func runWhileReplaced(t *testing.T, w *soft.World, path string, args ...string) 
 func TestOrphan(t *testing.T) {
 	w := soft.Need(t)
 	folder, socket, env := makePlace(t, w)
-	var log, stderr bytes.Buffer
+	var log, stderr soft.Output
 	k, err := startKeeper(w, socket, "0,1", &log)
 	if err != nil {
 		t.Fatal(err, log.String())

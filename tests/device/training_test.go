@@ -41,11 +41,13 @@ func TestReplacedTraining(t *testing.T) {
 					t.Skip("it takes a while")
 				}
 				path := filepath.Join(w.Dir, tc.name)
-				want := w.Run(t, soft.Program{Devices: 2, Path: path, Args: args, Limit: 2 * time.Minute})
+				began := time.Now()
+				want := w.Run(t, soft.Program{Devices: 2, Path: path, Args: args, Limit: busyLimit})
+				limit := limitOfMoves(time.Since(began))
 				if want.Exit != 0 {
 					t.Fatalf("undisturbed, it ends with %d\n%s\n%s", want.Exit, want.Stdout, want.Stderr)
 				}
-				got, n := runWhileMoved(t, w, 1, path, args...)
+				got, n := runWhileMoved(t, w, 1, limit, path, args...)
 				if got != want.Stdout {
 					t.Errorf("after %d replacements it printed\n%s, not\n%s", n, got, want.Stdout)
 				}
