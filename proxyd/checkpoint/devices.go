@@ -118,7 +118,8 @@ func (lc *localCapsule) specifyDevices(ctx context.Context, snap runs.Snapshot, 
 	case j.c.Devices.Kind == kindCuda:
 		// Devices are moved between real GPUs only on request: no such move was tried in a job, and a move loses memory
 		// that kernels' malloc gave.
-		spec.Kind, spec.Regroup = kindCuda, false
+		// Spare GPUs are software GPUs that are made beside the job's.
+		spec.Kind, spec.Regroup, spec.Spare = kindCuda, false, 0
 		spec.GPUs, err = j.c.realGPUs(ctx, g.MachineNumbers)
 	case g.Sharing != nil:
 		first := g.Sharing[0]

@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/gpus"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+)
+
+// capsuleOn makes capsule index of job 7 on a node with devices of a kind.
+func capsuleOn(t *testing.T, kind string, index int) *localCapsule {
+	t.Helper()
+	c := newLab(t).bootNode("n1", filepath.Join(t.TempDir(), "stage"), nil)
+	c.Devices = DeviceConfig{Kind: kind, Memory: 4 << 30, GPUs: func(context.Context) ([]string, error) { return []string{"GPU-a", "GPU-b", "GPU-c"}, nil }}
+	return &localCapsule{j: &job{c: c, id: 7}, index: index}
+}
+
+// TestSpareDevices: the devices of a capsule that has fewer GPUs than it began with are on all of them. Other software GPUs are
+// made beside these, for leases; real GPUs cannot be made, and none of the capsule's is to be left idle.
+func TestSpareDevices(t *testing.T) {
+	for kind, want := range map[string]int{kindSoft: 6, kindCuda: 0} {
+		lc := capsuleOn(t, kind, 0)
+		g := &gpus.Grant{SlurmNumbers: []int{0, 1}, MachineNumbers: []int{1, 2}, Order: []int{0, 0, 0, 0, 1, 1, 1, 1}}
+		spec, err := lc.specifyDevices(t.Context(), runs.Snapshot{Record: &records.Record{GPUs: []int{8}}}, g, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if spec.Count != 2 || spec.Spare != want {
+			t.Errorf("kind %s: %d GPUs and %d spare ones, want 2 and %d", kind, spec.Count, spec.Spare, want)
+		}
+		if kind == kindCuda && !slices.Equal(spec.GPUs, []string{"GPU-b", "GPU-c"}) {
+			t.Errorf("the GPUs are %v", spec.GPUs)
+		}
+	}
+}
