@@ -134,8 +134,11 @@ func (c *Conductor) checkDevicesRestorable(g *gpus.Grant, spec *life.Spec, point
 	if m.Devices.Kind != c.Devices.Kind {
 		return fmt.Errorf("the job's devices were of kind %s, node %s has %s", m.Devices.Kind, c.Node, c.Devices.Kind)
 	}
-	if spec.Shared != "" {
+	switch {
+	case spec.Shared != "":
 		return nil
+	case c.Devices.Kind == kindCuda: // whose size the node's settings do not tell
+		return g.CheckSharedMemory(point.Meta.Capsules, 0)
 	}
 	return g.CheckSharedMemory(point.Meta.Capsules, c.Devices.Memory)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/gpus"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 )
 
 // capsuleOn makes capsule index of job 7 on a node with devices of a kind.
@@ -37,6 +38,24 @@ func TestSpareDevices(t *testing.T) {
 		}
 		if kind == kindCuda && !slices.Equal(spec.GPUs, []string{"GPU-b", "GPU-c"}) {
 			t.Errorf("the GPUs are %v", spec.GPUs)
+		}
+	}
+}
+
+// TestRealMemory: capsules that come to a real GPU and have device servers of their own are refused by the size of the GPU, and
+// not by devices.memory, which is of software GPUs.
+func TestRealMemory(t *testing.T) {
+	const gib = 1 << 30
+	lc := capsuleOn(t, kindCuda, 0)
+	g := &gpus.Grant{SlurmNumbers: []int{3}, Sharing: []int{0, 1}}
+	for held, fits := range map[uint64]bool{16 * gib: true, 41 * gib: false} {
+		m := &records.Meta{}
+		for i := range 2 {
+			m.Capsules = append(m.Capsules, records.CapsuleMeta{Index: i, Devices: &records.DeviceMeta{Kind: kindCuda, Bytes: held, Memory: 80 * gib}})
+		}
+		err := lc.j.c.checkDevicesRestorable(g, &life.Spec{}, &runs.ResumePoint{Meta: m}, &m.Capsules[0])
+		if (err == nil) != fits {
+			t.Errorf("two capsules with %d GiB each on a GPU with 80 GiB: %v", held/gib, err)
 		}
 	}
 }

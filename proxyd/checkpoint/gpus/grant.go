@@ -4,6 +4,7 @@
 package gpus
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -122,14 +123,19 @@ func capsulesSharing(here []int, place, gpus int) (sharing []int) {
 }
 
 // CheckSharedMemory refuses capsules with memory that does not fit on the GPU that they share, where each has a device
-// server of its own: these do not swap for each other.
+// server of its own: these do not swap for each other. memory is the GPU's; 0: at least that of the smallest GPU that the
+// capsules had, for a smaller one takes none of them.
 func (g *Grant) CheckSharedMemory(capsules []records.CapsuleMeta, memory uint64) error {
-	held := uint64(0)
+	held, smallest := uint64(0), uint64(0)
 	for _, m := range capsules {
 		if m.Devices != nil && slices.Contains(g.Sharing, m.Index) {
 			held += m.Devices.Bytes
+			if smallest == 0 || m.Devices.Memory < smallest {
+				smallest = m.Devices.Memory
+			}
 		}
 	}
+	memory = cmp.Or(memory, smallest)
 	if held <= memory || memory == 0 {
 		return nil
 	}

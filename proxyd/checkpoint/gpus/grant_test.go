@@ -42,6 +42,25 @@ func TestSharedMemory(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%+v: %q, want %q", c, got, c.want)
 		}
+		if c.memory == 0 {
+			continue
+		}
+		// The capsules' own GPUs had that memory, the others' less or more.
+		for i := range capsules {
+			if d := capsules[i].Devices; d != nil {
+				if d.Memory = 1; slices.Contains(g.Sharing, i) {
+					d.Memory = c.memory + uint64(i-c.here[0])*mib
+				}
+			}
+		}
+		if err := g.CheckSharedMemory(capsules, 0); (err == nil) != (c.want == "") || err != nil && err.Error() != c.want {
+			t.Errorf("%+v, by the GPUs' size: %v, want %q", c, err, c.want)
+		}
+		for i := range capsules {
+			if d := capsules[i].Devices; d != nil {
+				d.Memory = 0
+			}
+		}
 		if len(c.here) > c.gpus { // as in grantGPUs
 			gpus := make([]int, c.gpus)
 			for i := range gpus {
