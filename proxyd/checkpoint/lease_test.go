@@ -4,14 +4,19 @@
 package checkpoint
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
 // leaseConductor is a node on which user 1001 has job 7, with a single GPU and four devices.
@@ -61,5 +66,74 @@ func TestTooManyLent(t *testing.T) {
 	}
 	if len(lc.note.Leases) != 0 || c.leases.findBorrower(9) != nil || errors.Is(err, errNoBorrower) {
 		t.Errorf("leases after a refused lease: %v, want none", lc.note.Leases)
+	}
+}
+
+// leaseSlurm has leaseConductor's job 7 on n1, which has two CPUs and four GPUs, and lease 9, which waits if the file
+// "waits" is there. Commands that change jobs or ask for idle resources are noted in the file "asked".
+func leaseSlurm(t *testing.T, cpusTaken string) (s *slurm.Slurm, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, text := range map[string]string{
+		"scontrol": "echo idle >>asked; echo NodeName=n1 CPUAlloc=" + cpusTaken + " CPUTot=2 Gres=gpu:4 GresUsed=gpu:1 RealMemory=1000 AllocMem=0 State=MIXED",
+		"sbatch":   "echo sbatch >>asked; echo 9",
+		"scancel":  "echo scancel $* >>asked",
+		"squeue": `case "$*" in
+*Account:*) echo "lab|main|basic|" ;;
+*ReqNodes:*) [ ! -e waits ] || echo "n1|9|1001|PENDING|QOSMaxGRESPerUser|0|0|1||N/A|N/A|9|N/A|N/A|N/A||2026-07-01T12:00:00|N/A|" ;;
+*) echo "7|1001|RUNNING|None|0|1|1|n1|2026-11-20T16:41:18|N/A|7|N/A|N/A|N/A|n1|2026-07-01T12:00:00|N/A|" ;;
+esac`,
+	} {
+		noError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\ncd "+dir+"\n"+text+"\n"), 0o755))
+	}
+	noError(t, os.WriteFile(filepath.Join(dir, "asked"), nil, 0o600))
+	return slurm.New(filepath.Join(dir, "scontrol")), dir
+}
+
+func readAsked(t *testing.T, dir string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "asked"))
+	noError(t, err)
+	return string(text)
+}
+
+// TestLackingForLeases: a node that has not enough idle for a lease is told of at once, and no lease is submitted.
+func TestLackingForLeases(t *testing.T) {
+	c, lc := leaseConductor(t, kindSoft)
+	lc.devices = &life.Server{}
+	var dir string
+	c.Slurm, dir = leaseSlurm(t, "2")
+	_, had, err := c.Lend(t.Context(), "7", 2, "")
+	if !errors.Is(err, ErrNotLent) || !strings.Contains(err.Error(), "for a lease, n1 lacks idle CPUs (0 of 1)") || had != 1 {
+		t.Errorf("Lend on a node without an idle CPU: %v, had %d", err, had)
+	}
+	if said := readAsked(t, dir); said != "idle\n" {
+		t.Errorf("Slurm was asked for more than what is idle: %s", said)
+	}
+}
+
+// TestWaitingLeaseReason: a lease that does not start in time is cancelled, and Slurm's reason is in the error.
+func TestWaitingLeaseReason(t *testing.T) {
+	c, lc := leaseConductor(t, kindSoft)
+	lc.devices = &life.Server{}
+	var dir string
+	c.Slurm, dir = leaseSlurm(t, "1")
+	noError(t, os.WriteFile(filepath.Join(dir, "waits"), nil, 0o600))
+	ctx, giveUp := context.WithCancel(t.Context())
+	go func() {
+		defer giveUp() // as if the time were over
+		for ctx.Err() == nil {
+			if text, err := os.ReadFile(filepath.Join(dir, "asked")); err != nil || len(text) > 0 {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	_, _, err := c.Lend(ctx, "7", 2, "")
+	if !errors.Is(err, ErrNotLent) || !strings.Contains(err.Error(), "Slurm's reason why a lease waits: QOSMaxGRESPerUser") {
+		t.Errorf("Lend with a lease that does not start: %v", err)
+	}
+	if said := readAsked(t, dir); said != "idle\nscancel --quiet 9\n" {
+		t.Errorf("Slurm was asked: %s", said)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -80,10 +82,30 @@ func (l *leaseChange) changeLending(ctx context.Context) error {
 	}
 	for l.j.lentGPUs() != l.extra {
 		if !waits.SleepUnlessDone(ctx, pollInterval) {
-			return fmt.Errorf("it was lent %d of %d GPUs within %s", l.j.lentGPUs(), l.extra, lendPatience)
+			return fmt.Errorf("it was lent %d of %d GPUs within %s%s", l.j.lentGPUs(), l.extra, lendPatience, l.whyWaiting(context.WithoutCancel(ctx)))
 		}
 	}
 	return nil
+}
+
+// whyWaiting returns Slurm's reasons for the leases that have not started, to follow a sentence; "" if Slurm gives none.
+func (l *leaseChange) whyWaiting(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, cancelPatience)
+	defer cancel()
+	waiting, err := l.j.c.Slurm.WaitingLeases(ctx, l.j.id, l.uid, l.j.c.Node)
+	if err != nil {
+		return ""
+	}
+	var reasons []string
+	for _, s := range waiting {
+		if s.Reason != "" && s.Reason != "None" && !slices.Contains(reasons, s.Reason) {
+			reasons = append(reasons, s.Reason)
+		}
+	}
+	if len(reasons) == 0 {
+		return ""
+	}
+	return "; Slurm's reason why a lease waits: " + strings.Join(reasons, ", ")
 }
 
 // cancelSurplus cancels leases that the job does not need.
@@ -101,7 +123,8 @@ func (l *leaseChange) cancelSurplus(ctx context.Context) error {
 	return nil
 }
 
-// submitMissing submits a lease for each GPU that the job lacks and no lease waits for.
+// submitMissing submits a lease for each GPU that the job lacks and no lease waits for, unless the node has not enough
+// idle for all of them.
 func (l *leaseChange) submitMissing(ctx context.Context) error {
 	c, id := l.j.c, l.j.id
 	missing := l.extra - l.j.lentGPUs()
@@ -110,6 +133,9 @@ func (l *leaseChange) submitMissing(ctx context.Context) error {
 	}
 	waiting, err := c.Slurm.WaitingLeases(ctx, id, l.uid, c.Node)
 	if err != nil {
+		return err
+	}
+	if err := l.checkIdle(ctx, missing, waiting); err != nil {
 		return err
 	}
 	var borrower *slurm.Job
@@ -125,6 +151,28 @@ func (l *leaseChange) submitMissing(ctx context.Context) error {
 		if err := c.Slurm.SubmitLease(ctx, borrower, l.gid, c.Node, l.qos); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkIdle says what the node lacks for the leases that Slurm has still to start; a lease that is being configured has
+// its part of the node. If Slurm does not tell what is idle, the leases show.
+func (l *leaseChange) checkIdle(ctx context.Context, missing int, waiting []*slurm.Job) error {
+	for _, s := range waiting {
+		if s.State == "CONFIGURING" {
+			missing--
+		}
+	}
+	if missing <= 0 {
+		return nil
+	}
+	idle, err := l.j.c.Slurm.Idle(ctx, l.j.c.Node)
+	if err != nil {
+		l.j.log.Warn("what is idle for leases is not known", "error", err)
+		return nil
+	}
+	if why := idle.WhyNoLeases(missing); why != "" {
+		return errors.New(why)
 	}
 	return nil
 }

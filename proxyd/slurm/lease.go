@@ -48,7 +48,8 @@ func (s *Slurm) SubmitLease(ctx context.Context, borrower *Job, gid uint32, node
 		"--parsable", "--uid=" + strconv.FormatUint(uint64(borrower.UID), 10), "--gid=" + strconv.FormatUint(uint64(gid), 10),
 		"--export=ALL", // sbatch's environment is nearly empty. Slurm 22.05 does not know NIL, and forwards no plugin's option with it
 		"--job-name=" + leaseName(borrower.ID), "--comment=lends its GPU to job " + borrower.String(), "--output=/dev/null", "--chdir=/",
-		"--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--mem=64M", "--gpus-per-node=1", "--nodelist=" + node, "--no-requeue",
+		"--nodes=1", "--ntasks=1", fmt.Sprintf("--cpus-per-task=%d", leaseCPUs), fmt.Sprintf("--mem=%dM", leaseMemory),
+		"--gpus-per-node=1", "--nodelist=" + node, "--no-requeue",
 		"--partition=" + fields[1], "--singularity-lease=" + strconv.FormatUint(uint64(borrower.ID), 10),
 	}
 	for name, value := range map[string]string{"--account=": fields[0], "--qos=": qos} {
