@@ -130,6 +130,7 @@ func (d *requestServer) apiOptions(cfg *config.Config) api.Options {
 		CheckSize: func(ctx context.Context, job *slurmrest.Job, kind string, args action.Args) error {
 			return sizes.CheckAction(ctx, job, kind, args, kind == "resize")
 		},
+		UsableGPUs: sizes.UsableGPUs,
 		Doctor: func(ctx context.Context) []*rpc.Finding {
 			return append([]*rpc.Finding{d.checkConfiguration()}, d.examineController().Examine(ctx)...)
 		},

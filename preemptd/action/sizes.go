@@ -110,6 +110,16 @@ func (s *Sizes) checkTarget(ctx context.Context, job *slurmrest.Job, target func
 	return place.CheckIdle(wanted)
 }
 
+// UsableGPUs is how many GPUs the programs of a running job can use on each of its nodes; 0: its nodes do not know.
+func (s *Sizes) UsableGPUs(ctx context.Context, job *slurmrest.Job) (int64, error) {
+	now := jobrequest.Of(job)
+	began, _, err := s.beganWith(ctx, job, nil, now, now)
+	if err != nil || began == nil || began.Estimated {
+		return 0, err
+	}
+	return began.UsableGPUs(now.Nodes), nil
+}
+
 // askedFor returns the request of a job's user, before actions changed it.
 func (s *Sizes) askedFor(ctx context.Context, job int64, now jobrequest.Request) (jobrequest.Request, error) {
 	raw, err := s.Journal.Origin(ctx, job)

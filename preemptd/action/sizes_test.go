@@ -52,6 +52,21 @@ func TestSizeOfWaitingJob(t *testing.T) {
 	}
 }
 
+// TestUsableGPUs: a node knows how many GPUs the programs of a running job see; capsules that share a node share them.
+func TestUsableGPUs(t *testing.T) {
+	w := newWorld(t, false)
+	job := w.currentJob()
+	for _, c := range []struct {
+		sees seeing
+		want int64
+	}{{seeing{4, 4}, 4}, {seeing{4, 3, 2, 2}, 7}, {nil, 0}} {
+		sizes := &Sizes{Slurm: w.srv.Client(t), Proxyd: c.sees, Journal: w.openJournal(t)}
+		if got, err := sizes.UsableGPUs(t.Context(), &job); err != nil || got != c.want {
+			t.Errorf("UsableGPUs of a job on 2 nodes with %v = %d, %v, want %d", c.sees, got, err, c.want)
+		}
+	}
+}
+
 // TestSizesRefused: a size that a job cannot have is refused at the action's first step, or before its checkpoint if
 // the GPUs are not idle any more then. The job runs on, and has not been touched.
 func TestSizesRefused(t *testing.T) {

@@ -109,31 +109,66 @@ func (s *Server) checkLimits(ctx context.Context, who caller, what string, job *
 	if args.GPUs != 0 {
 		wantGPUs = args.GPUs * wantNodes
 	}
-	if wantNodes > max(nodes, isNodes) || wantGPUs > max(gpus, isGPUs) {
+	holds := isGPUs + s.leasedGPUs(job)
+	if wantNodes > max(nodes, isNodes) || wantGPUs > max(gpus, holds) {
 		err := s.denyRequest(who, what, fmt.Sprintf("job %s asked for %s and %s; only operators give it more",
 			job.Label(), jobrequest.CountOf(max(nodes, isNodes), "node"), jobrequest.CountOf(max(gpus, isGPUs), "GPU")))
-		return &rpc.Error{Kind: rpc.ErrDenied, Text: err.Error(), Hint: lendingHint(job, wantNodes, wantGPUs)}
+		return &rpc.Error{Kind: rpc.ErrDenied, Text: err.Error(), Hint: s.lendingHint(ctx, job, wantNodes, wantGPUs, holds)}
 	}
 	return nil
 }
 
-// lendingHint tells the owner of a running job how the job can use more GPUs on its nodes, which needs no operator;
-// "" if the job is to have more nodes, or does not run. Whether the job's MAX allows so many GPUs is not checked
-// here: the lease's output says so.
-func lendingHint(job *slurmrest.Job, wantNodes, wantGPUs int64) string {
+// leasedGPUs is how many GPUs other jobs lent to a running job at the loop's last look. The job may keep them: a size
+// between these and its own is no growth.
+func (s *Server) leasedGPUs(job *slurmrest.Job) int64 {
+	standing := s.opt.State().Standing
+	if standing == nil || job.State.Base != slurmrest.Running {
+		return 0
+	}
+	return int64(standing(job.ID).GetLeased())
+}
+
+// lendingHint tells the owner of a running job, which holds so many GPUs in all, how the job can use more on its nodes:
+// that needs no operator. The hint says that the job can use no more, if that is so. It is "" if the job is to have more
+// nodes, or does not run.
+func (s *Server) lendingHint(ctx context.Context, job *slurmrest.Job, wantNodes, wantGPUs, holds int64) string {
 	nodes := jobrequest.HostNames(job.Nodes)
 	isNodes := int64(len(nodes))
 	if job.State.Base != slurmrest.Running || isNodes == 0 || wantNodes != isNodes {
 		return ""
 	}
+	has, wants, onEach := holds/isNodes, wantGPUs/isNodes, ""
+	if isNodes > 1 {
+		onEach = " on each node"
+	}
+	if usable := s.usableGPUs(ctx, job); usable > 0 {
+		if has >= usable {
+			return fmt.Sprintf("its MAX is reached, so that no lease gives it more: its programs see %s%s, and it has as many; "+
+				"a job that is to grow further is submitted with a larger MAX in --singularity-gpus=MIN-MAX", jobrequest.CountOf(usable, "GPU"), onEach)
+		}
+		wants = min(wants, usable)
+	}
 	where := ""
 	if isNodes > 1 {
 		where = ", and the like for its other nodes"
 	}
-	more := max((wantGPUs-gpusRequested(job))/isNodes, 1)
+	more := max(wants-has, 1)
 	return fmt.Sprintf("you can lend it %s yourself, up to the MAX of its --singularity-gpus=MIN-MAX: "+
 		"sbatch --gpus-per-node=%d --nodelist=%s --singularity-lease=%d --wrap 'exec sleep infinity'%s",
 		jobrequest.CountOf(more, "GPU"), more, nodes[0], job.ID, where)
+}
+
+// usableGPUs is how many GPUs the programs of a running job can use on each of its nodes; 0: that is not known.
+func (s *Server) usableGPUs(ctx context.Context, job *slurmrest.Job) int64 {
+	if s.opt.UsableGPUs == nil {
+		return 0
+	}
+	usable, err := s.opt.UsableGPUs(ctx, job)
+	if err != nil {
+		s.opt.Log.Warn("how many GPUs a job can use is not known", "job", job.ID, "error", err)
+		return 0
+	}
+	return usable
 }
 
 // checkSize refuses a size that the job cannot have, also to operators.

@@ -71,7 +71,9 @@ type Options struct {
 	// CheckSize says why a job cannot have the size or the nodes that an action would give it: a *jobrequest.SizeError,
 	// or why that cannot be found out; nil: no size is refused.
 	CheckSize func(ctx context.Context, job *slurmrest.Job, kind string, args action.Args) error
-	Host      string // this host
+	// UsableGPUs is how many GPUs the programs of a running job can use on each of its nodes; 0, or nil: that is not known.
+	UsableGPUs func(ctx context.Context, job *slurmrest.Job) (int64, error)
+	Host       string // this host
 	// Proxyds is how the nodes' proxyds are; nil, or a nil result: not known.
 	Proxyds func() *rpc.Proxyds
 	// Try asks policies for their intents.

@@ -353,23 +353,61 @@ func TestLendingHint(t *testing.T) {
 	one := s.srv.AddJob(slurmrest.Job{UserID: alice, Batch: true, NodeCount: slurmrest.Num(1), Tasks: slurmrest.Num(1), TRESPerNode: "gres/gpu:1"})
 	s.srv.StartJob(one, "n3")
 	waits := s.srv.AddJob(slurmrest.Job{UserID: alice, Batch: true, NodeCount: slurmrest.Num(1), Tasks: slurmrest.Num(1), TRESPerNode: "gres/gpu:1"})
+	usable := map[int64]int64{}
+	s.server.opt.UsableGPUs = func(_ context.Context, job *slurmrest.Job) (int64, error) { return usable[job.ID], nil }
 	lease := "you can lend it %s yourself, up to the MAX of its --singularity-gpus=MIN-MAX: " +
 		"sbatch --gpus-per-node=%d --nodelist=%s --singularity-lease=%d --wrap 'exec sleep infinity'"
+	const reached = "its MAX is reached, so that no lease gives it more: its programs see %s, and it has as many; " +
+		"a job that is to grow further is submitted with a larger MAX in --singularity-gpus=MIN-MAX"
 	for name, c := range map[string]struct {
-		req  *rpc.ActRequest
-		hint string
+		req    *rpc.ActRequest
+		usable int64 // on each node
+		hint   string
 	}{
-		"a node":     {&rpc.ActRequest{Job: fmt.Sprint(one), Gpus: 3}, fmt.Sprintf(lease, "2 GPUs", 2, "n3", one)},
-		"two nodes":  {&rpc.ActRequest{Job: fmt.Sprint(two), Gpus: 3}, fmt.Sprintf(lease+", and the like for its other nodes", "1 GPU", 1, "n1", two)},
-		"more nodes": {&rpc.ActRequest{Job: fmt.Sprint(one), NodeCount: 2}, ""},
-		"it waits":   {&rpc.ActRequest{Job: fmt.Sprint(waits), Gpus: 2}, ""},
+		"a node":            {&rpc.ActRequest{Job: fmt.Sprint(one), Gpus: 3}, 0, fmt.Sprintf(lease, "2 GPUs", 2, "n3", one)},
+		"two nodes":         {&rpc.ActRequest{Job: fmt.Sprint(two), Gpus: 3}, 4, fmt.Sprintf(lease+", and the like for its other nodes", "1 GPU", 1, "n1", two)},
+		"less than it says": {&rpc.ActRequest{Job: fmt.Sprint(one), Gpus: 9}, 4, fmt.Sprintf(lease, "3 GPUs", 3, "n3", one)},
+		"MAX is reached":    {&rpc.ActRequest{Job: fmt.Sprint(one), Gpus: 3}, 1, fmt.Sprintf(reached, "1 GPU")},
+		"of two nodes":      {&rpc.ActRequest{Job: fmt.Sprint(two), Gpus: 3}, 2, fmt.Sprintf(reached, "2 GPUs on each node")},
+		"more nodes":        {&rpc.ActRequest{Job: fmt.Sprint(one), NodeCount: 2}, 1, ""},
+		"it waits":          {&rpc.ActRequest{Job: fmt.Sprint(waits), Gpus: 2}, 1, ""},
 	} {
 		c.req.Kind = "resize"
+		usable[one], usable[two] = c.usable, c.usable
 		_, err := s.clientOf(alice).Act(t.Context(), c.req)
 		var told *rpc.Error
 		if !errors.Is(err, rpc.ErrDenied) || !errors.As(err, &told) || told.Hint != c.hint || !strings.Contains(err.Error(), "not permitted: job ") {
 			t.Errorf("%s: %v\n%+v\nwant the hint: %s", name, err, told, c.hint)
 		}
+	}
+}
+
+// TestLeasedSize: the owner may give back a part of the GPUs that an operator had leases lend to the job, and have no
+// more than the job has.
+func TestLeasedSize(t *testing.T) {
+	s := newSite(t)
+	id := s.srv.AddJob(slurmrest.Job{UserID: alice, Batch: true, NodeCount: slurmrest.Num(1), Tasks: slurmrest.Num(1), TRESPerNode: "gres/gpu:1"})
+	s.srv.StartJob(id, "n3")
+	leased := int32(2)
+	s.server.opt.State = func() State {
+		return State{Users: s.ownerOf, Standing: func(int64) *rpc.Standing { return &rpc.Standing{Gpus: 1 + leased, Leased: leased} }}
+	}
+	resize := func(gpus int64) error {
+		a, err := s.clientOf(alice).Act(t.Context(), &rpc.ActRequest{Kind: "resize", Job: fmt.Sprint(id), Gpus: gpus})
+		if err == nil {
+			s.endAction(a.GetId(), journal.Done, "")
+		}
+		return err
+	}
+	if err := resize(4); !errors.Is(err, rpc.ErrDenied) || !strings.Contains(err.Error(), "asked for 1 node and 1 GPU") {
+		t.Errorf("resize from 3 to 4 GPUs by the owner: %v", err)
+	}
+	if err := resize(2); err != nil {
+		t.Errorf("resize from 3 to 2 GPUs by the owner: %v", err)
+	}
+	leased = 0
+	if err := resize(2); !errors.Is(err, rpc.ErrDenied) {
+		t.Errorf("resize from 1 to 2 GPUs by the owner: %v", err)
 	}
 }
 
