@@ -5,13 +5,11 @@
 #include "bundle.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define ACCEPTED "accepted: the absolute path of an OCI bundle, a folder that this host and all nodes of the job see"
 
@@ -20,10 +18,11 @@ static void set_bundle(char bundle[PATH_MAX], const char *path)
 	snprintf(bundle, PATH_MAX, "%s", path);
 }
 
-/* Read --container among words; the last counts. */
-static void read_words(char bundle[PATH_MAX], char *const *words, int n)
+/* Read --container among words; the last counts. to is the bundle. */
+static void read_words(void *to, char *const *words, int n)
 {
 	static const char option[] = "--container";
+	char *bundle = to;
 	const size_t length = strlen(option);
 
 	for (int i = 0; i < n; ++i) {
@@ -34,61 +33,6 @@ static void read_words(char bundle[PATH_MAX], char *const *words, int n)
 		else if (!words[i][length] && i + 1 < n)
 			set_bundle(bundle, words[i + 1]);
 	}
-}
-
-/* Read the words of a line with #SBATCH. Words may be in quotes. */
-static void read_directive(char bundle[PATH_MAX], char *line)
-{
-	enum { MAX_WORDS = 64 };
-	char *words[MAX_WORDS];
-	char *rest = NULL;
-	int n = 0;
-
-	for (char *word = strtok_r(line, " \t\n", &rest); word && n < MAX_WORDS && word[0] != '#';
-	     word = strtok_r(NULL, " \t\n", &rest)) {
-		char *to = word;
-
-		for (const char *from = word; *from; ++from) {
-			if (*from != '"' && *from != '\'')
-				*to++ = *from;
-		}
-		*to = '\0';
-		words[n++] = word;
-	}
-	read_words(bundle, words, n);
-}
-
-/* Read the lines of a script that sbatch reads: those before the first command. */
-static void read_script(char bundle[PATH_MAX], const char *path)
-{
-	static const char directive[] = "#SBATCH";
-	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	struct stat st;
-	char *line = NULL;
-	size_t size = 0;
-	FILE *f = NULL;
-
-	/* A pipe is not read here: its bytes would be missing for sbatch. */
-	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode))
-		goto out;
-	f = fdopen(fd, "r");
-	if (!f)
-		goto out;
-	while (getline(&line, &size, f) > 0) {
-		const size_t blanks = strspn(line, " \t\r\n");
-
-		if (line[blanks] && line[blanks] != '#')
-			break;
-		if (strncmp(line, directive, strlen(directive)) == 0 && strchr(" \t", line[strlen(directive)]))
-			read_directive(bundle, line + strlen(directive));
-	}
-
-out:
-	free(line);
-	if (f)
-		fclose(f);
-	else if (fd >= 0)
-		close(fd);
 }
 
 /*
@@ -135,7 +79,7 @@ const char *bundle_refusal_of_sbatch(const struct cmdline *c, int words)
 	char bundle[PATH_MAX] = "";
 
 	if (words < c->argc)
-		read_script(bundle, c->argv[words]);
+		cmdline_read_script(c->argv[words], read_words, bundle);
 	if (variable)
 		set_bundle(bundle, variable);
 	if (words > 1)

@@ -4,10 +4,13 @@
 #define _GNU_SOURCE
 #include "cmdline.h"
 
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 void cmdline_read(struct cmdline *c)
 {
@@ -101,4 +104,64 @@ int cmdline_before_script(const struct cmdline *c)
 	}
 
 	return (i < c->argc ? i : c->argc);
+}
+
+typedef void take_words(void *to, char *const *words, int n);
+
+/* Take the words of a line with #SBATCH. Words may be in quotes. */
+static void take_directive(char *line, take_words *take, void *to)
+{
+	enum { MAX_WORDS = 64 };
+	char *words[MAX_WORDS];
+	char *rest = NULL;
+	int n = 0;
+
+	for (char *word = strtok_r(line, " \t\n", &rest); word && n < MAX_WORDS && word[0] != '#';
+	     word = strtok_r(NULL, " \t\n", &rest)) {
+		char *at = word;
+
+		for (const char *from = word; *from; ++from) {
+			if (*from != '"' && *from != '\'')
+				*at++ = *from;
+		}
+		*at = '\0';
+		words[n++] = word;
+	}
+	take(to, words, n);
+}
+
+int cmdline_read_script(const char *path, take_words *take, void *to)
+{
+	static const char directive[] = "#SBATCH";
+	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat st;
+	char *line = NULL;
+	size_t size = 0;
+	FILE *f = NULL;
+	int rv = -1;
+
+	/* A pipe is not read here: its bytes would be missing for sbatch. */
+	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode))
+		goto out;
+	f = fdopen(fd, "r");
+	if (!f)
+		goto out;
+	while (getline(&line, &size, f) > 0) {
+		const size_t blanks = strspn(line, " \t\r\n");
+
+		if (line[blanks] && line[blanks] != '#')
+			break;
+		if (strncmp(line, directive, strlen(directive)) == 0 && strchr(" \t", line[strlen(directive)]))
+			take_directive(line + strlen(directive), take, to);
+	}
+	rv = 0;
+
+out:
+	free(line);
+	if (f)
+		fclose(f);
+	else if (fd >= 0)
+		close(fd);
+
+	return (rv);
 }

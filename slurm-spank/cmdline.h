@@ -22,4 +22,10 @@ void cmdline_free(struct cmdline *c);
  */
 int cmdline_before_script(const struct cmdline *c);
 
+/*
+ * Call take(to, words, n) with the words of each #SBATCH line that sbatch reads in a script: those before the first
+ * command. Returns 0, or -1 if the script is no regular file that can be read.
+ */
+int cmdline_read_script(const char *path, void (*take)(void *to, char *const *words, int n), void *to);
+
 #endif
