@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "asked_gpus.h"
 #include "borrower.h"
 #include "bundle.h"
 #include "cmdline.h"
@@ -112,6 +113,8 @@ static const char *check_submission(void)
 	why = bundle_refusal_of_sbatch(&c, cmdline_before_script(&c));
 	if (!why && options_value("lease"))
 		why = borrower_refusal(options_value("lease"));
+	if (!why && options_value("gpus") && strcmp(program_invocation_short_name, "sbatch") == 0)
+		why = asked_gpus_refusal(options_value("gpus"), &c, cmdline_before_script(&c));
 	if (!why && asks_for_truncation(&c, cmdline_before_script(&c)))
 		sing_info("--open-mode=truncate: whenever the job starts again, Slurm empties its log; the default is append");
 	cmdline_free(&c);

@@ -85,6 +85,7 @@ func refusedAtSubmission(t *testing.T, c *cluster) {
 		{"sbatch --singularity=colour=red --wrap true", `singularity: --singularity=colour=red: unknown; ` + list},
 		{"sbatch --singularity-interval=5s --wrap true", `singularity: --singularity-interval=5s: shorter than 10 seconds; accepted: minutes, MM:SS, .* at least 10s`},
 		{"sbatch --singularity-gpus=8-4 --wrap true", `singularity: --singularity-gpus=8-4: the minimum is above the maximum; accepted: MIN or MIN-MAX`},
+		{"sbatch --gpus=4 --singularity-gpus=6-8 --wrap true", `singularity: --singularity-gpus=6-8: the job asks Slurm for 4 GPUs, and MIN can be no more: write --singularity-gpus=4-8`},
 		{"srun --singularity-exact=maybe true", `srun: error: singularity: --singularity-exact=maybe: neither yes nor no; accepted: yes, no`},
 		{"salloc --singularity-on-failure=panic true", `salloc: error: singularity: --singularity-on-failure=panic: neither of the two; accepted: hold or restart`},
 		{"salloc --singularity-outside=keep true", `salloc: error: singularity: --singularity-outside=keep: none of the three; accepted: reset, relay or refuse`},

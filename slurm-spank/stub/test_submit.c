@@ -197,11 +197,11 @@ static void by_default(void)
 
 /* A script with lines for sbatch, and with text that is not for sbatch. */
 static char script_path[64];
-static const char script[] = "#!/bin/sh\n#SBATCHES --container=/no-wrong\n\n# --container=/no-wrong\n"
+static const char bundle_script[] = "#!/bin/sh\n#SBATCHES --container=/no-wrong\n\n# --container=/no-wrong\n"
 			     "#SBATCH -N1 --container \"/no-such\" # --container=/no-wrong\n"
 			     "true\n#SBATCH --container=/no-wrong\n";
 
-static void write_script(void)
+static void write_script(const char *script)
 {
 	FILE *f;
 
@@ -271,7 +271,7 @@ static void refused_or_told(void)
 	};
 	char said[4096];
 
-	write_script();
+	write_script(bundle_script);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
 		call = rows[i].call;
 		if (run_call(said) != rows[i].code)
@@ -281,10 +281,65 @@ static void refused_or_told(void)
 	unlink(script_path);
 }
 
+/* A range of GPUs that makes no sense for the GPUs for which the job asks is refused, and no range that might. */
+static void senseless_range(void)
+{
+#define RANGE(text) .option = { "singularity-gpus", text }
+#define NONE "the job asks Slurm for no GPU: add --gpus-per-node=N, or leave this option out"
+	static const struct {
+		struct call call;
+		const char *said; /* of a refusal */
+	} rows[] = {
+		{ { .argv = { "sbatch", "--gpus=4", "--singularity-gpus=6-8", "--wrap=true" }, RANGE("6-8") },
+		  "--singularity-gpus=6-8: the job asks Slurm for 4 GPUs, and MIN can be no more: write --singularity-gpus=4-8" },
+		{ { .argv = { "sbatch", "-G", "a100:1", "--singularity-gpus", "2", "--wrap=true" }, RANGE("2") },
+		  "--singularity-gpus=2-2: the job asks Slurm for 1 GPU, and MIN can be no more: write --singularity-gpus=1-2" },
+		{ { .argv = { "sbatch", "-N2", "--gpus-per-node=2", "--singularity-gpus=5", "--wrap=true" }, RANGE("5") }, "write --singularity-gpus=4-5" },
+		{ { .argv = { "sbatch", "--gres=nic:1,gpu:a100:2", "--singularity-gpus=3-4", "--wrap=true" }, RANGE("3-4") }, "asks Slurm for 2 GPUs" },
+		{ { .argv = { "sbatch", "-n4", "--gpus-per-task=1", "--singularity-gpus=5-6", "--wrap=true" }, RANGE("5-6") }, "asks Slurm for 4 GPUs" },
+		{ { .argv = { "sbatch", "--singularity-gpus=3", "--wrap=true" }, .variable = { "SBATCH_GPUS", "2" }, RANGE("3") }, "asks Slurm for 2 GPUs" },
+		{ { .argv = { "sbatch", "--singularity-gpus=1-4", "--wrap=true" }, RANGE("1-4") }, "--singularity-gpus=1-4: " NONE },
+		{ { .argv = { "sbatch", "--singularity=gpus=1-4", "-J", "x", "--wrap=true" }, .option = { "singularity", "gpus=1-4" } }, NONE },
+		{ { .argv = { "sbatch", "--gpus=4", "--singularity-gpus=5", script_path }, RANGE("5") }, "asks Slurm for 4 GPUs" },
+		{ { .argv = { "sbatch", script_path }, RANGE("4") }, "asks Slurm for 3 GPUs" },
+		/* The smallest and the largest that make sense. */
+		{ { .argv = { "sbatch", "--gpus=4", "--singularity-gpus=4-8", "--wrap=true" }, RANGE("4-8") }, NULL },
+		{ { .argv = { "sbatch", "--gpus=4", "--singularity-gpus=2", "--wrap=true" }, RANGE("2") }, NULL },
+		{ { .argv = { "sbatch", script_path }, RANGE("3") }, NULL },
+		{ { .argv = { "sbatch", "--gpus=1", "--gpus=4", "--singularity-gpus=4", "--wrap=true" }, RANGE("4") }, NULL },
+		{ { .argv = { "sbatch", "-n4", "--gpus-per-node=1", "--singularity-gpus=4", "--wrap=true" }, RANGE("4") }, NULL },
+		{ { .argv = { "sbatch", "-N1-4", "--gres=gpu", "--singularity-gpus=4", "--wrap=true" }, RANGE("4") }, NULL },
+		/* Words that do not tell how many. */
+		{ { .argv = { "sbatch", "--gpus-per-n=4", "--singularity-gpus=4", "--wrap=true" }, RANGE("4") }, NULL },
+		{ { .argv = { "sbatch", "-p", "GPU", "--singularity-gpus=4", "--wrap=true" }, RANGE("4") }, NULL },
+		{ { .argv = { "sbatch", "-w", "n[1-4]", "--gpus-per-node=1", "--singularity-gpus=4", "--wrap=true" }, RANGE("4") }, NULL },
+		{ { .argv = { "sbatch", "--exclusive", "--singularity-gpus=4", "--wrap=true" }, RANGE("4") }, NULL },
+		{ { .argv = { "sbatch", "--tres-per-task=gres:gpu:4", "--singularity-gpus=4", "--wrap=true" }, RANGE("4") }, NULL },
+		{ { .argv = { "sbatch", "--singularity-gpus=4" }, RANGE("4") }, NULL },
+		{ { .argv = { "sbatch", "--singularity-gpus=4", "/no-such-script" }, RANGE("4") }, NULL },
+		/* A range that this job's user has not written beside it. */
+		{ { .argv = { "sbatch", "--wrap=true" }, .variable = { "SINGULARITY_SLURM", "gpus=4" } }, NULL },
+		{ { .argv = { "sbatch", "--wrap=true" }, RANGE("4") }, NULL },
+		{ { .argv = { "salloc", "--singularity-gpus=4" }, RANGE("4") }, NULL },
+	};
+	char said[4096];
+
+	write_script("#!/bin/sh\n#SBATCH --gpus=3 --singularity-gpus=4\ntrue --gpus=9\n");
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+		call = rows[i].call;
+		if (run_call(said) != (rows[i].said ? 1 : 0))
+			errx(1, "the call in row %zu has another exit code: %s", i, said);
+		if (rows[i].said)
+			CONTAINS(said, rows[i].said);
+	}
+	unlink(script_path);
+}
+
 const struct test submit_tests[] = {
 	{ "sbatch's open mode", open_mode },
 	{ "emptied log", emptied_log },
 	{ "default of the environment", by_default },
 	{ "refused or told at submission", refused_or_told },
+	{ "a range of GPUs without sense", senseless_range },
 	{ NULL, NULL },
 };
