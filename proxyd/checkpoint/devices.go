@@ -137,7 +137,7 @@ func (c *Conductor) checkDevicesRestorable(g *gpus.Grant, spec *life.Spec, point
 	switch {
 	case spec.Shared != "":
 		return nil
-	case c.Devices.Kind == kindCuda: // whose size the node's settings do not tell
+	case c.Devices.Kind == kindCuda: // the settings of the node do not tell the size of real GPUs
 		return g.CheckSharedMemory(point.Meta.Capsules, 0)
 	}
 	return g.CheckSharedMemory(point.Meta.Capsules, c.Devices.Memory)

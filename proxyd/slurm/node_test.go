@@ -17,7 +17,7 @@ const (
 	oldNode = "NodeName=n1 CPUAlloc=1 CPUTot=2 Gres=gpu:2 GresUsed=gpu:0(IDX:N/A) RealMemory=1000 AllocMem=0 State=IDLE+COMPLETING Reason=AllocMem=1000 [root@2026]\n"
 )
 
-// TestIdle: the resources that a node lacks for leases are named, with the idle ones; nothing is lacking where a job is about to end.
+// TestIdle: the resources that a node lacks for leases are named, with the idle ones. Where a job is about to end, no resource counts as lacking.
 func TestIdle(t *testing.T) {
 	for _, c := range []struct {
 		name, line string

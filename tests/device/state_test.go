@@ -226,8 +226,8 @@ func makePlace(t *testing.T, w *soft.World) (folder, socket string, env []string
 // busyLimit is the time for an undisturbed run on machines with much other load.
 const busyLimit = 8 * time.Minute
 
-// limitOfMoves is the time for a program whose device server is replaced, by what the program took undisturbed, on a machine as
-// busy as this one.
+// limitOfMoves is the time for a program whose device server is replaced, by the time that the program took undisturbed, on a
+// machine as busy as this one.
 func limitOfMoves(undisturbed time.Duration) time.Duration { return max(3*time.Minute, 20*undisturbed) }
 
 // runWhileMoved runs a program while its device server is replaced at random moments, and returns the output, and the number of moves.

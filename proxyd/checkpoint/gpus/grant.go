@@ -124,7 +124,7 @@ func capsulesSharing(here []int, place, gpus int) (sharing []int) {
 
 // CheckSharedMemory refuses capsules with memory that does not fit on the GPU that they share, where each has a device
 // server of its own: these do not swap for each other. memory is the GPU's; 0: at least that of the smallest GPU that the
-// capsules had, for a smaller one takes none of them.
+// capsules had, for a smaller GPU takes no capsule back.
 func (g *Grant) CheckSharedMemory(capsules []records.CapsuleMeta, memory uint64) error {
 	held, smallest := uint64(0), uint64(0)
 	for _, m := range capsules {

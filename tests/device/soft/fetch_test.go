@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestFetchOptions: contrib/cuda-software/fetch takes its options before and behind what is to be fetched, and refuses what it
-// does not know before anything is fetched.
+// TestFetchOptions: contrib/cuda-software/fetch takes its options before and behind the name of a package, and refuses words
+// that it does not know before it fetches a package.
 func TestFetchOptions(t *testing.T) {
 	for _, tc := range []struct {
 		args string
@@ -30,7 +30,7 @@ func TestFetchOptions(t *testing.T) {
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			c := exec.CommandContext(t.Context(), "../../../contrib/cuda-software/fetch", strings.Fields(tc.args)...)
-			// Nothing may be fetched, whatever this test finds.
+			// No package may be fetched, even if this test fails.
 			c.Env = []string{"PATH=/usr/bin:/bin", "HOME=/nonexistent", "CUDA_SOFTWARE_CACHE=/nonexistent", "MIRROR=http://127.0.0.1:9"}
 			out, err := c.CombinedOutput()
 			if c.ProcessState == nil {
