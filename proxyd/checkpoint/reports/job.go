@@ -42,9 +42,10 @@ type Job struct {
 	comment sync.Mutex // held while the comment is read and written
 
 	mu               sync.Mutex
-	reportedObstacle bool   // the job's log has a line about an obstacle
-	unobstructed     bool   // the comment is known to name no obstacle
-	startLine        string // for the job's log, when the batch script starts; "": none
+	reportedObstacle bool            // the job's log has a line about an obstacle
+	unobstructed     bool            // the comment is known to name no obstacle
+	startLine        string          // for the job's log, when the batch script starts; "": none
+	lastEvent        <-chan struct{} // closed when the newest event is in the time line, or was refused; nil: there was no event
 }
 
 // Init sets the job. Call Init before anything else.
@@ -119,7 +120,8 @@ func (j *Job) trimJobPrefix(text string) string {
 	return strings.Replace(text, fmt.Sprintf("job %d: ", j.id), "", 1)
 }
 
-// AddEvent reports an event to the Meter, and writes the event into the job's time line in the background.
+// AddEvent reports an event to the Meter, and writes the event into the job's time line in the background, behind the events
+// that were added before.
 func (j *Job) AddEvent(what string, where []string, text string) {
 	j.WriteEvent(records.Event{What: what, Where: JoinNames(where), Text: text})
 }
@@ -128,11 +130,21 @@ func (j *Job) AddEvent(what string, where []string, text string) {
 func (j *Job) WriteEvent(e records.Event) {
 	services := j.subject.Services()
 	services.Meter.Event(e.What)
-	e.At, e.Text = time.Now().Round(time.Millisecond), j.trimJobPrefix(e.Text)
+	e.Text = j.trimJobPrefix(e.Text)
 	if len(e.Text) > records.MaxEventText {
 		e.Text = strings.ToValidUTF8(e.Text[:records.MaxEventText], "") + "…"
 	}
+	written := make(chan struct{})
+	j.mu.Lock()
+	before := j.lastEvent
+	j.lastEvent = written
+	e.At = time.Now().Truncate(time.Millisecond) // not rounded: a run that ends at once would have begun after its end
+	j.mu.Unlock()
 	services.StartBackground(func(context.Context) {
+		defer close(written)
+		if before != nil {
+			<-before
+		}
 		if err := services.Timeline.Write(j.id, e); err != nil {
 			j.subject.Log().Info("write the time line", "event", e.What, "error", err)
 		}

@@ -6,13 +6,16 @@ package reports
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
@@ -22,9 +25,17 @@ type subject struct {
 	meter  *eventMeter
 	script *Script
 	opened int
+	dir    string                  // of the job's record; "": there is none
+	later  []func(context.Context) // if dir is set: what was started in the background
 }
 
 func (s *subject) Services() Services {
+	if s.dir != "" {
+		return Services{
+			Timeline: records.NewTimeline(records.Folder{Dir: s.dir}, "n1"), Meter: s.meter,
+			StartBackground: func(f func(context.Context)) { s.later = append(s.later, f) },
+		}
+	}
 	return Services{
 		Timeline: records.NewTimeline(records.Folder{Dir: "/nonexistent"}, "n1"), Meter: s.meter,
 		StartBackground: func(f func(context.Context)) { f(context.Background()) },
@@ -59,6 +70,44 @@ func TestMeter(t *testing.T) {
 	j.AddEvent(records.EventRestored, nil, "")
 	if !slices.Equal(s.meter.events, []string{records.EventHeld, records.EventRestored}) {
 		t.Errorf("the meter got %q", s.meter.events)
+	}
+}
+
+// TestOrderOfEvents: the time line has events of the same moment in the order in which they happened, whichever is written first, and
+// none has a time that is still to come.
+func TestOrderOfEvents(t *testing.T) {
+	s := &subject{meter: &eventMeter{}, dir: t.TempDir()}
+	folder := records.Folder{Dir: s.dir}
+	if err := os.WriteFile(folder.Path(7), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var j Job
+	j.Init(7, s)
+	var want []string
+	for n := range 100 {
+		what := fmt.Sprint("event ", n)
+		j.AddEvent(what, nil, "")
+		want = append(want, what)
+	}
+	now := time.Now()
+	var all sync.WaitGroup
+	for _, f := range slices.Backward(s.later) {
+		all.Go(func() { f(t.Context()) })
+	}
+	all.Wait()
+	events, err := s.Services().Timeline.Read(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range events {
+		got = append(got, e.What)
+		if e.At.After(now) {
+			t.Errorf("%s at %s happened before %s", e.What, e.At, now)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the time line has\n%q, want\n%q", got, want)
 	}
 }
 
