@@ -14,6 +14,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/gpus"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/waits"
@@ -286,7 +287,7 @@ func (b borrower) dropLease(ctx context.Context, id uint32) error {
 	select {
 	case <-b[0].devices.Died(): // the capsules have no devices on any GPU any more
 	default:
-		if err := b.placeDevices(ctx); err != nil {
+		if err := b.placeDevices(ctx); err != nil && !errors.Is(err, life.ErrDied) {
 			return fmt.Errorf("leave the GPUs of job %d: %w", id, err)
 		}
 	}

@@ -5,17 +5,22 @@ package checkpoint
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/gpus"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/procfs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
@@ -135,5 +140,54 @@ func TestWaitingLeaseReason(t *testing.T) {
 	}
 	if said := readAsked(t, dir); said != "idle\nscancel --quiet 9\n" {
 		t.Errorf("Slurm was asked: %s", said)
+	}
+}
+
+// dyingServer is a device server that ends when it is given its first order.
+func dyingServer(t *testing.T) *life.Server {
+	t.Helper()
+	dir := t.TempDir()
+	process := exec.Command("sleep", "1000")
+	noError(t, process.Start())
+	t.Cleanup(func() {
+		_ = process.Process.Kill()
+		_ = process.Wait()
+	})
+	boot, err := procfs.BootID()
+	noError(t, err)
+	start, err := procfs.StartTime(process.Process.Pid)
+	noError(t, err)
+	record, err := json.Marshal(map[string]any{"boot": boot, "pid": process.Process.Pid, "start": start})
+	noError(t, err)
+	noError(t, os.WriteFile(filepath.Join(dir, "server.json"), record, 0o600))
+	l, err := net.Listen("unixpacket", filepath.Join(dir, "control"))
+	noError(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			_ = process.Process.Kill()
+			conn.Close()
+		}
+	}()
+	s, err := life.Find(t.Context(), dir)
+	noError(t, err)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// TestLeaseOfEndedJob: a lease that ends with its borrower is over, though the borrower's device server ends before it
+// has put devices elsewhere.
+func TestLeaseOfEndedJob(t *testing.T) {
+	_, lc := leaseConductor(t, kindSoft)
+	lc.devices = dyingServer(t)
+	lc.note.Leases = []gpus.Lease{{Job: 9, GPUs: []int{1}}}
+	lc.j.placing.Lock()
+	defer lc.j.placing.Unlock()
+	if lent, err := lc.j.dropLease(t.Context(), 9); err != nil || lent != 1 {
+		t.Errorf("dropLease of a borrower that ends: %d GPUs, %v", lent, err)
+	}
+	if len(lc.note.Leases) != 0 {
+		t.Errorf("leases after that: %v, want none", lc.note.Leases)
 	}
 }
