@@ -66,7 +66,7 @@ func upCommand(at clusterFolder) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&w.suite, "suite", "forky", "run Debian `SUITE`: forky, trixie or bookworm")
 	f.IntVar(&w.nodes, "nodes", 2, "raise `N` nodes")
-	f.IntVar(&w.gpus, "gpus", 0, "give each node `G` fake GPUs")
+	f.IntVar(&w.gpus, "gpus", 0, "give each node `G` GPUs without hardware; protected jobs find software GPUs there")
 	f.StringVar(&w.install, "install", "", "put the tree that make install DESTDIR=`DIR` made into every host")
 	f.BoolVar(&w.singularity, "singularity", false, "build singularity-slurm from the source tree that this program is in, and run it on every node")
 	f.BoolVar(&w.controller, "controller", false, "run its controller, preemptd, on ctl as well; --singularity is meant by that")

@@ -241,7 +241,7 @@ func sharingText(s *rpc.Sharing, capsules int) (sentence, details string) {
 	case capsules > 1:
 		sentence = "they take turns on one GPU; " + cost + " so far"
 	case s.GetDevices() > 1:
-		sentence = fmt.Sprintf("the job's %d GPUs take turns on 1 real one; %s so far", s.GetDevices(), cost)
+		sentence = fmt.Sprintf("%d GPUs that its programs see take turns on 1 of the node; %s so far", s.GetDevices(), cost)
 	case s.GetSpaces() > 1:
 		sentence = "the job's processes take turns on the GPU; " + cost + " so far"
 	default:
@@ -312,7 +312,7 @@ func sharingNotes(c *rpc.Capsule, all []*rpc.Capsule) (notes []string) {
 	for i, s := range gpus {
 		which := ""
 		if len(gpus) > 1 {
-			which = fmt.Sprintf(", real GPU %d", i) // from 0, as all GPUs are numbered
+			which = fmt.Sprintf(", GPU %d of its %d on the node", i, len(gpus)) // from 0, as all GPUs are numbered
 		}
 		if text, details := sharingText(s, len(together)); text != "" {
 			notes = append(notes, who+which+": "+text)

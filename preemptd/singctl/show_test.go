@@ -37,9 +37,9 @@ func TestSharingNotes(t *testing.T) {
 		"  9 switches, 0 in the middle of work",
 		"capsule 4: while the GPU was shared: switching cost 0 ms",
 		"  3 switches, 0 in the middle of work",
-		"capsule 7, real GPU 0: the job's 2 GPUs take turns on 1 real one; switching cost 0 ms so far",
+		"capsule 7, GPU 0 of its 3 on the node: 2 GPUs that its programs see take turns on 1 of the node; switching cost 0 ms so far",
 		"  4 switches, 0 in the middle of work",
-		"capsule 7, real GPU 2: the job's 2 GPUs take turns on 1 real one; switching cost 0 ms so far",
+		"capsule 7, GPU 2 of its 3 on the node: 2 GPUs that its programs see take turns on 1 of the node; switching cost 0 ms so far",
 		"  6 switches, 0 in the middle of work",
 		"capsule 8: the job's processes take turns on the GPU; switching cost 1m1s so far",
 		"  rung resident; 1 switch, 0 in the middle of work; 0 of 4812 kernels took the result of another process, " +
