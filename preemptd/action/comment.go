@@ -148,11 +148,18 @@ func doneText(w *actionRun) string {
 	if w.memo.Checkpoint != "" {
 		text += "; checkpoint " + w.memo.Checkpoint
 	}
-	if w.args.Hold {
-		text += fmt.Sprintf("; held until singctl resume %d", w.a.Job)
+	if w.args.Hold || w.staysHeld() {
+		text += w.heldText()
 	}
 	return text
 }
+
+// staysHeld reports whether the job was held before the action, and is held still.
+func (w *actionRun) staysHeld() bool {
+	return w.memo.WasHeld && !w.kind.releasesHold && isHeld(&w.job)
+}
+
+func (w *actionRun) heldText() string { return fmt.Sprintf("; held until singctl resume %d", w.a.Job) }
 
 // undoneText stays in the job's comment until the next action on the job, and so names the time of its action.
 func undoneText(w *actionRun) string {
@@ -161,8 +168,11 @@ func undoneText(w *actionRun) string {
 		text = w.a.Kind + " given up: "
 	}
 	text += w.a.Problem + "; asked at " + w.a.Created.Local().Format(time.DateTime) + " " + w.requestedBy()
-	if w.memo.StaysHeld {
+	switch {
+	case w.memo.StaysHeld:
 		text += fmt.Sprintf("; still held: scontrol release %d", w.a.Job)
+	case w.staysHeld():
+		text += w.heldText()
 	}
 	return text
 }

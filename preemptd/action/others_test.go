@@ -4,6 +4,10 @@
 package action
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -277,5 +281,58 @@ func TestComment(t *testing.T) {
 		if got := withOurComment(c.had, c.text); got != c.want {
 			t.Errorf("withOurComment, %s = %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// TestResizeOfHeldJob: a job that a person parked stays held when it is resized. The result says so once, and the job's
+// comment still says how the hold ends.
+func TestResizeOfHeldJob(t *testing.T) {
+	w := newWorld(t, true)
+	w.srv.EditJob(w.id, func(j *slurmrest.Job) {
+		byUser(j)
+		j.Comment = userComment + "; preemptd: preempted by alice (action 7); held until singctl resume 1"
+	})
+	j := w.openJournal(t)
+	a, err := w.newRunner(t, j, nil).Run(t.Context(), w.beginAction(t, j, "resize", Args{GPUs: 1}))
+	if err != nil || a.State != journal.Done {
+		t.Fatalf("resize: %v; the action is %s, problem %q, want done", err, a.State, a.Problem)
+	}
+	want := fmt.Sprintf("%s; preemptd: resized by bob: room for 99 (action %d); held until singctl resume %d", userComment, a.ID, w.id)
+	if now := w.currentJob(); !now.Held || now.TRESPerNode != "gres/gpu:a100:1" || now.Comment != want {
+		t.Errorf("held %v, GPUs %q, comment\n%q, want\n%q", now.Held, now.TRESPerNode, now.Comment, want)
+	}
+	lines, err := j.Lines(t.Context(), a.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := 0
+	for _, l := range lines {
+		if l.Text == staysHeldText {
+			said++
+		}
+	}
+	if said != 1 {
+		t.Errorf("%q is said %d times, want once: %+v", staysHeldText, said, lines)
+	}
+}
+
+// TestResizeToOwnSize: the result of a resize to the GPUs that the job has of its own does not speak of leases that lend
+// "none".
+func TestResizeToOwnSize(t *testing.T) {
+	w := newWorld(t, false)
+	w.srv.EditJob(w.id, onOneNode)
+	if err := os.WriteFile(filepath.Join(w.dir, "lends"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j := w.openJournal(t)
+	a, err := w.newRunner(t, j, nil).Run(t.Context(), w.beginAction(t, j, "resize", Args{GPUs: 1}))
+	if err != nil || a.State != journal.Done {
+		t.Fatalf("resize: %v; the action is %s, problem %q, want done", err, a.State, a.Problem)
+	}
+	lines, err := j.Lines(t.Context(), a.ID)
+	if err != nil || !slices.ContainsFunc(lines, func(l journal.Line) bool {
+		return l.Text == "in place: it has 1 GPU of its own there, and is lent none"
+	}) {
+		t.Errorf("lines of the action: %v, %+v", err, lines)
 	}
 }

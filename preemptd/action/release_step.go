@@ -27,7 +27,10 @@ func checkReleased(_ context.Context, w *actionRun) finding {
 		return finding{outcome: done}
 	case w.memo.WasHeld && !w.kind.releasesHold:
 		w.memo.Released = true
-		return finding{done, "it was held before, and stays so"}
+		if stepIndex(w.currentSteps(), start.name) >= 0 { // which says so
+			return finding{outcome: done}
+		}
+		return finding{done, staysHeldText}
 	}
 	return finding{outcome: todo}
 }

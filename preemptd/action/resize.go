@@ -42,6 +42,8 @@ var lend = step{name: "lend", words: "having other jobs lend it GPUs, or fewer",
 func checkLent(_ context.Context, w *actionRun) finding {
 	j := &w.job
 	switch {
+	case w.memo.Lent && w.memo.Leases == noLeases:
+		return finding{done, "in place: it has " + jobrequest.CountOf(w.args.GPUs, "GPU") + " of its own there, and is lent none"}
 	case w.memo.Lent:
 		return finding{done, "in place; lent by: " + w.memo.Leases}
 	case !isRunning(j), w.args.GPUs == 0, w.args.NodeCount > 0 && w.args.NodeCount != j.NodeCount.Or(1):
@@ -55,6 +57,9 @@ func checkLent(_ context.Context, w *actionRun) finding {
 	return finding{outcome: todo}
 }
 
+// noLeases is memo.Leases of a job that no other job lends GPUs to.
+const noLeases = "none"
+
 func lendGPUs(ctx context.Context, w *actionRun) error {
 	qos := ""
 	if w.r.LeaseQOS != nil {
@@ -67,7 +72,7 @@ func lendGPUs(ctx context.Context, w *actionRun) error {
 	if err := w.noteSizeInPlace(ctx); err != nil {
 		return err
 	}
-	w.memo.Lent, w.memo.Leases = true, "none"
+	w.memo.Lent, w.memo.Leases = true, noLeases
 	if len(leases) > 0 {
 		w.memo.Leases = strings.Trim(fmt.Sprint(leases), "[]")
 	}

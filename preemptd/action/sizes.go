@@ -142,6 +142,9 @@ func (s *Sizes) beganWith(ctx context.Context, job *slurmrest.Job, nodes []slurm
 	}
 	shown, err := s.showJob(ctx, job, nodes)
 	switch {
+	case err == nil && shown.GetLends() != nil:
+		return nil, nil, &jobrequest.SizeError{Text: fmt.Sprintf("it is a lease, which lends its GPUs to job %[1]d and runs nothing that could use more or fewer: "+
+			"resize job %[1]d, or end the lease by scancel %[2]s", shown.GetLends().GetJob(), job.Label())}
 	case err == nil:
 		if began := beganAs(shown, now.GPUsOnNode(), lent); began != nil {
 			return began, lent, nil

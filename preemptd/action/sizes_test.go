@@ -5,9 +5,12 @@ package action
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
@@ -48,6 +51,30 @@ func TestSizeOfWaitingJob(t *testing.T) {
 		err := sizes.CheckAction(t.Context(), &now, "resize", Args{GPUs: c.gpus}, true)
 		if (err == nil) != (c.said == "") || err != nil && !strings.Contains(err.Error(), c.said) {
 			t.Errorf("%d GPUs after %d restarts: %v, want %q", c.gpus, c.restarts, err, c.said)
+		}
+	}
+}
+
+// lending is a proxyd that shows each job as a lease of job 812.
+type lending struct{ seeing }
+
+func (lending) Show(context.Context, *slurmrest.Job) (*rpc.Job, error) {
+	return &rpc.Job{Lends: &rpc.Lending{Job: 812, Node: "n1", Gpus: []uint32{0}}}, nil
+}
+
+// TestLeaseNotResized: a resize of a lease is refused in words that name the job to resize, in each direction.
+func TestLeaseNotResized(t *testing.T) {
+	w := newWorld(t, false)
+	for _, name := range []string{"n1", "n2"} {
+		w.srv.AddNode(slurmrest.Node{Name: name, State: slurmrest.NodeState{Base: "IDLE"}, GRES: "gpu:a100:8"})
+	}
+	job := w.currentJob()
+	sizes := &Sizes{Slurm: w.srv.Client(t), Proxyd: lending{}, Journal: w.openJournal(t)}
+	for _, gpus := range []int64{1, 2, 3} {
+		err := sizes.CheckAction(t.Context(), &job, "resize", Args{GPUs: gpus}, true)
+		var size *jobrequest.SizeError
+		if !errors.As(err, &size) || !strings.Contains(err.Error(), fmt.Sprintf("resize job 812, or end the lease by scancel %d", w.id)) {
+			t.Errorf("resize of a lease to %d GPUs: %v", gpus, err)
 		}
 	}
 }

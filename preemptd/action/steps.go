@@ -289,7 +289,7 @@ func checkStarted(_ context.Context, w *actionRun) finding {
 	case isRunning(j), j.State.Finished(), j.Restarts > w.memo.RestartsAt:
 		return finding{done, "on " + j.Nodes}
 	case isHeld(j) && w.memo.WasHeld:
-		return finding{done, "it was held before, and stays so"}
+		return finding{done, staysHeldText}
 	case w.releaseForgotten():
 		return finding{lostBySlurm, "Slurm has forgotten that it was released"}
 	case isHeld(j) && j.Reason == noNodesReason:
@@ -300,6 +300,8 @@ func checkStarted(_ context.Context, w *actionRun) finding {
 	}
 	return finding{wait, "it is " + j.State.String() + ", " + j.Reason}
 }
+
+const staysHeldText = "it was held before, and stays so"
 
 // noNodesReason is why Slurm holds a job for which there are no nodes, however empty they are.
 const noNodesReason = "BadConstraints"

@@ -141,7 +141,11 @@ func (s *Server) lendingHint(ctx context.Context, job *slurmrest.Job, wantNodes,
 	if isNodes > 1 {
 		onEach = " on each node"
 	}
-	if usable := s.usableGPUs(ctx, job); usable > 0 {
+	usable, why := s.usableGPUs(ctx, job)
+	if why != "" {
+		return why
+	}
+	if usable > 0 {
 		if has >= usable {
 			return fmt.Sprintf("its MAX is reached, so that no lease gives it more: its programs see %s%s, and it has as many; "+
 				"a job that is to grow further is submitted with a larger MAX in --singularity-gpus=MIN-MAX", jobrequest.CountOf(usable, "GPU"), onEach)
@@ -158,17 +162,22 @@ func (s *Server) lendingHint(ctx context.Context, job *slurmrest.Job, wantNodes,
 		jobrequest.CountOf(more, "GPU"), more, nodes[0], job.ID, where)
 }
 
-// usableGPUs is how many GPUs the programs of a running job can use on each of its nodes; 0: that is not known.
-func (s *Server) usableGPUs(ctx context.Context, job *slurmrest.Job) int64 {
+// usableGPUs is how many GPUs the programs of a running job can use on each of its nodes; 0: that is not known. why says
+// that the job can have no other size at all.
+func (s *Server) usableGPUs(ctx context.Context, job *slurmrest.Job) (usable int64, why string) {
 	if s.opt.UsableGPUs == nil {
-		return 0
+		return 0, ""
 	}
 	usable, err := s.opt.UsableGPUs(ctx, job)
-	if err != nil {
+	var size *jobrequest.SizeError
+	switch {
+	case errors.As(err, &size):
+		return 0, size.Text
+	case err != nil:
 		s.opt.Log.Warn("how many GPUs a job can use is not known", "job", job.ID, "error", err)
-		return 0
+		return 0, ""
 	}
-	return usable
+	return usable, ""
 }
 
 // checkSize refuses a size that the job cannot have, also to operators.

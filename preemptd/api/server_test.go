@@ -354,7 +354,12 @@ func TestLendingHint(t *testing.T) {
 	s.srv.StartJob(one, "n3")
 	waits := s.srv.AddJob(slurmrest.Job{UserID: alice, Batch: true, NodeCount: slurmrest.Num(1), Tasks: slurmrest.Num(1), TRESPerNode: "gres/gpu:1"})
 	usable := map[int64]int64{}
-	s.server.opt.UsableGPUs = func(_ context.Context, job *slurmrest.Job) (int64, error) { return usable[job.ID], nil }
+	s.server.opt.UsableGPUs = func(_ context.Context, job *slurmrest.Job) (int64, error) {
+		if usable[job.ID] < 0 {
+			return 0, &jobrequest.SizeError{Text: "it is a lease"}
+		}
+		return usable[job.ID], nil
+	}
 	lease := "you can lend it %s yourself, up to the MAX of its --singularity-gpus=MIN-MAX: " +
 		"sbatch --gpus-per-node=%d --nodelist=%s --singularity-lease=%d --wrap 'exec sleep infinity'"
 	const reached = "its MAX is reached, so that no lease gives it more: its programs see %s, and it has as many; " +
@@ -369,6 +374,7 @@ func TestLendingHint(t *testing.T) {
 		"less than it says": {&rpc.ActRequest{Job: fmt.Sprint(one), Gpus: 9}, 4, fmt.Sprintf(lease, "3 GPUs", 3, "n3", one)},
 		"MAX is reached":    {&rpc.ActRequest{Job: fmt.Sprint(one), Gpus: 3}, 1, fmt.Sprintf(reached, "1 GPU")},
 		"of two nodes":      {&rpc.ActRequest{Job: fmt.Sprint(two), Gpus: 3}, 2, fmt.Sprintf(reached, "2 GPUs on each node")},
+		"a lease":           {&rpc.ActRequest{Job: fmt.Sprint(one), Gpus: 3}, -1, "it is a lease"},
 		"more nodes":        {&rpc.ActRequest{Job: fmt.Sprint(one), NodeCount: 2}, 1, ""},
 		"it waits":          {&rpc.ActRequest{Job: fmt.Sprint(waits), Gpus: 2}, 1, ""},
 	} {
