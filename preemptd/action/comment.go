@@ -223,3 +223,28 @@ func WithoutRecord(j *slurmrest.Job) (id int64, comment string) {
 	}
 	return id, withOurComment(j.Comment, text)
 }
+
+// sizeInPlace matches the beginning of our words about a size that a job was given in place.
+var sizeInPlace = regexp.MustCompile(regexp.QuoteMeta(ourMark) + resize.participle + `(?: (?:to|away from) \S+)? in place, to ([0-9]{1,6}) GPUs? by `)
+
+// SizeInPlace returns the GPUs on each node that a job has in place, by its comment; 0 if the comment tells of none.
+func SizeInPlace(comment string) int64 {
+	found := sizeInPlace.FindStringSubmatch(comment)
+	if found == nil {
+		return 0
+	}
+	gpus, _ := strconv.ParseInt(found[1], 10, 64) // digits only, and few
+	return gpus
+}
+
+// WithoutSizeInPlace returns a job's comment of which SizeInPlace has a size, when the job does not have that size any more.
+func WithoutSizeInPlace(comment string) string {
+	ours, rest := comment, ""
+	if i := strings.Index(comment, proxydMark); i >= 0 {
+		ours, rest = comment[:i], comment[i:]
+	}
+	_, text, _ := strings.Cut(strings.TrimRight(ours, "; "), ourMark)
+	return withOurComment(ours+rest, "was "+ClipText(text, maxComment-len("was "+leasesChanged))+leasesChanged)
+}
+
+const leasesChanged = "; its leases have changed since"

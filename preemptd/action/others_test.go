@@ -316,8 +316,8 @@ func TestResizeOfHeldJob(t *testing.T) {
 	}
 }
 
-// TestResizeToOwnSize: the result of a resize to the GPUs that the job has of its own does not speak of leases that lend
-// "none".
+// TestResizeToOwnSize: the result of a resize to the GPUs that the job has of its own does not say that the job is
+// lent GPUs by "none".
 func TestResizeToOwnSize(t *testing.T) {
 	w := newWorld(t, false)
 	w.srv.EditJob(w.id, onOneNode)
@@ -331,7 +331,7 @@ func TestResizeToOwnSize(t *testing.T) {
 	}
 	lines, err := j.Lines(t.Context(), a.ID)
 	if err != nil || !slices.ContainsFunc(lines, func(l journal.Line) bool {
-		return l.Text == "in place: it has 1 GPU of its own there, and is lent none"
+		return l.Text == "in place; lent by: no job, for it has 1 GPU of its own"
 	}) {
 		t.Errorf("lines of the action: %v, %+v", err, lines)
 	}

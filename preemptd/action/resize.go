@@ -43,7 +43,7 @@ func checkLent(_ context.Context, w *actionRun) finding {
 	j := &w.job
 	switch {
 	case w.memo.Lent && w.memo.Leases == noLeases:
-		return finding{done, "in place: it has " + jobrequest.CountOf(w.args.GPUs, "GPU") + " of its own there, and is lent none"}
+		return finding{done, "in place; lent by: no job, for it has " + jobrequest.CountOf(w.args.GPUs, "GPU") + " of its own"}
 	case w.memo.Lent:
 		return finding{done, "in place; lent by: " + w.memo.Leases}
 	case !isRunning(j), w.args.GPUs == 0, w.args.NodeCount > 0 && w.args.NodeCount != j.NodeCount.Or(1):

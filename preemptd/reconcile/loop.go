@@ -223,6 +223,7 @@ func (l *Loop) Tick(ctx, acting context.Context) error {
 	}
 	decision.Problems = append(decision.Problems, stuck...)
 	snapshot := cluster.Build(seen, known)
+	l.commentEndedLeases(ctx, seen, snapshot)
 	decision.Number = snapshot.Number
 	chosen := l.askPolicies(ctx, settings, snapshot, &decision)
 	if ctx.Err() != nil {

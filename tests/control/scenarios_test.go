@@ -30,6 +30,7 @@ func TestControl(t *testing.T) {
 		{"leases by hand", leasesByHand},
 		{"a job that is lent GPUs is cancelled", cancelledWithLeases},
 		{"resize in place, or by a requeue", resizeInPlace},
+		{"a node lacks what a lease needs", leaseWithoutCPU},
 		{"what a person chose stays", chosenSizesStay},
 		{"rolling drain", rollingDrain},
 		{"defrag makes room", defragMakesRoom},

@@ -8,6 +8,7 @@ package control
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // looksEnough is how many looks at the cluster show that policies leave a job alone: preemptd looks once a second, and after 5 s
@@ -68,5 +69,50 @@ func chosenSizesStay(s *site) {
 	for _, j := range []*job{own, lent} {
 		j.waitForProgress()
 		j.endAndCompare()
+	}
+}
+
+// leaseWithoutCPU: other jobs have all CPUs of a job's node, so that no lease could start there. The operator is told so by
+// the result, the job is requeued in its new size at once, and its owner can shrink a job that leases made larger.
+func leaseWithoutCPU(s *site) {
+	s.configurePolicies("")
+	grows := s.submitTraining("n1", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-2")
+	grows.waitForProgress()
+	node := grows.currentState().nodes
+	fills := &job{s, s.runOn("ctl", "bob", fmt.Sprintf("idle=$(scontrol show node -o %[1]s | sed 's/.*CPUAlloc=\\([0-9]*\\) .*CPUTot=\\([0-9]*\\) .*/\\2-\\1/'); "+
+		"sbatch --parsable --cpus-per-task=$((idle)) --mem=64M --time=10 --nodelist=%[1]s --output=/dev/null --wrap 'exec sleep 600'", node)), "fills"}
+	fills.waitForState("RUNNING")
+	said := s.runOn("ctl", "operator", "singctl resize "+grows.id+" --gpus 2 --reason more")
+	if !strings.Contains(said, "for a lease, "+node+" lacks idle CPUs (0 of 1)") {
+		s.Errorf("a resize where no CPU is idle: %s", said)
+	}
+	if st := grows.waitForState("RUNNING"); st.restarts != 1 || st.gres != "gres/gpu:2" {
+		s.Errorf("resized by a requeue: %s", st)
+	}
+	s.runOn("ctl", "bob", "scancel "+fills.id)
+	grows.waitForProgress()
+	grows.endAndCompare()
+
+	lent := s.submitTraining("n2", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-2")
+	lent.waitForProgress()
+	s.runOn("ctl", "operator", "singctl resize "+lent.id+" --gpus 2 --reason more")
+	lent.waitForShares(2)
+	lease := s.runOn("ctl", "root", "squeue -h -t R -n lease-of-"+lent.id+" -o %i")
+	said = s.runOn("ctl", "operator", "singctl resize "+lease+" --gpus 2 2>&1 || :")
+	if !strings.Contains(said, "it is a lease, which lends its GPUs to job "+lent.id) {
+		s.Errorf("a resize of a lease: %s", said)
+	}
+	s.waitFor("the owner is told that MAX is reached", func() (bool, string) {
+		said := s.runOn("ctl", "alice", "singctl resize "+lent.id+" --gpus 3 2>&1 || :")
+		return strings.Contains(said, "its MAX is reached"), said
+	})
+	s.runOn("ctl", "root", "scancel "+lease)
+	lent.waitForShares(1)
+	lent.waitUntil("has a comment that says that the lease has ended", func(st state) bool {
+		return strings.Contains(st.comment, "was resized in place, to 2 GPUs") && strings.Contains(st.comment, "; its leases have changed since")
+	})
+	lent.waitForProgress()
+	if st := lent.endAndCompare(); st.restarts != 0 {
+		s.Errorf("the job was restarted %d times", st.restarts)
 	}
 }
