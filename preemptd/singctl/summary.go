@@ -125,14 +125,19 @@ func (s *jobSummary) addEvents(timeline []*rpc.Event) {
 		return
 	}
 	events := make([]summary.Event, len(timeline))
+	var leases []summary.LeaseChange
 	for i, e := range timeline {
 		events[i] = summary.Event{
 			At: e.GetTime().AsTime(), What: e.GetEvent(), Checkpoint: int(e.GetCheckpoint()), Took: max(e.GetTook().AsDuration(), 0), AfterEnd: e.GetAfterEnd(),
 		}
 		if e.GetEvent() == "GPUs" {
 			s.lent = append(s.lent, e)
+			if gpus, is := summary.ParseLease(e.GetText()); is {
+				leases = append(leases, summary.LeaseChange{At: e.GetTime().AsTime(), GPUs: gpus})
+			}
 		}
 	}
+	summary.AddLeases(s.runs, leases)
 	work := summary.CountWork(events, s.runs)
 	s.work = &work
 }
@@ -162,7 +167,8 @@ func (a summaryCommand) printSummary(s *jobSummary) {
 	for i, r := range s.runs {
 		rows = append(rows, []string{
 			strconv.Itoa(i + 1), orDefault(r.Nodes, "-"), dateText(r.Began), dateText(r.Ended), durationText(r.Elapsed),
-			strconv.Itoa(r.GPUs), r.State, orDefault(r.Comment, "-"),
+			gpusText(int32(r.GPUs+r.Leased), int32(r.GPUs), int32(r.Leased)), r.State, //nolint:gosec // GPUs of a job
+			orDefault(r.Comment, "-"),
 		})
 	}
 	printTable(w, rows)
@@ -275,7 +281,7 @@ func (s *jobSummary) jsonObject() map[string]any {
 	for i, r := range s.runs {
 		runs[i] = map[string]any{
 			"nodes": r.Nodes, "submitted": jsonTime(r.Submitted), "began": jsonTime(r.Began), "ended": jsonTime(r.Ended),
-			"ran": r.Elapsed.Seconds(), "gpus": r.GPUs, "state": r.State, "comment": r.Comment,
+			"ran": r.Elapsed.Seconds(), "gpus": r.GPUs, "leased": r.Leased, "state": r.State, "comment": r.Comment,
 		}
 	}
 	last := s.runs[len(s.runs)-1]

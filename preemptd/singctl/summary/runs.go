@@ -22,6 +22,7 @@ type Run struct {
 	Nodes     string // as Slurm abbreviates them; "": no nodes yet
 	GPUs      int
 	Comment   string // the administrator's, where proxyd writes how the run ended
+	Leased    int    // the most GPUs that leases lent at a time, beside the own (AddLeases)
 }
 
 // Columns are the columns of sacct that ParseRuns reads. Only the last may have a | in it.

@@ -137,9 +137,9 @@ func TestParseRuns(t *testing.T) {
 		"alice|PREEMPTED|100|150|300|150|n1|billing=1,gres/gpu=2,gres/gpu:a100=2|a | b\nline|two\n" +
 		"alice|CANCELLED by 7|500|None|560|0|None assigned||\nalice|X|1|2|3|much|n1||\n")
 	want := []Run{
-		{"alice", "PREEMPTED", time.Unix(100, 0), time.Unix(150, 0), time.Unix(300, 0), 150 * time.Second, "n1", 2, "a | b"},
-		{"alice", "RUNNING", time.Unix(300, 0), time.Unix(400, 0), time.Time{}, 50 * time.Second, "n2", 3, ""},
-		{"alice", "CANCELLED by 7", time.Unix(500, 0), time.Time{}, time.Unix(560, 0), 0, "", 0, ""},
+		{"alice", "PREEMPTED", time.Unix(100, 0), time.Unix(150, 0), time.Unix(300, 0), 150 * time.Second, "n1", 2, "a | b", 0},
+		{"alice", "RUNNING", time.Unix(300, 0), time.Unix(400, 0), time.Time{}, 50 * time.Second, "n2", 3, "", 0},
+		{"alice", "CANCELLED by 7", time.Unix(500, 0), time.Time{}, time.Unix(560, 0), 0, "", 0, "", 0},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -164,4 +164,29 @@ func FuzzParseRuns(f *testing.F) {
 			t.Errorf("AddRuns(ParseRuns(%q)) = %+v", printed, totals)
 		}
 	})
+}
+
+// TestAddLeases: each run has the most GPUs that leases lent it at a time. Texts about no lease do not count.
+func TestAddLeases(t *testing.T) {
+	at := func(minute int) time.Time {
+		return time.Unix(1_800_000_000, 0).Add(time.Duration(minute) * time.Minute)
+	}
+	var changes []LeaseChange
+	for _, e := range []struct {
+		minute int
+		text   string
+	}{
+		{1, "job 9 has lent 1: 2 now"}, {2, "job 10 has lent 2: 4 now"}, {3, "job 9 takes back 1: 3 now"}, {4, "job 11 has lent 1: 4 now"},
+		{12, "job 12 has lent 1: 2 now"}, {13, "job 12 takes back 1: 1 now"}, {14, "job 13 lends 1: 2 now"}, // of an older release
+		{15, "another text of 4: 9 now"},
+	} {
+		if gpus, is := ParseLease(e.text); is {
+			changes = append(changes, LeaseChange{at(e.minute), gpus})
+		}
+	}
+	runs := []Run{{Began: at(0), Ended: at(10)}, {Began: at(11)}, {}}
+	AddLeases(runs, changes)
+	if runs[0].Leased != 3 || runs[1].Leased != 1 || runs[2].Leased != 0 {
+		t.Errorf("leased by run: %d, %d, %d, want 3, 1, 0", runs[0].Leased, runs[1].Leased, runs[2].Leased)
+	}
 }
