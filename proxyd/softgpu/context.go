@@ -23,6 +23,8 @@ type cudaContext struct {
 	orphans []*mark // of blocking streams that were destroyed with work in them
 	modules map[*module]bool
 	limits  map[backend.Limit]uint64
+
+	launches []streamLaunch // not used yet
 }
 
 var defaultLimits = map[backend.Limit]uint64{

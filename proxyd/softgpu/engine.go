@@ -61,7 +61,7 @@ type kernel interface {
 	kernelFacts() facts
 	// runLaunch runs the kernel to its end, or until a pause between two blocks. runLaunch returns how many blocks
 	// are done, in ascending order. The error wraps a Result.
-	runLaunch(ctx context.Context, l launch) (uint64, error)
+	runLaunch(ctx context.Context, l *launch) (uint64, error)
 }
 
 // facts are the properties of a compiled kernel.

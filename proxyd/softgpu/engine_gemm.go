@@ -28,7 +28,7 @@ func replaceKernel(k ptxKernel, texts []string) kernel {
 }
 
 // runLaunch implements kernel.
-func (k gemmKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
+func (k gemmKernel) runLaunch(ctx context.Context, l *launch) (uint64, error) {
 	if l.block != (backend.Dim{X: gemm.Threads, Y: 1, Z: 1}) {
 		return k.ptxKernel.runLaunch(ctx, l)
 	}

@@ -211,7 +211,7 @@ func (l *launch) recordChild(c ptx.Child) ptx.LaunchCode {
 	return launchCodes[l.record(childLaunch{c.Kernel, backend.Dim(c.Grid), backend.Dim(c.Block), c.Shared, c.Params, c.Tail})]
 }
 
-func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
+func (k ptxKernel) runLaunch(ctx context.Context, l *launch) (uint64, error) {
 	done := l.done
 	sees, touched := l.viewMemory()
 	if touched != nil {
@@ -235,7 +235,7 @@ func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 }
 
 // makeHooks returns the services for the threads of a launch.
-func (l launch) makeHooks() ptx.Hooks {
+func (l *launch) makeHooks() ptx.Hooks {
 	output, malloc, free, condition := l.output.addText, l.malloc, l.free, l.condition
 	if seen := l.seen; seen != nil {
 		output = func(fd int, text []byte) { seen.effects = true; l.output.addText(fd, text) }

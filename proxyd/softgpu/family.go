@@ -194,7 +194,7 @@ func (t *gridTree) runBlocks(s *space, g *grid, run launch) error {
 	run.slots = int(t.pending - min(t.waiting, t.pending))
 	t.children = false
 	var err error
-	g.Done, err = f.kernel.runLaunch(s.ctx, run)
+	g.Done, err = f.kernel.runLaunch(s.ctx, &run)
 	if err == nil {
 		err = t.refused
 	}

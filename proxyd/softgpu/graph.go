@@ -78,7 +78,7 @@ func (c *cudaContext) makeStep(n backend.Node, of *conditions) (*step, error) {
 	ok := true
 	switch n := n.(type) {
 	case backend.KernelNode:
-		s.task, err = c.launchTask(n.Launch, of)
+		s.task, err = c.launchTask(&n.Launch, of)
 	case backend.CopyNode:
 		s.task, err = c.copyTask(n.Copy)
 	case backend.FillNode:

@@ -44,6 +44,16 @@ func (f *function) threadRegisters() int32 {
 	return int32(min(n, uint64(f.deviceAttributes()[backend.MaxRegistersPerBlock]/max(f.maxThreads(), 32)), 255))
 }
 
+// launchFacts are the facts by which launches are checked, of a kernel that was compiled.
+func (f *function) launchFacts() backend.LaunchFacts {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return backend.LaunchFacts{
+		MaxThreads: f.maxThreads(), MaxDynamicShared: f.dynamic, Shared: int32(f.facts.shared), Registers: f.threadRegisters(),
+		Required: f.facts.reqThreads, Params: backend.SizeOfParams(f.facts.params),
+	}
+}
+
 // Attribute implements backend.Function.
 func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
 	if err := f.module.CheckLoaded(); err != nil {
@@ -103,44 +113,87 @@ func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
 	return nil
 }
 
-// queuedLaunch is a launch that was checked, with all that its runs need: a stream runs the launch once, a node of a graph
-// as often as the graph runs. No run changes the queuedLaunch.
+// queuedLaunch is a launch that was checked, with all that a run needs. A stream runs the launch once, with
+// launchOrReuse. A node of a graph runs as often as its graph, with runCopy.
 type queuedLaunch struct {
 	space    *space
 	function *function
 	spec     launch
-	done     backend.PartialKernel // the part that was done before
-	fifo     uint64                // bytes that a run may print
-	room     [64]byte              // for the parameters, if they are short
+	output   kernelOutput // of the run, with the part of the kernel that was done before
+	room     [64]byte     // for the parameters, if they are short
 }
 
-// launchTask checks a launch, which may set the conditions of a graph.
-func (c *cudaContext) launchTask(l backend.Launch, of *conditions) (task, error) {
+// streamLaunch is a launch in a stream's queue.
+type streamLaunch struct {
+	operation
+	queued queuedLaunch
+}
+
+// launchesAtOnce is how many streamLaunches a context makes room for at once.
+const launchesAtOnce = 8
+
+// newLaunch returns room for a launch.
+func (c *cudaContext) newLaunch() *streamLaunch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.launches) == 0 {
+		c.launches = make([]streamLaunch, launchesAtOnce)
+	}
+	l := &c.launches[0]
+	c.launches = c.launches[1:]
+	return l
+}
+
+// runQueued is run of an operation that is a streamLaunch.
+func runQueued(op *operation) error { return op.launch.launchOrReuse(op) }
+
+// runCopy carries out the launch, which stays as it is.
+func (q *queuedLaunch) runCopy(op *operation) error {
+	once := *q
+	return once.launchOrReuse(op)
+}
+
+// launchTask checks a launch by a graph, which may set conditions of the graph.
+func (c *cudaContext) launchTask(l *backend.Launch, of *conditions) (task, error) {
+	q := &queuedLaunch{}
+	if err := c.checkLaunch(q, l, of); err != nil {
+		return task{}, err
+	}
+	return task{run: q.runCopy, uses: c.space.spacesInSight(), usesSeen: true}, nil
+}
+
+// checkLaunch checks a launch, which may set the conditions of a graph, and puts the launch into q.
+func (c *cudaContext) checkLaunch(q *queuedLaunch, l *backend.Launch, of *conditions) error {
 	f, ok := l.Function.(*function)
 	if !ok || f.module.context != c {
-		return task{}, fmt.Errorf("launch a function of another context: %w", backend.InvalidHandle)
+		return fmt.Errorf("launch a function of another context: %w", backend.InvalidHandle)
 	}
 	if err := f.module.CheckLoaded(); err != nil {
-		return task{}, err
+		return err
 	}
 	if err := f.compileKernel(); err != nil {
-		return task{}, err
+		return err
 	}
-	if err := backend.CheckLaunch(&c.space.device.info, &l); err != nil {
-		return task{}, err
+	info := &c.space.device.info
+	if err := backend.CheckExtents(info, l); err != nil {
+		return err
+	}
+	facts := f.launchFacts()
+	if err := facts.CheckLaunch(info, l); err != nil {
+		return err
 	}
 	if l.Cooperative && l.Done != (backend.PartialKernel{}) {
-		return task{}, fmt.Errorf("launch the rest of a cooperative kernel: %w", backend.InvalidValue)
+		return fmt.Errorf("launch the rest of a cooperative kernel: %w", backend.InvalidValue)
 	}
 	s := c.space
-	q := &queuedLaunch{space: s, function: f, done: l.Done}
+	q.space, q.function, q.output.done = s, f, l.Done
 	c.mu.Lock()
 	q.spec = launch{
 		grid: l.Grid, block: l.Block, shared: l.Shared, params: append(q.room[:0], l.Params...), memory: s.table.engine, cooperative: l.Cooperative,
 		workers: s.device.backend.cfg.Workers, stack: c.limits[backend.LimitStackSize],
 		sms: uint32(s.device.info.Attributes[backend.Multiprocessors]), issued: &s.at.Load().issued,
 	}
-	q.fifo = c.limits[backend.LimitPrintfFIFO]
+	q.output.fifo = c.limits[backend.LimitPrintfFIFO]
 	var heap, pending uint64
 	if f.facts.hooks || f.facts.launches {
 		heap, pending = c.limits[backend.LimitMallocHeap], c.limits[backend.LimitPendingLaunches]
@@ -154,27 +207,28 @@ func (c *cudaContext) launchTask(l backend.Launch, of *conditions) (task, error)
 	if f.facts.launches {
 		q.spec.family = &family{module: f.module, name: f.name, pending: pending}
 	}
-	if _, err := q.spec.family.makeTree(&q.spec, l.Done); err != nil {
-		return task{}, err
+	if q.spec.family == nil && l.Done.Launches == "" {
+		return nil
 	}
-	return task{run: q.launchOrReuse, uses: s.spacesInSight(), usesSeen: true}, nil
+	_, err := q.spec.family.makeTree(&q.spec, l.Done)
+	return err
 }
 
-// runKernel runs the rest of a kernel. While the space is paused the kernel waits, after the blocks that run,
-// unless the kernel is cooperative or a node of a graph. run is a copy: a graph's nodes run many times.
-func (s *space) runKernel(op *operation, k kernel, run launch, done backend.PartialKernel, fifo uint64) error {
-	out := &kernelOutput{space: s, fifo: fifo, done: done}
-	run.output = out
+// runKernel runs the rest of the kernel. While the space is paused the kernel waits, after the blocks that run,
+// unless the kernel is cooperative or a node of a graph.
+func (q *queuedLaunch) runKernel(op *operation) error {
+	s, run, out := q.space, &q.spec, &q.output
+	out.space, run.output = s, out
 	if op.stream != nil && !run.cooperative {
 		run.paused = s.isPaused
 	}
 	if run.family != nil {
-		return runFamily(s, op, run, out)
+		return runFamily(s, op, *run, out)
 	}
 	for all := run.grid.Count(); ; {
 		var err error
 		run.done = out.done.Blocks
-		out.done.Blocks, err = k.runLaunch(s.ctx, run)
+		out.done.Blocks, err = q.function.kernel.runLaunch(s.ctx, run)
 		out.passText()
 		if err != nil || out.done.Blocks >= all {
 			return err

@@ -97,16 +97,16 @@ type spliceLaunch struct {
 	issued    atomic.Uint64
 }
 
-// launchOrReuse carries out a launch, or takes the result of the same launch of another space.
+// launchOrReuse carries out a launch, or takes the result of the same launch of another space. It is called once.
 func (q *queuedLaunch) launchOrReuse(op *operation) error {
-	s, f, spec := q.space, q.function, q.spec
-	d := s.at.Load()
+	spec := &q.spec
+	d := q.space.at.Load()
 	if d.splicer == nil {
-		return s.runKernel(op, f.kernel, spec, q.done, q.fifo)
+		return q.runKernel(op)
 	}
 	a := d.beginSpliceLaunch(q, op)
 	if a == nil {
-		return runAndTrackWrites(s, op, f.kernel, spec, q.done, q.fifo)
+		return q.runAndTrackWrites(op)
 	}
 	if a.plan.Compare {
 		if taken, err := a.reuseResult(); taken || err != nil {
@@ -121,7 +121,7 @@ func (q *queuedLaunch) launchOrReuse(op *operation) error {
 	case a.plan.Compare:
 		spec.parts = a.plan.Parts
 	}
-	err := runAndTrackWrites(s, op, f.kernel, spec, q.done, q.fifo)
+	err := q.runAndTrackWrites(op)
 	all.Add(a.issued.Load())
 	switch {
 	case err != nil:
@@ -151,7 +151,7 @@ func (d *device) beginSpliceLaunch(q *queuedLaunch, op *operation) *spliceLaunch
 		why = whyBlocks
 	case spec.family != nil:
 		why = whyLaunches
-	case q.done != (backend.PartialKernel{}):
+	case q.output.done != (backend.PartialKernel{}):
 		why = whyPart
 	case len(s.spacesInSight()) > 1 || q.function.module.managed.Size > 0: // code with addresses of a program's own memory
 		why = whyMemory

@@ -127,17 +127,18 @@ func knowsContents(spaces []*space) bool {
 
 // runAndTrackWrites carries out a launch, and notes where it has written: in the memory of each space that its kernel could see at
 // any time. A kernel that a fault has ended, or that may launch kernels, may have written anywhere.
-func runAndTrackWrites(s *space, op *operation, k kernel, run launch, done backend.PartialKernel, fifo uint64) error {
+func (q *queuedLaunch) runAndTrackWrites(op *operation) error {
+	run := &q.spec
 	if run.seen == nil && run.family == nil && knowsContents(op.uses) {
 		run.seen = &accesses{}
 	}
-	err := s.runKernel(op, k, run, done, fifo)
+	err := q.runKernel(op)
 	w := writes{}
 	if err == nil && run.seen != nil && len(op.uses) > 0 {
 		w = writes{kernelWriter, run.seen.writes}
 		op.wrote = writes{by: kernelWriter} // all writes are reported here
 	}
-	for _, u := range op.usesWithSight(s) {
+	for _, u := range op.usesWithSight(q.space) {
 		u.reclaimer.forgetWrites(w)
 	}
 	return err

@@ -154,7 +154,10 @@ func (st *stream) finishOperation(op *operation) {
 	st.Current = nil
 	st.Done++
 	st.Mu.Unlock()
-	op.run, op.drop, op.deps, op.uses, op.wrote = nil, nil, nil, nil, writes{}
+	if op.launch != nil {
+		*op.launch = queuedLaunch{}
+	}
+	op.run, op.launch, op.drop, op.deps, op.uses, op.wrote = nil, nil, nil, nil, nil, writes{}
 	op.mark.reachMark()
 }
 
@@ -215,7 +218,17 @@ func (st *stream) Fill(x backend.Fill) error {
 
 // Launch implements backend.Stream.
 func (st *stream) Launch(x backend.Launch) error {
-	return st.enqueueTask(func(c *cudaContext) (task, error) { return c.launchTask(x, nil) })
+	if err := st.waitReady(); err != nil {
+		return err
+	}
+	c := st.context
+	l := c.newLaunch()
+	if err := c.checkLaunch(&l.queued, &x, nil); err != nil {
+		return err
+	}
+	l.run, l.launch, l.uses, l.usesSeen = runQueued, &l.queued, c.space.spacesInSight(), true
+	st.submitOperation(&l.operation)
+	return nil
 }
 
 // Exchange implements backend.Stream.

@@ -83,6 +83,7 @@ func unreachedMarks(marks []*mark) []*mark {
 type operation struct {
 	deps         []*mark
 	run          func(*operation) error // nil: no work to do
+	launch       *queuedLaunch          // for runQueued, or nil
 	always       bool                   // run even if the context has a fault
 	entersItself bool                   // each of its steps enters the gate itself: between them they wait for others
 	uses         []*space               // with memory that the operation touches while running

@@ -136,7 +136,6 @@ type Launch struct {
 //	cooperative, and not all blocks fit        CooperativeLaunchTooBig
 //	clusters, on a device without them         InvalidClusterSize
 func CheckLaunch(info *Info, l *Launch) error {
-	at, name := &info.Attributes, l.Function.Name()
 	if err := CheckExtents(info, l); err != nil {
 		return err
 	}
@@ -148,35 +147,59 @@ func CheckLaunch(info *Info, l *Launch) error {
 		}
 		facts[a] = v
 	}
-	size := uint32(0)
-	if p := l.Function.Params(); len(p) > 0 {
-		size = p[len(p)-1].Offset + p[len(p)-1].Size
+	f := LaunchFacts{
+		MaxThreads: facts[FuncMaxThreads], MaxDynamicShared: facts[FuncMaxDynamicShared], Shared: facts[FuncSharedSize], Registers: facts[FuncRegisters],
+		Required: l.Function.Required(), Params: SizeOfParams(l.Function.Params()),
 	}
+	return f.CheckLaunch(info, l)
+}
+
+// LaunchFacts are the properties of a kernel that decide which of its launches are refused.
+type LaunchFacts struct {
+	MaxThreads, MaxDynamicShared, Shared, Registers int32 // the attributes of these names
+
+	Required Dim    // see Function
+	Params   uint32 // bytes
+}
+
+// SizeOfParams is the size of a block of these parameters.
+func SizeOfParams(all []Param) uint32 {
+	if len(all) == 0 {
+		return 0
+	}
+	last := all[len(all)-1]
+	return last.Offset + last.Size
+}
+
+// CheckLaunch is the part of the function CheckLaunch that regards the kernel, for a kernel with these facts.
+func (f *LaunchFacts) CheckLaunch(info *Info, l *Launch) error {
+	at, threads := &info.Attributes, l.Block.Count()
+	shared := uint64(f.Shared) + uint64(l.Shared)
 	switch {
-	case l.Block.Count() > uint64(facts[FuncMaxThreads]):
+	case threads > uint64(f.MaxThreads):
 		r := InvalidValue
-		if l.Block.Count() > uint64(RegisterThreads(info, uint32(max(facts[FuncRegisters], 0)))) {
+		if threads > uint64(RegisterThreads(info, uint32(max(f.Registers, 0)))) {
 			r = LaunchOutOfResources
 		}
-		return fmt.Errorf("launch %s: %d threads, the kernel may have %d: %w", name, l.Block.Count(), facts[FuncMaxThreads], r)
-	case l.Function.Required() != (Dim{}) && l.Function.Required() != l.Block:
-		return fmt.Errorf("launch %s: block %v is not the required %v: %w", name, l.Block, l.Function.Required(), InvalidValue)
-	case uint64(l.Shared) > uint64(max(facts[FuncMaxDynamicShared], 0)):
-		return fmt.Errorf("launch %s: %d bytes of dynamic shared memory, %d are allowed: %w", name, l.Shared, facts[FuncMaxDynamicShared], InvalidValue)
-	case uint64(facts[FuncSharedSize])+uint64(l.Shared) > uint64(at[MaxSharedPerBlockOptin]):
-		return fmt.Errorf("launch %s: %d bytes of shared memory, %d of them dynamic, the device has %d for a block: %w", name,
-			uint64(facts[FuncSharedSize])+uint64(l.Shared), l.Shared, at[MaxSharedPerBlockOptin], InvalidValue)
+		return fmt.Errorf("launch %s: %d threads, the kernel may have %d: %w", l.Function.Name(), threads, f.MaxThreads, r)
+	case f.Required != (Dim{}) && f.Required != l.Block:
+		return fmt.Errorf("launch %s: block %v is not the required %v: %w", l.Function.Name(), l.Block, f.Required, InvalidValue)
+	case uint64(l.Shared) > uint64(max(f.MaxDynamicShared, 0)):
+		return fmt.Errorf("launch %s: %d bytes of dynamic shared memory, %d are allowed: %w", l.Function.Name(), l.Shared, f.MaxDynamicShared, InvalidValue)
+	case shared > uint64(at[MaxSharedPerBlockOptin]):
+		return fmt.Errorf("launch %s: %d bytes of shared memory, %d of them dynamic, the device has %d for a block: %w", l.Function.Name(),
+			shared, l.Shared, at[MaxSharedPerBlockOptin], InvalidValue)
 	case l.ClusterBlocks() > 1 && at[ClusterLaunch] == 0:
-		return fmt.Errorf("launch %s: clusters of %d blocks: %w", name, l.ClusterBlocks(), InvalidClusterSize)
-	case len(l.Params) < int(size):
-		return fmt.Errorf("launch %s: %d bytes of parameters, not %d: %w", name, len(l.Params), size, InvalidValue)
+		return fmt.Errorf("launch %s: clusters of %d blocks: %w", l.Function.Name(), l.ClusterBlocks(), InvalidClusterSize)
+	case len(l.Params) < int(f.Params):
+		return fmt.Errorf("launch %s: %d bytes of parameters, not %d: %w", l.Function.Name(), len(l.Params), f.Params, InvalidValue)
 	}
 	if l.Cooperative {
 		fit := uint64(Occupancy(info, Resources{
-			Threads: uint32(l.Block.Count()), Registers: uint32(facts[FuncRegisters]), Shared: uint32(facts[FuncSharedSize]) + l.Shared,
+			Threads: uint32(threads), Registers: uint32(f.Registers), Shared: uint32(f.Shared) + l.Shared,
 		})) * uint64(at[Multiprocessors])
 		if n := l.Grid.Count(); n > fit {
-			return fmt.Errorf("launch %s: %d blocks at once, %d fit: %w", name, n, fit, CooperativeLaunchTooBig)
+			return fmt.Errorf("launch %s: %d blocks at once, %d fit: %w", l.Function.Name(), n, fit, CooperativeLaunchTooBig)
 		}
 	}
 	return nil
