@@ -13,6 +13,8 @@ package dispatch
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 )
 
@@ -75,6 +77,9 @@ func Look(op uint32) (Info, bool) {
 	return info, ok
 }
 
+// Ops are the ops of all calls, in no order.
+func Ops() []uint32 { return slices.Collect(maps.Keys(ops)) }
+
 // callCodec is the decoder and the encoder of a call that is served.
 type callCodec struct {
 	d decoder
@@ -92,6 +97,11 @@ func Serve(b Backend, c Call, op uint32, in, out []byte) ([]byte, Result, error)
 	if !ok {
 		return out, 0, fmt.Errorf("op %#x: %w", op, ErrUnknown)
 	}
+	return info.Serve(b, &c, op, in, out)
+}
+
+// Serve is the function Serve for an op with this description. Serve sets c.PerThread. The backend may keep c.
+func (info *Info) Serve(b Backend, c *Call, op uint32, in, out []byte) ([]byte, Result, error) {
 	c.PerThread = op&PerThread != 0
 	if c.PerThread && !info.PerThread {
 		return out, 0, fmt.Errorf("%s: %w: it has no variant for per-thread default streams", info.Symbol, ErrMalformed)
@@ -103,7 +113,7 @@ func Serve(b Backend, c Call, op uint32, in, out []byte) ([]byte, Result, error)
 	}()
 	d, e := &x.d, &x.e
 	d.rest, e.out = in, out
-	r := info.serve(b, &c, d, e)
+	r := info.serve(b, c, d, e)
 	switch {
 	case d.err != nil:
 		return out, 0, fmt.Errorf("%s: %w", info.Symbol, d.err)

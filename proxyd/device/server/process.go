@@ -68,6 +68,8 @@ type process struct {
 	heard          atomic.Bool             // the process has its ring, or had it
 	exits          bool                    // the process has said so; of the ring's goroutine, as scratch
 	scratch        []byte                  // of handle
+	newCalls       []dispatch.Call         // not used yet; of newCall
+	argsRoom       []byte                  // with the arguments of the latest calls; of copyArgs
 }
 
 var _ dispatch.Backend = (*process)(nil)

@@ -67,30 +67,31 @@ func (p *process) handleMessage(m *wire.Message) {
 		}
 		return
 	}
-	info, known := dispatch.Look(l.Op)
-	if !known {
+	f := findFacts(l.Op)
+	if f == nil {
 		p.endProcess(fmt.Sprintf("it sent a message with the number %#x, which no call has", l.Op))
 		return
 	}
 	in := l.Args
 	if m.BulkSize() == 0 && m.Op != wire.OpLong {
-		in = bytes.Clone(in) // values decoded from in may be kept
+		in = p.copyArgs(in, f) // values decoded from in may be kept
 	}
-	c := dispatch.Call{
+	c := p.newCall()
+	*c = dispatch.Call{
 		Process: p.ID, Thread: l.Thread, Context: dispatch.Context(l.Context), PerThread: l.Op&dispatch.PerThread != 0,
 	}
 	switch {
 	case l.Posted:
-		_, r, err := p.carryOutCall(&c, l.Op, in, nil)
-		p.handlePostedResult(&c, info, r, err)
-	case mayWait[info.Symbol]:
-		if r, over := p.answerWithoutWait(c, info.Symbol, in); over {
+		_, r, err := p.carryOutCall(c, f, l.Op, in, nil)
+		p.handlePostedResult(c, f.Symbol, r, err)
+	case f.mayWait:
+		if r, over := p.answerWithoutWait(c, f.Symbol, in); over {
 			p.answerCall(l, r, nil, nil)
 			break
 		}
-		p.serveConcurrently(l, c, in)
+		p.serveConcurrently(l, c, f, in)
 	default:
-		out, r, err := p.carryOutCall(&c, l.Op, in, p.scratch[:0])
+		out, r, err := p.carryOutCall(c, f, l.Op, in, p.scratch[:0])
 		p.answerCall(l, r, out, err)
 		if cap(out) > cap(p.scratch) && cap(out) <= maxScratch {
 			p.scratch = out
@@ -115,6 +116,36 @@ func (p *process) tellMissed(what string) {
 	}
 }
 
+// How many calls newCall makes room for at once, and how many bytes copyArgs.
+const (
+	callsAtOnce = 16
+	bytesAtOnce = 1 << 10
+)
+
+// newCall returns room for a call, for the ring's goroutine.
+func (p *process) newCall() *dispatch.Call {
+	if len(p.newCalls) == 0 {
+		p.newCalls = make([]dispatch.Call, callsAtOnce)
+	}
+	c := &p.newCalls[0]
+	p.newCalls = p.newCalls[1:]
+	return c
+}
+
+// copyArgs copies the arguments of a call, for the ring's goroutine. The copies of calls that queue work lie side by side:
+// none of them is kept for much longer than the others.
+func (p *process) copyArgs(in []byte, f *callFacts) []byte {
+	if n := len(in); f.work.isQueued() && n <= bytesAtOnce/4 {
+		if cap(p.argsRoom)-len(p.argsRoom) < n {
+			p.argsRoom = make([]byte, 0, bytesAtOnce)
+		}
+		at := len(p.argsRoom)
+		p.argsRoom = append(p.argsRoom, in...)
+		return p.argsRoom[at : at+n : at+n]
+	}
+	return bytes.Clone(in)
+}
+
 // noteMissed logs once that the program wanted a feature that is not covered.
 func (p *process) noteMissed(what string) {
 	const longest = 512
@@ -127,7 +158,7 @@ func (p *process) noteMissed(what string) {
 
 // answerWithoutWait returns the result of a call that waits for a context, a stream or an event, and true, if the wait
 // would be over at once: then the call needs no goroutine.
-func (p *process) answerWithoutWait(c dispatch.Call, symbol string, in []byte) (dispatch.Result, bool) {
+func (p *process) answerWithoutWait(c *dispatch.Call, symbol string, in []byte) (dispatch.Result, bool) {
 	if !p.Output.IsIdle() {
 		return 0, false
 	}
@@ -137,13 +168,13 @@ func (p *process) answerWithoutWait(c dispatch.Call, symbol string, in []byte) (
 	}
 	switch {
 	case symbol == "cuCtxSynchronize" && len(in) == 0:
-		x, r := p.Current(&c)
+		x, r := p.Current(c)
 		if r != 0 {
 			return r, true
 		}
 		return p.queryContext(x)
 	case symbol == "cuStreamSynchronize" && len(in) == 8:
-		st, r := p.Stream(&c, dispatch.Stream(h))
+		st, r := p.Stream(c, dispatch.Stream(h))
 		switch {
 		case r != 0:
 			return r, true
@@ -179,12 +210,12 @@ func (p *process) queryContext(x *driver.Context) (dispatch.Result, bool) {
 
 // serveConcurrently carries a call out on a goroutine of its own. serveConcurrently returns when the call is
 // answered, or waits.
-func (p *process) serveConcurrently(l *wire.Letter, c dispatch.Call, in []byte) {
+func (p *process) serveConcurrently(l *wire.Letter, c *dispatch.Call, f *callFacts, in []byte) {
 	moved := make(chan struct{})
 	var once sync.Once
 	c.Waits = func() { once.Do(func() { close(moved) }) }
 	p.calls.Go(func() {
-		out, r, err := p.carryOutCall(&c, l.Op, in, nil)
+		out, r, err := p.carryOutCall(c, f, l.Op, in, nil)
 		if r != 0 && r != driver.Again {
 			p.Output.Flush(p.Lifetime) // the program may end by the error, and what it was told about the error would be lost
 		}
@@ -213,16 +244,16 @@ func (p *process) answerCall(l *wire.Letter, r dispatch.Result, out []byte, err 
 }
 
 // handlePostedResult takes the result of a posted message.
-func (p *process) handlePostedResult(c *dispatch.Call, info dispatch.Info, r dispatch.Result, err error) {
+func (p *process) handlePostedResult(c *dispatch.Call, symbol string, r dispatch.Result, err error) {
 	switch {
 	case err != nil:
 		p.refuseMessage(err)
 	case r == 0:
-	case strings.HasPrefix(info.Symbol, "nccl"):
-		p.logFailedPost(info.Symbol, r) // the communicator keeps r; the numbers are NCCL's
+	case strings.HasPrefix(symbol, "nccl"):
+		p.logFailedPost(symbol, r) // the communicator keeps r; the numbers are NCCL's
 	default:
 		x, _ := p.Contexts.Get(c.Context)
-		p.FailLater(x, info.Symbol, r)
+		p.FailLater(x, symbol, r)
 	}
 }
 

@@ -57,31 +57,72 @@ var (
 	}()
 )
 
+// workKind says what a call does to the work that is queued.
+type workKind uint8
+
+const (
+	otherWork     workKind = iota // the call queues no work, or work that is done before a cut
+	queuesWork                    // the call is holdable; the next ones, too
+	recordsEvent                  // its message begins with the event
+	waitsForEvent                 // its message has the event behind the stream
+	launchesGraph                 // its message begins with the instantiated graph
+	queuesGroup
+	changesWork      // see changesAll
+	changesGraphWork // see changesExec
+)
+
+// isQueued tells whether the call is holdable.
+func (k workKind) isQueued() bool { return k >= queuesWork && k <= queuesGroup }
+
+// workOf tells the workKind of an operation.
+func workOf(op uint32) workKind {
+	switch {
+	case op == opRecord || op == opRecordWithFlags:
+		return recordsEvent
+	case op == opWaitEvent:
+		return waitsForEvent
+	case op == opGraphLaunch:
+		return launchesGraph
+	case op == opGroup:
+		return queuesGroup
+	case holdable[op]:
+		return queuesWork
+	case changesAll[op]:
+		return changesWork
+	case changesExec[op]:
+		return changesGraphWork
+	}
+	return otherWork
+}
+
 // watchWork begins to find out the work that a call queues, or notes the changes that the call makes for queued work:
 // before the call is carried out.
-func (p *process) watchWork(c *dispatch.Call, op uint32, in []byte) *driver.QueuedWork {
-	plain := op &^ dispatch.PerThread
-	switch {
-	case holdable[plain]:
-		q := driver.WatchCall(driver.QueuedCall{Op: op, Thread: c.Thread, Context: c.Context, In: in})
-		switch {
-		case (plain == opRecord || plain == opRecordWithFlags) && len(in) >= 8:
-			q.Call.Event = dispatch.Event(binary.LittleEndian.Uint64(in))
-		case plain == opWaitEvent && len(in) >= 16:
-			q.Call.Event = dispatch.Event(binary.LittleEndian.Uint64(in[8:]))
-		case plain == opGraphLaunch && len(in) >= 8:
-			q.Call.Exec = dispatch.Graphexec(binary.LittleEndian.Uint64(in))
-		}
-		p.orderShared(q.Call)
-		q.Several = plain == opGroup
-		c.Queued = q
-		return q
-	case changesAll[plain]:
+func (p *process) watchWork(c *dispatch.Call, kind workKind, op uint32, in []byte) *driver.QueuedWork {
+	switch kind {
+	case otherWork:
+		return nil
+	case changesWork:
 		p.Work.AllChanges()
-	case changesExec[plain] && len(in) >= 8:
-		p.Work.ExecChanges(dispatch.Graphexec(binary.LittleEndian.Uint64(in)))
+		return nil
+	case changesGraphWork:
+		if len(in) >= 8 {
+			p.Work.ExecChanges(dispatch.Graphexec(binary.LittleEndian.Uint64(in)))
+		}
+		return nil
 	}
-	return nil
+	q := p.Work.WatchCall(driver.QueuedCall{Op: op, Thread: c.Thread, Context: c.Context, In: in})
+	switch {
+	case kind == recordsEvent && len(in) >= 8:
+		q.Call.Event = dispatch.Event(binary.LittleEndian.Uint64(in))
+	case kind == waitsForEvent && len(in) >= 16:
+		q.Call.Event = dispatch.Event(binary.LittleEndian.Uint64(in[8:]))
+	case kind == launchesGraph && len(in) >= 8:
+		q.Call.Exec = dispatch.Graphexec(binary.LittleEndian.Uint64(in))
+	}
+	p.orderShared(q.Call)
+	q.Several = kind == queuesGroup
+	c.Queued = q
+	return q
 }
 
 // orderShared gives a call its place among the calls of all processes, if the call names an event that processes share: a
@@ -97,11 +138,11 @@ func (p *process) orderShared(c *driver.QueuedCall) {
 
 // carryOutCall carries out a call and notes the objects and work that the call leaves behind. in is not
 // changed afterwards, because these notes may keep it.
-func (p *process) carryOutCall(c *dispatch.Call, op uint32, in, room []byte) ([]byte, dispatch.Result, error) {
-	q := p.watchWork(c, op, in)
-	out, r, err := dispatch.Serve(p, *c, op, in, room)
+func (p *process) carryOutCall(c *dispatch.Call, f *callFacts, op uint32, in, room []byte) ([]byte, dispatch.Result, error) {
+	q := p.watchWork(c, f.work, op, in)
+	out, r, err := f.Serve(p, c, op, in, room)
 	if q != nil && r == 0 && err == nil {
-		if q.Call.Order != 0 && op&^dispatch.PerThread == opWaitEvent {
+		if q.Call.Order != 0 && f.work == waitsForEvent {
 			q.Call.Order = p.Sharing.NextInOrder() // behind the event that the wait has found
 		}
 		p.Work.Note(q)
@@ -240,8 +281,8 @@ func (p *process) queueEarlierWork(now func(*driver.QueuedCall) bool) {
 			p.heldWorkEvents[h.Event] = true
 		}
 		c := dispatch.Call{Process: p.ID, Thread: h.Thread, Context: h.Context, First: dispatch.PartialKernel(h.Done), Again: true}
-		info, _ := dispatch.Look(h.Op)
-		_, r, err := p.carryOutCall(&c, h.Op, h.In, nil)
-		p.handlePostedResult(&c, info, r, err)
+		f := findFacts(h.Op)
+		_, r, err := p.carryOutCall(&c, f, h.Op, h.In, nil)
+		p.handlePostedResult(&c, f.Symbol, r, err)
 	}
 }

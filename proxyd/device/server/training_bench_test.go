@@ -41,7 +41,7 @@ type direct struct {
 func (d direct) makeCall(say *saying) (dispatch.Result, []byte, error) {
 	out, r, err := dispatch.Serve(d, say.call, say.op, say.in, d.scratch[:0])
 	if info, known := dispatch.Look(say.op); known && say.posted {
-		d.handlePostedResult(&say.call, info, r, err)
+		d.handlePostedResult(&say.call, info.Symbol, r, err)
 	}
 	if cap(out) > cap(d.scratch) && cap(out) <= maxScratch {
 		d.scratch = out

@@ -23,6 +23,8 @@ type HeldWork struct {
 	ended  []*Stream     // destroyed with work in them
 	sweeps int           // number of calls, and of bytes, from which on finished calls are looked for
 	sweepb int
+
+	watched []watchedCall // not used yet
 }
 
 // QueuedCall is a call that has queued work on a stream.
@@ -75,9 +77,19 @@ type watchedCall struct {
 	spans [2]workSpan
 }
 
+// watchedAtOnce is for how many calls WatchCall makes room at once.
+const watchedAtOnce = 8
+
 // WatchCall makes the QueuedWork of a call.
-func WatchCall(call QueuedCall) *QueuedWork {
-	w := &watchedCall{call: call}
+func (h *HeldWork) WatchCall(call QueuedCall) *QueuedWork {
+	h.mu.Lock()
+	if len(h.watched) == 0 {
+		h.watched = make([]watchedCall, watchedAtOnce)
+	}
+	w := &h.watched[0]
+	h.watched = h.watched[1:]
+	h.mu.Unlock()
+	w.call = call
 	w.work.Call, w.work.spans, w.call.spans = &w.call, w.spans[:0:1], w.spans[1:1]
 	return &w.work
 }

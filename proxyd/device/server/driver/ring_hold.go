@@ -3,13 +3,17 @@
 
 package driver
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // ringHold holds a process's ring while a user of a shared device wants the ring held.
 type ringHold struct {
 	mu    sync.Mutex
 	holds int
 	open  chan struct{} // closed when the last hold ends; nil while there is no hold
+	held  atomic.Bool   // open is not nil
 }
 
 // holdRing has the ring wait before its next message.
@@ -19,6 +23,7 @@ func (p *Process) holdRing() {
 	defer v.mu.Unlock()
 	if v.holds++; v.holds == 1 {
 		v.open = make(chan struct{})
+		v.held.Store(true)
 	}
 }
 
@@ -30,12 +35,16 @@ func (p *Process) releaseRing() {
 	if v.holds--; v.holds == 0 {
 		close(v.open)
 		v.open = nil
+		v.held.Store(false)
 	}
 }
 
 // Yield waits while the ring is held.
 func (p *Process) Yield() {
 	v := &p.ringHold
+	if !v.held.Load() {
+		return
+	}
 	v.mu.Lock()
 	open := v.open
 	v.mu.Unlock()
