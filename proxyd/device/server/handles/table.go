@@ -6,6 +6,7 @@ package handles
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
@@ -50,15 +51,39 @@ type Table[H ~uint64, T any] struct {
 	mu     sync.RWMutex
 	last   uint64
 	forced []H // handles of a restored process, which Make gives out first
-	all    map[H]T
+	all    map[H]*entry[H, T]
+
+	// recent is the entry that was found last: programs name the same stream and the same kernel in many calls in a row. It
+	// is set with mu locked for reading, and forgotten with mu locked for writing, before any entry is removed.
+	recent atomic.Pointer[entry[H, T]]
+}
+
+// entry is an object with its handle.
+type entry[H ~uint64, T any] struct {
+	handle H
+	object T
 }
 
 // Get finds the object of a handle.
 func (t *Table[H, T]) Get(h H) (T, bool) {
+	if e := t.recent.Load(); e != nil && e.handle == h {
+		return e.object, true
+	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	v, ok := t.all[h]
-	return v, ok
+	e := t.all[h]
+	if e == nil {
+		var none T
+		return none, false
+	}
+	t.recent.Store(e)
+	return e.object, true
+}
+
+// lockForRemoval locks mu. Until mu is unlocked, no user of the table finds an object.
+func (t *Table[H, T]) lockForRemoval() {
+	t.mu.Lock()
+	t.recent.Store(nil)
 }
 
 // Make gives v a new handle of the server's; OUT_OF_MEMORY if there are too many.
@@ -95,29 +120,33 @@ func (t *Table[H, T]) enterHandle(h H, v T) (H, dispatch.Result) {
 		return 0, dispatch.ResultOutOfMemory
 	}
 	if t.all == nil {
-		t.all = map[H]T{}
+		t.all = map[H]*entry[H, T]{}
 	}
-	t.all[h] = v
+	t.all[h] = &entry[H, T]{h, v}
 	return h, 0
 }
 
 // Drop removes a handle and returns its object. Of several callers that drop the same handle, one gets true.
 func (t *Table[H, T]) Drop(h H) (T, bool) {
-	t.mu.Lock()
+	t.lockForRemoval()
 	defer t.mu.Unlock()
-	v, ok := t.all[h]
+	e := t.all[h]
+	if e == nil {
+		var none T
+		return none, false
+	}
 	delete(t.all, h)
-	return v, ok
+	return e.object, true
 }
 
 // DropIf removes all matching objects, and returns them in no order.
 func (t *Table[H, T]) DropIf(match func(T) bool) []T {
-	t.mu.Lock()
+	t.lockForRemoval()
 	defer t.mu.Unlock()
 	var out []T
-	for h, v := range t.all {
-		if match(v) {
-			out = append(out, v)
+	for h, e := range t.all {
+		if match(e.object) {
+			out = append(out, e.object)
 			delete(t.all, h)
 		}
 	}
@@ -126,14 +155,14 @@ func (t *Table[H, T]) DropIf(match func(T) bool) []T {
 
 // Clear empties the table.
 func (t *Table[H, T]) Clear() {
-	t.mu.Lock()
+	t.lockForRemoval()
 	defer t.mu.Unlock()
 	t.all = nil
 }
 
 // Block makes all users of the table wait until release is called.
 func (t *Table[H, T]) Block() (release func()) {
-	t.mu.Lock()
+	t.lockForRemoval()
 	return t.mu.Unlock
 }
 
@@ -142,8 +171,8 @@ func (t *Table[H, T]) Values() []T {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	out := make([]T, 0, len(t.all))
-	for _, v := range t.all {
-		out = append(out, v)
+	for _, e := range t.all {
+		out = append(out, e.object)
 	}
 	return out
 }
@@ -159,7 +188,7 @@ func Sorted[H ~uint64, T any](t *Table[H, T]) ([]H, []T) {
 	slices.Sort(hs)
 	vs := make([]T, len(hs))
 	for i, h := range hs {
-		vs[i] = t.all[h]
+		vs[i] = t.all[h].object
 	}
 	return hs, vs
 }
