@@ -129,19 +129,17 @@ func (s *space) spacesHolding(a backend.Addr, n uint64) []*space {
 	if s.ledger.Covers(a, n) {
 		return []*space{s}
 	}
-	return s.sight
+	return s.spacesInSight()
 }
 
 // spacesInSight are the spaces in which work finds memory: s, and the spaces that s sees. The list does not change.
-func (s *space) spacesInSight() []*space {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sight
-}
+func (s *space) spacesInSight() []*space { return *s.sight.Load() }
 
 // setPeers sets the spaces that s sees. The caller holds mu.
 func setPeers(s *space, peers []*space) {
-	s.peers, s.sight = peers, slices.Clip(append([]*space{s}, peers...))
+	sight := slices.Clip(append([]*space{s}, peers...))
+	s.peers = peers
+	s.sight.Store(&sight)
 }
 
 // withoutDuplicates returns each space of list once.

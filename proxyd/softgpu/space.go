@@ -41,8 +41,8 @@ type space struct {
 	ledger      spaceLedger
 	contexts    map[backend.ContextID]*cudaContext
 	nextContext backend.ContextID
-	peers       []*space // spaces with memory that our kernels see; replaced, never changed
-	sight       []*space // the space itself and its peers; replaced, never changed
+	peers       []*space                 // spaces with memory that our kernels see; replaced, never changed
+	sight       atomic.Pointer[[]*space] // the space itself and its peers; replaced with mu held, never changed
 	kernelHeap  *kernelHeap
 
 	onDevice uint64 // bytes in the device's memory; the device's lock guards it

@@ -170,6 +170,9 @@ func (d *device) countOthers(s *space) (others, alike int) {
 	b := d.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if len(b.spaces) == 1 {
+		return 0, 0 // s itself, unless s is closed
+	}
 	for o := range b.spaces {
 		if o == s || o.at.Load() != d {
 			continue

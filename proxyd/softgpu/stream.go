@@ -91,7 +91,7 @@ func (st *stream) submitOperation(op *operation) {
 	st.Mu.Lock()
 	defer st.Mu.Unlock()
 	op.stream = st
-	st.Given++
+	st.CountGiven()
 	st.last = op.mark
 	if st.AddWork(op) {
 		go st.runQueuedWork()
@@ -112,7 +112,7 @@ func (st *stream) runQueuedWork() {
 func (st *stream) Progress() backend.Progress {
 	st.Mu.Lock()
 	defer st.Mu.Unlock()
-	p := backend.Progress{Given: st.Given, Done: st.Done}
+	p := backend.Progress{Given: st.Given(), Done: st.Done}
 	if op := st.Current; op != nil {
 		p.Begun, p.Partial = op.begun, op.partial
 	}

@@ -60,6 +60,8 @@ type Stream interface {
 
 	// Progress tells how far the stream's work is. Progress may be called after Destroy, too.
 	Progress() Progress
+	// Given is Progress().Given, in less time.
+	Given() uint64
 	// Query is nil if no work is left, else NotReady.
 	Query() error
 	// Synchronize waits until the work queued so far is done. Synchronize returns the context's fault or ctx's error.

@@ -146,17 +146,24 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 		r.noteBlocksDone(cfg.Grid.Count())
 		return err
 	}
-	workers := cfg.Workers
-	if workers <= 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
 	if k.Ordered || r.counting {
 		return r.inOrder()
 	}
-	if n := cfg.Grid.Count() - min(r.first, cfg.Grid.Count()); uint64(workers) > n {
-		workers = max(int(n), 1)
+	return r.spreadBlocks(r.countWorkers())
+}
+
+// countWorkers is how many workers the launch's blocks are spread over.
+func (r *launch) countWorkers() int {
+	all := r.cfg.Grid.Count()
+	n := all - min(r.first, all)
+	if n <= 1 {
+		return 1 // GOMAXPROCS, which takes a lock, need not be asked
 	}
-	return r.spreadBlocks(workers)
+	workers := r.cfg.Workers
+	if workers <= 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	return int(min(uint64(workers), n))
 }
 
 // The counter in which grid.sync() of CUDA's cooperative groups counts arrivals: the driver gives each cooperative

@@ -6,6 +6,7 @@ package core
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
@@ -17,14 +18,15 @@ const MaxQueued = 1 << 16
 // A backend embeds StreamQueue in its own type, calls Init, and carries the work out in a goroutine that begins when
 // AddWork says so, and ends when TakeNext has no more.
 type StreamQueue[W any] struct {
-	Mu      sync.Mutex // guards all below
+	Mu      sync.Mutex // held to change anything below
 	Queue   []*W
 	Current *W     // taken off the queue and not done
-	Given   uint64 // pieces of the program's work
-	Done    uint64
+	Done    uint64 // pieces of the program's work
 
+	given   atomic.Uint64 // likewise
+	waiting atomic.Int64  // length of Queue
 	context *ContextState
-	gone    bool
+	gone    atomic.Bool
 	busy    bool          // the goroutine runs
 	room    chan struct{} // closed when the queue is no longer full; nil when no goroutine waits
 }
@@ -38,13 +40,17 @@ func (q *StreamQueue[W]) CheckUsable() error {
 	if err := q.context.CheckUsable(); err != nil {
 		return err
 	}
-	q.Mu.Lock()
-	defer q.Mu.Unlock()
-	if q.gone {
+	if q.gone.Load() {
 		return errStreamGone
 	}
 	return nil
 }
+
+// Given implements backend.Stream.
+func (q *StreamQueue[W]) Given() uint64 { return q.given.Load() }
+
+// CountGiven counts a piece of the program's work that the stream is given. The caller holds Mu.
+func (q *StreamQueue[W]) CountGiven() { q.given.Add(1) }
 
 var errStreamGone = fmt.Errorf("stream: %w", backend.InvalidHandle)
 
@@ -78,9 +84,15 @@ func (q *StreamQueue[W]) WaitReady(g limitGate, closed <-chan struct{}) error {
 // awaitedRoom returns a channel that is closed when the queue is no longer full. awaitedRoom returns nil if the queue is
 // not full, or with an error if the stream was destroyed.
 func (q *StreamQueue[W]) awaitedRoom() (chan struct{}, error) {
+	if q.gone.Load() {
+		return nil, errStreamGone
+	}
+	if q.waiting.Load() < MaxQueued {
+		return nil, nil
+	}
 	q.Mu.Lock()
 	defer q.Mu.Unlock()
-	if q.gone {
+	if q.gone.Load() {
 		return nil, errStreamGone
 	}
 	if len(q.Queue) < MaxQueued {
@@ -98,6 +110,7 @@ func (q *StreamQueue[W]) HasWork() bool { return q.busy || len(q.Queue) > 0 }
 // AddWork queues work. If start is true, the caller starts the goroutine that carries the queue out. The caller holds Mu.
 func (q *StreamQueue[W]) AddWork(w *W) (start bool) {
 	q.Queue = append(q.Queue, w)
+	q.waiting.Add(1)
 	start = !q.busy
 	q.busy = true
 	return start
@@ -115,6 +128,7 @@ func (q *StreamQueue[W]) TakeNext() *W {
 	w := q.Queue[0]
 	q.Queue[0] = nil
 	q.Queue, q.Current = q.Queue[1:], w
+	q.waiting.Add(-1)
 	if q.room != nil && len(q.Queue) <= MaxQueued/2 {
 		close(q.room)
 		q.room = nil
@@ -124,11 +138,8 @@ func (q *StreamQueue[W]) TakeNext() *W {
 
 // MarkDestroyed notes that the stream is destroyed, or returns an error if the stream was destroyed before.
 func (q *StreamQueue[W]) MarkDestroyed() error {
-	q.Mu.Lock()
-	defer q.Mu.Unlock()
-	if q.gone {
+	if q.gone.Swap(true) {
 		return errStreamGone
 	}
-	q.gone = true
 	return nil
 }

@@ -47,7 +47,7 @@ func (st *stream) enqueueTask(j *task) error {
 func (st *stream) Progress() backend.Progress {
 	st.Mu.Lock()
 	defer st.Mu.Unlock()
-	p := backend.Progress{Given: st.Given, Done: st.Done}
+	p := backend.Progress{Given: st.Given(), Done: st.Done}
 	if j := st.Current; j != nil {
 		p.Begun = j.begun && j.given // a fence is no piece of work
 	}
@@ -83,7 +83,7 @@ func (st *stream) submitTask(j *task) error {
 	st.Mu.Lock()
 	defer st.Mu.Unlock()
 	if j.given {
-		st.Given++
+		st.CountGiven()
 	}
 	if st.ended {
 		st.countTask(j)

@@ -58,7 +58,7 @@ type workSpan struct {
 
 // end is the span up to the last work that its stream was given by now.
 func (w workSpan) end() workSpan {
-	w.to = w.stream.Backend.Progress().Given
+	w.to = w.stream.Backend.Given()
 	return w
 }
 
@@ -112,7 +112,7 @@ func (q *QueuedWork) addStream(st *Stream) {
 	if q == nil || slices.ContainsFunc(q.spans, func(w workSpan) bool { return w.stream == st }) {
 		return
 	}
-	q.spans = append(q.spans, workSpan{stream: st, from: st.Backend.Progress().Given})
+	q.spans = append(q.spans, workSpan{stream: st, from: st.Backend.Given()})
 }
 
 // Note remembers a call that was carried out, if the call has queued work.

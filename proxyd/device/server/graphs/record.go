@@ -27,6 +27,7 @@ var _ backend.Stream = (*recorder)(nil)
 
 // Progress implements backend.Stream: a capture runs no work.
 func (rec *recorder) Progress() backend.Progress { return backend.Progress{} }
+func (rec *recorder) Given() uint64              { return 0 }
 
 // StreamOf is the stream of a recorded call: of the same context as the real stream. A call that asks for several
 // streams gets the same stream each time.
