@@ -11,7 +11,7 @@
 // expect: zstd fatbin: 42
 // expect: wrapped: 42
 // expect: by cuModuleLoadFatBinary: 42
-// says: singularity: code cannot be loaded: load: CUDA_ERROR_NO_BINARY_FOR_GPU: image has no PTX for this device: of 1 pieces of code, 1 are machine code
+// says: singularity: code cannot be loaded
 // misses: code cannot be loaded: load: CUDA_ERROR_NO_BINARY_FOR_GPU: image has no PTX for this device: of 1 pieces of code, 1 are machine code; software GPUs run PTX: compile with it, as by nvcc -gencode arch=compute_80,code=compute_80
 
 #include "check.h"
