@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "log.h"
+
 /* How a job asks for GPUs, and what multiplies these. */
 enum { IN_JOB, ON_NODE, IN_GRES, IN_TASK, NODES, TASKS, COUNTS };
 
@@ -203,9 +205,10 @@ const char *asked_gpus_refusal(const char *range, const struct cmdline *c, int w
 	gpus = a.range ? most_gpus(&a) : -1;
 	if (gpus < 0 || sscanf(range, "%ld-%ld", &min, &max) != 2 || min <= gpus)
 		return (NULL);
-	if (gpus == 0) {
-		snprintf(why, sizeof(why), "--singularity-gpus=%s: the job asks Slurm for no GPU: add --gpus-per-node=N, or leave this option out", range);
-		return (why);
+	if (gpus == 0) { /* unless a plugin of the site's adds some */
+		sing_info("--singularity-gpus=%s: the job asks Slurm for no GPU; without --gpus-per-node=N or the like this option does nothing",
+			  range);
+		return (NULL);
 	}
 	snprintf(instead, sizeof(instead), max > gpus ? "%ld-%ld" : "%ld", gpus, max);
 	snprintf(why, sizeof(why), "--singularity-gpus=%s: the job asks Slurm for %ld GPU%s, and MIN can be no more: write --singularity-gpus=%s",
