@@ -284,7 +284,7 @@ func TestComment(t *testing.T) {
 	}
 }
 
-// TestResizeOfHeldJob: a job that a person parked stays held when it is resized. The result says so once, and the job's
+// TestResizeOfHeldJob: a job that a person parked stays held in a resize. The result says so once, and the job's
 // comment still says how the hold ends.
 func TestResizeOfHeldJob(t *testing.T) {
 	w := newWorld(t, true)

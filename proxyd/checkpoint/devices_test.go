@@ -24,7 +24,7 @@ func capsuleOn(t *testing.T, kind string, index int) *localCapsule {
 }
 
 // TestSpareDevices: the devices of a capsule that has fewer GPUs than it began with are on all of them. Other software GPUs are
-// made beside these, for leases; real GPUs cannot be made, and none of the capsule's is to be left idle.
+// made beside these, for leases; real GPUs cannot be made, and all of the capsule's are to be used.
 func TestSpareDevices(t *testing.T) {
 	for kind, want := range map[string]int{kindSoft: 6, kindCuda: 0} {
 		lc := capsuleOn(t, kind, 0)

@@ -176,8 +176,8 @@ func dyingServer(t *testing.T) *life.Server {
 	return s
 }
 
-// TestLeaseOfEndedJob: a lease that ends with its borrower is over, though the borrower's device server ends before it
-// has put devices elsewhere.
+// TestLeaseOfEndedJob: a lease that ends with its borrower is over, though the borrower's device server ends before the
+// devices are put elsewhere.
 func TestLeaseOfEndedJob(t *testing.T) {
 	_, lc := leaseConductor(t, kindSoft)
 	lc.devices = dyingServer(t)

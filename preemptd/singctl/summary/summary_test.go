@@ -166,7 +166,7 @@ func FuzzParseRuns(f *testing.F) {
 	})
 }
 
-// TestAddLeases: each run has the most GPUs that leases lent it at a time. Texts about no lease do not count.
+// TestAddLeases: each run has the most GPUs that leases lent the job at a time. Texts about no lease do not count.
 func TestAddLeases(t *testing.T) {
 	at := func(minute int) time.Time {
 		return time.Unix(1_800_000_000, 0).Add(time.Duration(minute) * time.Minute)

@@ -25,7 +25,7 @@ type subject struct {
 	meter  *eventMeter
 	script *Script
 	opened int
-	dir    string                  // of the job's record; "": there is none
+	dir    string                  // of the job's record; "": no record
 	later  []func(context.Context) // if dir is set: what was started in the background
 }
 
@@ -74,7 +74,7 @@ func TestMeter(t *testing.T) {
 }
 
 // TestOrderOfEvents: the time line has events of the same moment in the order in which they happened, whichever is written first, and
-// none has a time that is still to come.
+// no event with a time that is still to come.
 func TestOrderOfEvents(t *testing.T) {
 	s := &subject{meter: &eventMeter{}, dir: t.TempDir()}
 	folder := records.Folder{Dir: s.dir}

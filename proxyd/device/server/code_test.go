@@ -167,7 +167,7 @@ func TestCodeThatDoesNotLoad(t *testing.T) {
 	for _, tc := range []struct {
 		name, image string
 		result      int32
-		want        string // how the report begins; "": none
+		want        string // how the report begins; "": no report
 		advice      string
 	}{
 		{"machine code", string(machineCode), 209, noPTX + "of 1 pieces of code, 1 are machine code", "-gencode arch=compute_80,code=compute_80"},

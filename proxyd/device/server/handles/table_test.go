@@ -59,8 +59,8 @@ func TestBlockedAfterGet(t *testing.T) {
 	<-found
 }
 
-// TestGetBesideDrop: of goroutines that look for two objects while the objects are dropped, none finds one that was
-// dropped before.
+// TestGetBesideDrop: goroutines that look for two objects while the objects are dropped find no object that was dropped
+// before.
 func TestGetBesideDrop(t *testing.T) {
 	for range 200 {
 		x := &Table[uint64, int]{}
