@@ -27,6 +27,7 @@ func (r *rig) pauseSpace() {
 func (r *rig) checkProgress(what string, s backend.Stream, want backend.Progress) {
 	r.Helper()
 	checkEqual(r, what, s.Progress(), want)
+	checkEqual(r, what+", Given", s.Given(), want.Given)
 }
 
 // testPausing: a paused space begins no work, begun work ends, and each stream tells how much is left.
