@@ -123,8 +123,8 @@ func capsulesSharing(here []int, place, gpus int) (sharing []int) {
 }
 
 // CheckSharedMemory refuses capsules with memory that does not fit on the GPU that they share, where each has a device
-// server of its own: these do not swap for each other. memory is the GPU's; 0: at least that of the smallest GPU that the
-// capsules had, for a smaller GPU takes no capsule back.
+// server of its own: these do not swap for each other. memory is the GPU's; 0: as much as the smallest GPU of the capsules
+// had, for a capsule is not restored on a smaller GPU.
 func (g *Grant) CheckSharedMemory(capsules []records.CapsuleMeta, memory uint64) error {
 	held, smallest := uint64(0), uint64(0)
 	for _, m := range capsules {

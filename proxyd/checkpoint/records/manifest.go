@@ -269,6 +269,7 @@ type DeviceMeta struct {
 	Written   uint64                `json:"written"`          // bytes written by this checkpoint
 	Known     uint64                `json:"known"`            // bytes taken over from the previous checkpoint
 	Memory    uint64                `json:"memory,omitempty"` // of a GPU
+	Owners    []uint64              `json:"owners"`           // of all spaces on real GPUs, see server.Report; null in checkpoints of older releases
 	Needs     []uint64              `json:"needs,omitempty"`  // the most of Bytes on a GPU if the capsule has 1, 2, … of them
 }
 

@@ -143,8 +143,9 @@ type SpaceConfig struct {
 	Base   Addr   // of all addresses, a multiple of 1 TiB; 0: DefaultBase
 	Size   uint64 // of all addresses; 0: SpaceSize of the memory
 	Memory uint64 // bytes that the rank may allocate, however the device is shared; 0: the device's
-	// Owner is a number that the space has among those of its server, and has again when it is restored: memory that a
-	// driver places by itself for the space is then in the same place.
+	// Owner is a number that the space has among those of its process, and has again when it is restored: memory that a
+	// driver places by itself for the space is then in the same place. Numbers that differ by a multiple of OwnerPlaces
+	// have the same place.
 	Owner uint64
 	// State is the state of a space with the same Base and Memory. The new space begins with all memory of the State at
 	// its addresses; WriteBlock writes the content. Until the space is mapped for the first time, Instantiate, and
@@ -160,6 +161,9 @@ type SpaceConfig struct {
 	// Changed must not block, nor call the backend. It may be nil.
 	Changed func()
 }
+
+// OwnerPlaces is how many places there are for memory that a driver places by itself; those of number 0 are the server's own.
+const OwnerPlaces = 768
 
 // Granule is the granularity of VMM and of large allocations, and the size of a block of State.
 const Granule = 2 << 20

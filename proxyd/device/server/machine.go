@@ -24,7 +24,8 @@ type Machine struct {
 	epoch      time.Time            // about when the backend's clock began
 	restored   restoredBlocks
 	servers    atomic.Uint64 // that were made, in all
-	moving     sync.Mutex    // held while spaces of a server move: a move has the turns of two devices
+	owners     driver.OwnerNumbers
+	moving     sync.Mutex // held while spaces of a server move: a move has the turns of two devices
 	rungsMu    sync.Mutex
 	rungs      []string // of each device, when several spaces were on the device last: see SharingStatus.Rung
 }
@@ -53,7 +54,7 @@ func (m *Machine) placeAt(i int) driver.Place {
 // once. The servers' own hashes are of no use for that: each save has a key of its own.
 type restoredBlocks struct {
 	mu     sync.Mutex
-	hasher cipher.AEAD // nil: a machine of a single server, which knows itself which blocks are alike
+	hasher cipher.AEAD // nil: a machine that holds nothing in common, or of a single server, which knows itself which blocks are alike
 	blocks map[backend.Hash][]restoredBlock
 }
 
@@ -61,6 +62,16 @@ type restoredBlocks struct {
 type restoredBlock struct {
 	of *Server
 	target
+}
+
+// canHoldInCommon tells whether equal blocks of several spaces can be there once.
+func (m *Machine) canHoldInCommon() bool {
+	for _, d := range m.backend.Devices() {
+		if _, can := d.(backend.BlockSharer); can {
+			return true
+		}
+	}
+	return false
 }
 
 // shareRestored has the machine find the blocks that its servers are restored with.

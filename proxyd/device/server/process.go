@@ -87,6 +87,7 @@ func newProcess(s *Server, id uint64, ring *wire.Ring, p driver.Peer, view []int
 	q := &process{server: s, freed: make(chan struct{}), gone: make(chan struct{})}
 	c := driver.New(s.ctx, driver.Config{
 		ID: id, Ring: ring, Peer: p, Log: s.cfg.Log.With("process", id), Devices: s.devices, View: view, Sharing: s.sharing,
+		Owners: &s.machine.owners, Capsule: s.cfg.Self,
 		OnFault:  func(err error) { s.seen.noteFault(id, err) },
 		OnMissed: q.tellMissed,
 	})

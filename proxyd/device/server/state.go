@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
@@ -65,6 +66,9 @@ type SaveOptions struct {
 	Attempt uint64
 }
 
+// OwnerPlaces: variables of spaces whose numbers in Report.Owners differ by a multiple of this are at the same addresses.
+const OwnerPlaces = backend.OwnerPlaces
+
 // Report is the result of a save.
 type Report struct {
 	ID        string         `json:"id"` // of this save; no other of any server has the same
@@ -78,6 +82,7 @@ type Report struct {
 	Known     uint64         `json:"known"`   // in files of the saves before
 	Memory    uint64         `json:"memory"`  // of a device
 	Needs     []uint64       `json:"needs"`   // the most of these bytes that would be on a device if the job's were on 1, 2, … devices
+	Owners    []uint64       `json:"owners"`  // of all spaces: numbers by which the driver's own memory lies, see driver.OwnerNumbers
 	Cut       time.Duration  `json:"cut"`     // the time to stop
 	Wrote     time.Duration  `json:"wrote"`   // and to write
 }

@@ -106,6 +106,7 @@ type spaceState struct {
 	Pool     dispatch.Mempool `json:"pool,omitempty"`
 	Flags    uint32           `json:"flags,omitempty"`
 	Reaches  []int32          `json:"reaches,omitempty"` // kernels may always follow pointers into these devices' memory
+	Owner    uint64           `json:"owner,omitempty"`   // see driver.OwnerNumbers; missing in saves of older releases
 	State    *backend.State   `json:"state"`
 	Memory   []placedBlock    `json:"memory"`
 }
@@ -170,7 +171,7 @@ func (p *process) describeDevice(ordinal int32) *spaceState {
 	}
 	st := &spaceState{Ordinal: ordinal, Retained: retained, Flags: flags}
 	if sp != nil {
-		st.State, st.Reaches = sp.State(), sp.ReachedDevices()
+		st.State, st.Reaches, st.Owner = sp.State(), sp.ReachedDevices(), sp.Owner
 	}
 	return st
 }

@@ -26,6 +26,7 @@ type rebuild struct {
 	st       *processState
 	shift    time.Duration
 	spaces   map[int32]*backend.State
+	owners   map[int32]uint64
 	contexts map[dispatch.Context]*driver.ContextState
 	events   map[dispatch.Event]time.Duration
 	shares   map[dispatch.Event]driver.RandomID
@@ -48,12 +49,12 @@ type loadedIn struct {
 
 func newRebuild(p *process, st *processState, shift time.Duration) *rebuild {
 	r := &rebuild{
-		p: p, st: st, shift: shift, spaces: map[int32]*backend.State{}, contexts: map[dispatch.Context]*driver.ContextState{},
+		p: p, st: st, shift: shift, spaces: map[int32]*backend.State{}, owners: map[int32]uint64{}, contexts: map[dispatch.Context]*driver.ContextState{},
 		events: map[dispatch.Event]time.Duration{}, shares: map[dispatch.Event]driver.RandomID{}, modules: map[dispatch.Module]*modules.ModuleState{}, loaded: map[loadedIn]*modules.ModuleState{},
 		memory: map[dispatch.Node]*graphs.MemoryOfNode{}, without: map[backend.Addr]int{}, tables: p.handleTables(),
 	}
 	for i := range st.Devices {
-		r.spaces[st.Devices[i].Ordinal] = st.Devices[i].State
+		r.spaces[st.Devices[i].Ordinal], r.owners[st.Devices[i].Ordinal] = st.Devices[i].State, st.Devices[i].Owner
 	}
 	for i := range st.Contexts {
 		r.contexts[st.Contexts[i].Handle] = &st.Contexts[i]
@@ -79,6 +80,8 @@ func newRebuild(p *process, st *processState, shift time.Duration) *rebuild {
 
 // SpaceState implements driver.Restorer, as the following methods.
 func (r *rebuild) SpaceState(ordinal int32) *backend.State { return r.spaces[ordinal] }
+
+func (r *rebuild) SpaceOwner(ordinal int32) uint64 { return r.owners[ordinal] }
 
 func (r *rebuild) ContextID(h dispatch.Context) backend.ContextID {
 	if r.contexts[h] == nil {

@@ -35,7 +35,7 @@ func (s *Server) writeState(ctx context.Context, sink Sink, o SaveOptions) (*Rep
 	st.Sharing = s.sharing.ID
 	st.Network, st.Left = s.collectives.Describe(), s.cuts.listDepartures()
 	st.Missed, st.Faults = s.seen.allSeen()
-	r := &Report{ID: st.ID}
+	r := &Report{ID: st.ID, Owners: []uint64{}}
 	w := newBlockWriter(ctx, sink, fmt.Sprintf(BlocksPrefix+"%d", st.Saves), k.key, k.saveByID(o.Upon), r)
 	err := s.writeProcesses(sink, st, w, r)
 	blocks, failed := w.finishFiles()
@@ -85,6 +85,11 @@ func (s *Server) writeProcesses(sink Sink, st *serverState, w *blockWriter, r *R
 		}
 		r.Files = append(r.Files, ps.File)
 		r.Processes = append(r.Processes, ps.SavedProcess)
+		for _, d := range ps.Devices {
+			if d.State != nil {
+				r.Owners = append(r.Owners, d.Owner)
+			}
+		}
 		st.Processes = append(st.Processes, *ps)
 	}
 	return nil

@@ -77,8 +77,10 @@ var errNotAdmitted = errors.New("the device server does not serve this capsule")
 // NewTenants makes the machine, without a tenant. The caller closes the Tenants.
 func NewTenants(cfg TenantsConfig) (*Tenants, error) {
 	t := &Tenants{cfg: cfg, machine: NewMachine(cfg.Backend), servers: map[string]*Server{}, failed: make(chan error, 1)}
-	if err := t.machine.shareRestored(); err != nil {
-		return nil, err
+	if t.machine.canHoldInCommon() {
+		if err := t.machine.shareRestored(); err != nil {
+			return nil, err
+		}
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t, nil

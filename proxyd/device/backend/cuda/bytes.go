@@ -242,6 +242,15 @@ func (m *memory) readAt(at uint64, p []byte) (bool, error) {
 	})
 }
 
+// readOrClear is readAt, with zeros for memory that has no bytes.
+func (m *memory) readOrClear(at uint64, p []byte) error {
+	some, err := m.readAt(at, p)
+	if err == nil && !some {
+		clear(p)
+	}
+	return err
+}
+
 // writeAt copies bytes in: to the host's memory if the device has no room.
 func (m *memory) writeAt(at uint64, p []byte) error {
 	m.markBlocks(at, uint64(len(p)), false)
@@ -278,12 +287,8 @@ func (m *memory) readParts(at, n uint64, take func(part []byte) error) error {
 	p := make([]byte, min(n, partSize))
 	for end := at + n; at < end; at += uint64(len(p)) {
 		p = p[:min(end-at, partSize)]
-		some, err := m.readAt(at, p)
-		if err != nil {
+		if err := m.readOrClear(at, p); err != nil {
 			return err
-		}
-		if !some {
-			clear(p)
 		}
 		if err := take(p); err != nil {
 			return err

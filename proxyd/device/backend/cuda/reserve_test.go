@@ -41,28 +41,51 @@ func TestReserve(t *testing.T) {
 
 	// Owners that make contexts in turns have addresses as if they were alone.
 	var places [2][]uint64
-	for range 3 {
+	var spaces [2]backend.Space
+	makeContexts := func() {
+		t.Helper()
 		for i := range places {
 			owner := uint64(500 + i)
-			s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{Memory: 64 << 20, Owner: owner})
-			if err != nil {
+			if spaces[i] == nil {
+				s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{Memory: 64 << 20, Owner: owner})
+				if err != nil {
+					t.Fatal(err)
+				}
+				spaces[i] = s
+			}
+			if err := spaces[i].Map(); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Map(); err != nil {
+			if _, err := spaces[i].NewContext(0); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.NewContext(0); err != nil {
+			if err := spaces[i].Unmap(); err != nil {
 				t.Fatal(err)
 			}
 			places[i] = append(places[i], l.LastReserved()-reserveBase-owner*reserveSize)
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
 		}
+	}
+	for range 3 {
+		makeContexts()
 	}
 	for i := range places[0] {
 		if a, b := places[0][i], places[1][i]; a != b || a >= reserveSize || i > 0 && a <= places[0][i-1] {
 			t.Errorf("context %d: %#x and %#x in the owners' ranges, %v", i, a, b, places)
+		}
+	}
+
+	// The place of a space that has ended is as if it had not been used.
+	if err := spaces[1].Close(); err != nil {
+		t.Fatal(err)
+	}
+	spaces[1] = nil
+	makeContexts()
+	if a, b := places[0][3], places[1][3]; b != places[1][0] || a <= places[0][2] {
+		t.Errorf("%#x after a space of the owner has ended, want %#x; and %#x beside a space that lives, of %v", b, places[1][0], a, places)
+	}
+	for _, s := range spaces {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

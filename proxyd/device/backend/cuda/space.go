@@ -16,6 +16,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/core"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/workgate"
 )
@@ -324,6 +325,9 @@ func (s *space) Close() error {
 	var errs []error
 	for _, c := range all {
 		errs = append(errs, c.endContext())
+	}
+	if errors.Join(errs...) == nil {
+		driver.LeavePlace(s.cfg.Owner)
 	}
 	b := s.device.backend
 	b.mu.Lock()

@@ -120,13 +120,14 @@ func (s *space) moveVariables(which func(variable) bool, out bool) error {
 	for _, v := range list {
 		c := v.module.context
 		err := s.eachWindow(v.Kept, v.Size, func(m *memory, at, n uint64) error {
-			if err := m.ensurePresent(); err != nil {
+			// Where the device has no room, the bytes are read from the host's memory, or go there.
+			if err := m.ensurePresent(); err != nil && backend.ResultOf(err) != backend.OutOfMemory {
 				return err
 			}
 			c.moving.Lock()
 			defer c.moving.Unlock()
 			if !out {
-				return c.own.copyIn(v.Addr, n, func(part []byte) error { _, err := m.readAt(at, part); return err })
+				return c.own.copyIn(v.Addr, n, func(part []byte) error { return m.readOrClear(at, part) })
 			}
 			m.markBlocks(at, n, false)
 			return c.own.copyOut(v.Addr, n, func(part []byte) error { return m.writeAt(at, part) })

@@ -34,6 +34,9 @@ type Peer interface {
 type Restorer interface {
 	// SpaceState is the state with which a new space of a device begins; nil: an empty space.
 	SpaceState(ordinal int32) *backend.State
+	// SpaceOwner is the number with which a new space of a device begins that has a state: see OwnerNumbers; 0: the state does
+	// not say.
+	SpaceOwner(ordinal int32) uint64
 	// ContextID is the number of a new context in its space; 0: the next number.
 	ContextID(h dispatch.Context) backend.ContextID
 	// WrapContext lets a new context take over its former memory.
@@ -53,6 +56,8 @@ type Config struct {
 	Devices []*Device // all of the job's
 	View    []int     // the devices that the process sees, by ordinal
 	Sharing *Sharing  // with the other processes of the server
+	Owners  *OwnerNumbers
+	Capsule int // the server's number among the job's, for Owners
 	OnFault func(error)
 	// OnMissed is called with each feature that the program asked for and that is not covered; nil: not recorded.
 	OnMissed func(what string)
@@ -82,6 +87,8 @@ type Process struct {
 	Work      HeldWork
 	Limit     WorkLimit
 	Sharing   *Sharing
+	owners    *OwnerNumbers
+	capsule   int
 
 	OnContextEnd []func(*Context) // drop the objects of a context that is being destroyed; they do not wait
 	OnNewSpace   func(*Space)     // maps the program's pinned memory into a new space
@@ -110,7 +117,7 @@ type deviceState struct {
 func New(ctx context.Context, cfg Config) *Process {
 	p := &Process{
 		ID: cfg.ID, Ring: cfg.Ring, Peer: cfg.Peer, Log: cfg.Log, onFault: cfg.OnFault, onMissed: cfg.OnMissed, JobDevices: cfg.Devices, View: cfg.View,
-		Sharing: cfg.Sharing,
+		Sharing: cfg.Sharing, owners: cfg.Owners, capsule: cfg.Capsule,
 		devices: make([]deviceState, len(cfg.View)), said: map[string]bool{},
 	}
 	p.Output.to, p.Limit.process = cfg.Peer, p

@@ -18,6 +18,7 @@ type Space struct {
 	process *Process
 	Ordinal int32
 	Device  *Device
+	Owner   uint64 // see OwnerNumbers
 	base    backend.Addr
 	size    uint64 // of addresses
 
@@ -30,7 +31,7 @@ type Space struct {
 	reached map[*Space]bool
 }
 
-// maxOwned is how many spaces of a process have owners' numbers of their own.
+// maxOwned is how many spaces of a process had numbers of their own in releases before OwnerNumbers.
 const maxOwned = 16
 
 // newSpace makes a space that takes part in the turns on its device. If the process is being restored, the space takes
@@ -45,16 +46,21 @@ func (p *Process) newSpace(ordinal int32) (*Space, error) {
 	if err != nil {
 		return nil, err
 	}
+	owner, err := chooseOwner(p, ordinal)
+	if err != nil {
+		return nil, fmt.Errorf("device %d: %w", ordinal, err)
+	}
 	s := &Space{
-		process: p, Ordinal: ordinal, Device: d, base: base, size: size, peers: map[*Space]int{}, reached: map[*Space]bool{},
+		process: p, Ordinal: ordinal, Device: d, Owner: owner, base: base, size: size, peers: map[*Space]int{}, reached: map[*Space]bool{},
 	}
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	s.turns.Store(d.at.TimeSlices)
 	b, err := d.at.NewSpace(backend.SpaceConfig{
-		Base: base, Size: size, Owner: p.ID*maxOwned + uint64(ordinal) + 1, Memory: d.Info().Memory, Group: p.Sharing.Group, Output: p.Output.PrintText, State: state, Changed: func() { s.turns.Load().wakeRunner() },
+		Base: base, Size: size, Owner: owner, Memory: d.Info().Memory, Group: p.Sharing.Group, Output: p.Output.PrintText, State: state, Changed: func() { s.turns.Load().wakeRunner() },
 	})
 	if err != nil {
+		p.owners.ReleaseNumber(owner)
 		return nil, fmt.Errorf("device %d: %w", ordinal, err)
 	}
 	s.Space = b
@@ -92,6 +98,18 @@ func chooseAddresses(p *Process, ordinal int32, state *backend.State) (base back
 	return 0, 0, fmt.Errorf("device %d has no addresses at %#x: %w", ordinal, uint64(state.Base), ErrRestore)
 }
 
+// chooseOwner returns the number of a new space. A space that comes back from a checkpoint has the number that it had.
+func chooseOwner(p *Process, ordinal int32) (uint64, error) {
+	if p.Restoring == nil || p.Restoring.SpaceState(ordinal) == nil {
+		return p.owners.TakeNumber(p.Sharing.Group, p.capsule), nil
+	}
+	number := p.Restoring.SpaceOwner(ordinal)
+	if number == 0 { // an older release wrote no numbers, and derived them so
+		number = p.ID*maxOwned + uint64(ordinal) + 1
+	}
+	return number, p.owners.ClaimNumber(p.Sharing.Group, number)
+}
+
 // hasSpaceAt tells whether a space of the process begins at an address. The caller holds the process's mu, or has the process for
 // itself.
 func hasSpaceAt(p *Process, base backend.Addr) bool {
@@ -112,6 +130,7 @@ func (p *Process) JoinTimeSlices() {
 func (s *Space) End() {
 	s.leaveTurns(func() {
 		_ = s.Close() // only a second Close gets an error
+		s.process.owners.ReleaseNumber(s.Owner)
 	})
 }
 

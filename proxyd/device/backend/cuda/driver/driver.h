@@ -80,6 +80,9 @@ void sing_reserve_owner(uint64_t owner);
 /* An owner of contexts that only show where the driver would put things. */
 #define SING_REHEARSAL UINT64_MAX
 
+/* Places of owners: owners whose numbers differ by a multiple of this have the same place. */
+#define SING_RESERVE_OWNERS 768
+
 /* Tells whether no other owner has used an owner's place. */
 int sing_reserve_alone(uint64_t owner);
 
@@ -88,6 +91,9 @@ uint64_t sing_reserve_base(uint64_t owner);
 
 /* The owner's reservations, which are gone, will be made again from the beginning of its place. */
 void sing_reserve_again(uint64_t owner);
+
+/* The owner's contexts have ended, and it makes no more: its place is as if it had not been used. */
+void sing_reserve_leave(uint64_t owner);
 
 /* A context is gone: threads that had it have no context any more. */
 void sing_forget_contexts(void);

@@ -25,8 +25,7 @@
 /* Far from all spaces, which lie below, and from the addresses that the kernel chooses, which lie above. */
 #define RESERVE_BASE ((uintptr_t)100 << 40)
 #define RESERVE_SIZE ((uintptr_t)32 << 30) /* for an owner */
-#define RESERVE_OWNERS 768
-#define RESERVE_PLACES (RESERVE_OWNERS + 1) /* the last is of SING_REHEARSAL */
+#define RESERVE_PLACES (SING_RESERVE_OWNERS + 1) /* the last is of SING_REHEARSAL */
 #define RESERVE_LEAST ((size_t)1 << 20)
 #define RESERVE_ALIGN ((uintptr_t)2 << 20)
 
@@ -38,7 +37,7 @@ static _Thread_local unsigned int owner;
 
 static unsigned int find_place(uint64_t of)
 {
-	return (of == SING_REHEARSAL ? RESERVE_OWNERS : (unsigned int)(of % RESERVE_OWNERS));
+	return (of == SING_REHEARSAL ? SING_RESERVE_OWNERS : (unsigned int)(of % SING_RESERVE_OWNERS));
 }
 
 void sing_reserve_owner(uint64_t of)
@@ -60,6 +59,17 @@ int sing_reserve_alone(uint64_t of)
 uint64_t sing_reserve_base(uint64_t of)
 {
 	return (RESERVE_BASE + find_place(of) * RESERVE_SIZE);
+}
+
+void sing_reserve_leave(uint64_t of)
+{
+	const unsigned int place = find_place(of);
+	uint64_t alone = of;
+
+	if (place == 0 || atomic_load(&shared[place]))
+		return;
+	if (atomic_compare_exchange_strong(&first[place], &alone, 0))
+		atomic_store(&reserved[place], 0);
 }
 
 void sing_reserve_again(uint64_t of)
