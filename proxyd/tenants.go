@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
@@ -19,20 +20,16 @@ func serveTenants(ctx context.Context, o *deviceOptions) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer o.endInTime(ctx)()
-	if o.kind != kindSoft || o.control < 0 || o.order != nil {
-		return fmt.Errorf("device: --tenants is for software GPUs, with --control, and without --order; %w", errUsage)
+	if o.control < 0 || o.order != nil {
+		return fmt.Errorf("device: --tenants is with --control, and without --order; %w", errUsage)
 	}
-	cfg, err := o.softConfig()
-	if err != nil {
-		return err
-	}
-	b, err := softgpu.New(cfg)
+	b, describe, err := o.openForTenants()
 	if err != nil {
 		return err
 	}
 	tenants, err := server.NewTenants(server.TenantsConfig{
 		Backend: b, Spare: o.spare, Network: nccl.OverTCP(o.address), Log: o.openLog(), Version: version,
-		Info: func(n int) []backend.Info { return describeDevices(cfg, n) },
+		Info: describe,
 	})
 	if err != nil {
 		return errors.Join(err, b.Close())
@@ -52,4 +49,22 @@ func serveTenants(ctx context.Context, o *deviceOptions) (err error) {
 	case err := <-tenants.Failed():
 		return err
 	}
+}
+
+// openForTenants opens the devices. describe describes n devices to programs, nil: as they are.
+func (o *deviceOptions) openForTenants() (b backend.Backend, describe func(n int) []backend.Info, err error) {
+	if o.kind == kindCuda {
+		if b, err = cuda.Open(cuda.Config{}); err != nil {
+			return nil, nil, fmt.Errorf("real devices: %w", err)
+		}
+		return b, func(int) []backend.Info { return nil }, nil
+	}
+	cfg, err := o.softConfig()
+	if err != nil {
+		return nil, nil, err
+	}
+	if b, err = softgpu.New(cfg); err != nil {
+		return nil, nil, err
+	}
+	return b, func(n int) []backend.Info { return describeDevices(cfg, n) }, nil
 }

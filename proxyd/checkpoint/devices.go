@@ -60,8 +60,8 @@ const (
 )
 
 // startDevices starts the device server of a capsule that has GPUs, and returns the bind mounts
-// by which programs reach the server. Capsules that share a software GPU have a process together,
-// in which each is served by itself.
+// by which programs reach the server. Capsules that share a GPU have a process together, in which
+// each is served by itself.
 func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *runs.ResumePoint, m *records.CapsuleMeta) ([]capsule.Bind, error) {
 	j := lc.j
 	snap := j.run.Snapshot()
@@ -114,19 +114,28 @@ func (lc *localCapsule) specifyDevices(ctx context.Context, snap runs.Snapshot, 
 		Address: address, Self: lc.index, Order: g.Order, Regroup: true, Exact: rec.Options.Exact,
 		Cgroup: processes.DeviceCgroup(processes.JobCgroupHere(j.c.Cgroups, j.id), lc.index),
 	}
-	switch {
-	case j.c.Devices.Kind == kindCuda:
+	share := g.Sharing != nil
+	if j.c.Devices.Kind == kindCuda {
 		// Devices are moved between real GPUs only on request: no such move was tried in a job, and a move loses memory
 		// that kernels' malloc gave.
 		// Spare GPUs are software GPUs that are made beside the job's.
 		spec.Kind, spec.Regroup, spec.Spare = kindCuda, false, 0
-		spec.GPUs, err = j.c.realGPUs(ctx, g.MachineNumbers)
-	case g.Sharing != nil:
+		if spec.GPUs, err = j.c.realGPUs(ctx, g.MachineNumbers); err != nil {
+			return spec, err
+		}
+		if share && snap.Point != nil {
+			if err := g.CheckAddresses(snap.Point.Meta.Capsules); err != nil {
+				j.log.Warn("capsules that share a GPU have a device server each: they do not swap for each other", "capsule", lc.index, "reason", err)
+				share = false
+			}
+		}
+	}
+	if share {
 		first := g.Sharing[0]
 		spec.Shared = j.c.folders().sharedDeviceDir(j.id, snap.Number, first)
 		spec.Cgroup = processes.DeviceCgroup(processes.JobCgroupHere(j.c.Cgroups, j.id), first)
 	}
-	return spec, err
+	return spec, nil
 }
 
 // checkDevicesRestorable returns an error if this node's devices cannot take over the saved devices of a capsule.
@@ -262,7 +271,7 @@ func (lc *localCapsule) saveDevices(ctx context.Context, w upload.ShareWriter, o
 		return nil, fmt.Errorf("devices: %w", err)
 	}
 	j.log.Info("devices saved", "capsule", lc.index, "bytes", r.Bytes, "written", r.Written, "known", r.Known, "took", r.Wrote)
-	return &records.DeviceMeta{Kind: j.c.Devices.Kind, Processes: r.Processes, Save: r.ID, Bytes: r.Bytes, Written: r.Written, Known: r.Known, Memory: r.Memory, Needs: r.Needs}, nil
+	return &records.DeviceMeta{Kind: j.c.Devices.Kind, Processes: r.Processes, Save: r.ID, Bytes: r.Bytes, Written: r.Written, Known: r.Known, Memory: r.Memory, Needs: r.Needs, Owners: r.Owners}, nil
 }
 
 // discardDevices ends the device servers of this node that belong to no known capsule.

@@ -59,3 +59,26 @@ func TestRealMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestSharedRealGPU: capsules that come to a real GPU are tenants of a process if their checkpoint says that they are apart, and
+// else have a server each.
+func TestSharedRealGPU(t *testing.T) {
+	for _, c := range []struct {
+		second []uint64
+		shared bool
+	}{{[]uint64{2}, true}, {[]uint64{1}, false}, {nil, false}} {
+		lc := capsuleOn(t, kindCuda, 1)
+		lc.j.log = lc.j.c.Log
+		g := &gpus.Grant{SlurmNumbers: []int{0}, MachineNumbers: []int{0}, Order: []int{0}, Sharing: []int{0, 1}}
+		m := &records.Meta{Capsules: []records.CapsuleMeta{
+			{Index: 0, Devices: &records.DeviceMeta{Owners: []uint64{1}}}, {Index: 1, Devices: &records.DeviceMeta{Owners: c.second}},
+		}}
+		spec, err := lc.specifyDevices(t.Context(), runs.Snapshot{Record: &records.Record{GPUs: []int{1, 1}}, Number: 3, Point: &runs.ResumePoint{Meta: m}}, g, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := lc.j.c.folders().sharedDeviceDir(7, 3, 0); (spec.Shared == want) != c.shared || (spec.Shared == "") == c.shared || spec.Kind != kindCuda {
+			t.Errorf("second capsule with spaces %v: a process in %q, want %v", c.second, spec.Shared, c.shared)
+		}
+	}
+}

@@ -59,8 +59,7 @@ type Spec struct {
 	Verbose bool   // logs each process that attaches or ends
 
 	// Shared, if set, is the folder of a process that serves several capsules of a job: see shared.go. The process is
-	// started with the first of them, by the Spec of that one; Order, Regroup, Exact, Self and Dir are each tenant's own. Kind must be
-	// software GPUs.
+	// started with the first of them, by the Spec of that one; Order, Regroup, Exact, Self and Dir are each tenant's own.
 	Shared string
 }
 
