@@ -255,12 +255,14 @@ func (l *launch) explainError(err error) error {
 	switch {
 	case errors.As(err, &fault):
 		if fault.Kind == ptx.AssertFailed {
-			where := fmt.Sprintf(": block: [%d,%d,%d], thread: [%d,%d,%d] Assertion", fault.Block.X, fault.Block.Y, fault.Block.Z,
-				fault.Thread.X, fault.Thread.Y, fault.Thread.Z)
 			if l.seen != nil {
 				l.seen.effects = true
 			}
-			l.output.addText(2, []byte(strings.Replace(fault.Msg, ": Assertion", where, 1)+"\n"))
+			for _, a := range fault.Assertions {
+				where := fmt.Sprintf(": block: [%d,%d,%d], thread: [%d,%d,%d] Assertion", fault.Block.X, fault.Block.Y, fault.Block.Z,
+					a.Thread.X, a.Thread.Y, a.Thread.Z)
+				l.output.addText(2, []byte(strings.Replace(a.Text, ": Assertion", where, 1)+"\n"))
+			}
 		}
 		return fmt.Errorf("%w: %w", faultResults[fault.Kind], err)
 	case errors.As(err, &refused):

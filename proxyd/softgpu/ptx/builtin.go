@@ -142,9 +142,18 @@ func (w *warp) readPrintf(addr uint64, format string, lane int) (arguments []pri
 }
 
 func callAssert(w *warp, in *inst, m uint32) {
-	i := lowestLane(m)
-	message, file, line, function := w.readText(w.readArg(in, 0, i), i), w.readText(w.readArg(in, 1, i), i), uint32(w.readArg(in, 2, i)), w.readText(w.readArg(in, 3, i), i)
-	w.raiseFault(AssertFailed, in, i, 0, fmt.Sprintf("%s:%d: %s: Assertion `%s` failed.", file, line, function, message))
+	var failed []FailedAssertion
+	for l := m; l != 0; l &= l - 1 {
+		i := lowestLane(l)
+		message, file, line, function := w.readText(w.readArg(in, 0, i), i), w.readText(w.readArg(in, 1, i), i), uint32(w.readArg(in, 2, i)), w.readText(w.readArg(in, 3, i), i)
+		failed = append(failed, FailedAssertion{
+			Thread: w.block.run.cfg.Block.positionAt(uint64(w.id*warpSize + i)),
+			Text:   fmt.Sprintf("%s:%d: %s: Assertion `%s` failed.", file, line, function, message),
+		})
+	}
+	f := describeFault(w, AssertFailed, in, lowestLane(m), 0, failed[0].Text)
+	f.Assertions = failed
+	panic(f)
 }
 
 func callMalloc(w *warp, in *inst, m uint32) {

@@ -82,6 +82,14 @@ type Fault struct {
 	Thread Dim3
 	Addr   uint64 // of an access, else 0
 	Msg    string // more, for a reader
+	// Of AssertFailed: the assertions of all threads of the warp that came to the call together, Thread's first.
+	Assertions []FailedAssertion
+}
+
+// FailedAssertion is the assertion of a thread, as a GPU prints it but for the thread's place.
+type FailedAssertion struct {
+	Thread Dim3
+	Text   string
 }
 
 func (f *Fault) Error() string {
@@ -98,6 +106,11 @@ func (f *Fault) Error() string {
 
 // raiseFault ends the launch. raiseFault does not return.
 func (w *warp) raiseFault(kind FaultKind, in *inst, lane int, addr uint64, msg string) {
+	panic(describeFault(w, kind, in, lane, addr, msg))
+}
+
+// describeFault returns the fault of one of a warp's threads.
+func describeFault(w *warp, kind FaultKind, in *inst, lane int, addr uint64, msg string) *Fault {
 	b := w.block
 	f := &Fault{
 		Kind: kind, Kernel: b.run.kernel.Name, Line: int(in.line), Func: b.run.kernel.Name,
@@ -106,7 +119,7 @@ func (w *warp) raiseFault(kind FaultKind, in *inst, lane int, addr uint64, msg s
 	if w.cur != nil {
 		f.Func = w.cur.frame.code.fn.Name
 	}
-	panic(f)
+	return f
 }
 
 // recoverFault turns a fault's panic into an error.

@@ -4,6 +4,7 @@
 package ptx
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -206,6 +207,40 @@ func TestPrintf(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "hi:12: hi: Assertion `hi` failed.") {
 		t.Error(err)
+	}
+}
+
+// TestAssertionsOfWarp: the fault has the assertion of each thread of the warp that came to the call, and of no other
+// thread.
+func TestAssertionsOfWarp(t *testing.T) {
+	m := bootMachine(t, header+`
+.extern .func __assertfail (.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 s);
+.global .align 1 .b8 name[3] = {104, 105, 0};
+.visible .entry k() {
+	.reg .b32 %t; .reg .b64 %s; .reg .pred %p;
+	mov.u32 %t, %tid.x;
+	setp.lt.u32 %p, %t, 61;
+	@%p ret;
+	mov.u64 %s, name;
+	{ .param .b64 p0; .param .b64 p1; .param .b32 p2; .param .b64 p3; .param .b64 p4;
+	st.param.b64 [p0], %s; st.param.b64 [p1], %s; st.param.b32 [p2], %t; st.param.b64 [p3], %s; st.param.b64 [p4], 1;
+	call.uni __assertfail, (p0, p1, p2, p3, p4); }
+	ret;
+}`)
+	var fault *Fault
+	if err := m.launchKernel("k", Dim3{1, 1, 1}, Dim3{64, 1, 1}); !errors.As(err, &fault) {
+		t.Fatal(err)
+	}
+	want := []FailedAssertion{
+		{Dim3{61, 0, 0}, "hi:61: hi: Assertion `hi` failed."},
+		{Dim3{62, 0, 0}, "hi:62: hi: Assertion `hi` failed."},
+		{Dim3{63, 0, 0}, "hi:63: hi: Assertion `hi` failed."},
+	}
+	if !slices.Equal(fault.Assertions, want) {
+		t.Errorf("the assertions are %v, want %v", fault.Assertions, want)
+	}
+	if fault.Thread != want[0].Thread || fault.Msg != want[0].Text {
+		t.Errorf("the fault is thread %v's, %q, want the first assertion", fault.Thread, fault.Msg)
 	}
 }
 

@@ -271,9 +271,9 @@ func testPrinting(r *rig) {
 	}
 	r.mustSucceed(cu.Synchronize(r.ctx))
 	checkEqual(r, "printed", got[1].String(), "hello 0\nhello 0\nhello 1\nhello 1\nhello 2\nhello 2\n")
-	r.mustSucceed(cu.Legacy().Launch(backend.Launch{Function: must(m.Function("claim"))(r), Grid: one, Block: one}))
+	r.mustSucceed(cu.Legacy().Launch(backend.Launch{Function: must(m.Function("claim"))(r), Grid: one, Block: backend.Dim{X: 2, Y: 1, Z: 1}}))
 	r.wantError("assertion", cu.Synchronize(r.ctx), backend.Assert)
-	checkEqual(r, "said of it", got[2].String(), "a.cu:42: a.cu: block: [0,0,0], thread: [0,0,0] Assertion `wrong` failed.\n")
+	checkEqual(r, "said of it", got[2].String(), "a.cu:42: a.cu: block: [0,0,0], thread: [0,0,0] Assertion `wrong` failed.\na.cu:42: a.cu: block: [0,0,0], thread: [1,0,0] Assertion `wrong` failed.\n")
 	// Without an output only the text is lost.
 	r.mustSucceed(r.stream.Launch(backend.Launch{Function: r.findKernel(r.loadKernels(), "say"), Grid: one, Block: one, Params: joinWords(1)}))
 	r.syncStream()
