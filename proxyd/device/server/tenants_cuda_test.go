@@ -178,7 +178,7 @@ func addUpTogether(t *testing.T, all []*realCapsule) {
 	}
 }
 
-// TestTenantsOnReal: capsules that were each alone on a device come to a single one as tenants of one process, with their memory
+// TestTenantsOnReal: capsules that were each alone on a device come to a single device as tenants of a process, with their memory
 // and variables where they were, add up, take turns there, with room for all and with room for one, and are alone again.
 func TestTenantsOnReal(t *testing.T) {
 	for _, c := range []struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// TestOwnerNumbers: capsules take places of their own, each in a process of its own, as long as one makes no more than twelve
+// TestOwnerNumbers: capsules take places of their own, each in a process of its own, as long as each makes no more than twelve
 // spaces and there are 64 capsules.
 func TestOwnerNumbers(t *testing.T) {
 	users := map[uint64]int{}
