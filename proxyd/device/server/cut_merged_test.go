@@ -16,7 +16,7 @@ import (
 // TestCutMerged: the gradients of two of four ranks that share a device have been added up, and memory of them was given
 // up, when a cut is sought; the gradients of another bucket wait behind. No cut is found before the other ranks have
 // come, since the two ranks' gradients are nowhere else. The cut after that has the sum, which each rank has again on any
-// number of devices, and there the other bucket is added up, too, and both once more.
+// number of devices. There the other bucket is added up, too, unless the cut is behind it, and then both once more.
 func TestCutMerged(t *testing.T) {
 	for _, x := range []struct {
 		name   string
@@ -61,9 +61,10 @@ func TestCutMerged(t *testing.T) {
 					t.Fatal(c.err)
 				}
 				folders, rings := saveAndEnd(t, job, c.cut.Attempt)
-				_ = c.cut.Open(t.Context())                       // no server is there any more
-				if n := heldGroups(t, folders); n != len(m.all) { // the other bucket's
-					t.Errorf("%d groups were held", n)
+				_ = c.cut.Open(t.Context()) // no server is there any more
+				// The cut is before the other bucket, or behind it if all ranks' groups began before the cut was decided.
+				if n := heldGroups(t, folders); n != len(m.all) && n != 0 {
+					t.Errorf("groups of %d of %d ranks were held", n, len(m.all))
 				}
 				m.s = serverOf(t, "other", x.order, x.memory...)
 				job = []*Server{m.s}
