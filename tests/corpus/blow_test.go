@@ -320,7 +320,7 @@ func strikeNodeFail(ctx context.Context, h hit) error {
 			continue
 		}
 		if _, err := h.c.Exec(ctx, "ctl", "alice", "singctl", "checkpoint", j.nameForSlurm()); err != nil {
-			if strings.Contains(err.Error(), "has ended") {
+			if strings.Contains(err.Error(), "has ended") || strings.Contains(err.Error(), "is not running") && h.endedFirst(ctx, j) {
 				return errMissed
 			}
 			return err

@@ -31,7 +31,7 @@ func TestFetchOptions(t *testing.T) {
 		t.Run(tc.args, func(t *testing.T) {
 			c := exec.CommandContext(t.Context(), "../../../contrib/cuda-software/fetch", strings.Fields(tc.args)...)
 			// No package may be fetched, even if this test fails.
-			c.Env = []string{"PATH=/usr/bin:/bin", "HOME=/nonexistent", "CUDA_SOFTWARE_CACHE=/nonexistent", "MIRROR=http://127.0.0.1:9"}
+			c.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + t.TempDir(), "CUDA_SOFTWARE_CACHE=" + t.TempDir(), "MIRROR=http://127.0.0.1:9"}
 			out, err := c.CombinedOutput()
 			if c.ProcessState == nil {
 				t.Fatal(err)
