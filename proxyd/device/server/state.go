@@ -66,7 +66,8 @@ type SaveOptions struct {
 	Attempt uint64
 }
 
-// OwnerPlaces: variables of spaces whose numbers in Report.Owners differ by a multiple of this are at the same addresses.
+// OwnerPlaces is the number of places: variables of spaces whose numbers in Report.Owners differ by a multiple of it are at
+// the same addresses.
 const OwnerPlaces = backend.OwnerPlaces
 
 // Report is the result of a save.
