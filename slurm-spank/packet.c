@@ -73,3 +73,23 @@ int packet_send(int sock, const void *bytes, size_t len, const int *fds, size_t 
 
 	return (sent == (ssize_t)len ? 0 : -1);
 }
+
+ssize_t packet_receive(int sock, struct msghdr *msg)
+{
+	const struct msghdr whole = *msg;
+	ssize_t n;
+
+	do {
+		n = recvmsg(sock, msg, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n != 0 || msg->msg_controllen > 0)
+		return (n);
+	/*
+	 * Linux looks for a packet, and then whether the other end has closed: a packet that is sent in between, before the
+	 * close, is still there.
+	 */
+	*msg = whole;
+	n = recvmsg(sock, msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+
+	return (n > 0 ? n : 0);
+}

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <sys/socket.h>
+#include <sys/types.h>
 #include <sys/un.h>
 
 enum { PACKET_MAX_FDS = 16 };
@@ -20,6 +21,12 @@ int packet_connect(const struct sockaddr_un *addr, socklen_t addr_len, int flags
 
 /* Send a packet with n descriptors, at most PACKET_MAX_FDS. Returns 0, or -1 with errno. */
 int packet_send(int sock, const void *bytes, size_t len, const int *fds, size_t n);
+
+/*
+ * Receive a packet, whose descriptors are close-on-exec. Returns the length, 0 at the end of the connection, or -1 with
+ * errno.
+ */
+ssize_t packet_receive(int sock, struct msghdr *msg);
 
 /* Close a descriptor without a change of errno. */
 void close_keeping_errno(int fd);

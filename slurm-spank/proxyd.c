@@ -73,9 +73,7 @@ static enum outcome receive_reply(int sock, struct reply *reply, char why[WHY_SI
 	const char *verb;
 	ssize_t n;
 
-	do {
-		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
+	n = packet_receive(sock, &msg);
 	if (n == 0 || (n < 0 && errno == ECONNRESET)) {
 		snprintf(why, WHY_SIZE, "proxyd ended before it answered");
 		return (DIED);

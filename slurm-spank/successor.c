@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "packet.h"
 #include "wire.h"
 
 /* Receive a handover. Returns false if the task's process has ended. */
@@ -29,9 +30,7 @@ static bool receive_handover(int sock, struct handover *h)
 	struct cmsghdr *c;
 	ssize_t n;
 
-	do {
-		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
+	n = packet_receive(sock, &m);
 	c = n == (ssize_t)sizeof(h->mask) ? CMSG_FIRSTHDR(&m) : NULL;
 	if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(fds)))
 		return (false);

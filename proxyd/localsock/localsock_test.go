@@ -132,6 +132,24 @@ func TestTryWithDescriptor(t *testing.T) {
 	}
 }
 
+// TestReceiveBeforeEnd: a packet is received, though the kernel has told the end before. Linux does so at times; here an empty
+// packet, which reads as the end, stands for that.
+func TestReceiveBeforeEnd(t *testing.T) {
+	server, client := connectBoth(t, filepath.Join(t.TempDir(), "s"))
+	localsocktest.SendEmptyPacket(t, client)
+	if err := localsock.SendNow(client, []byte("packet")); err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+	b := make([]byte, 8)
+	if n, _, err := localsock.Receive(server, b, 1); err != nil || string(b[:n]) != "packet" {
+		t.Errorf("Receive = %q, %v", b[:n], err)
+	}
+	if _, _, err := localsock.Receive(server, b, 1); !errors.Is(err, io.EOF) {
+		t.Errorf("Receive after the last packet: %v, want io.EOF", err)
+	}
+}
+
 func TestReceiveEnd(t *testing.T) {
 	server, client := connectBoth(t, filepath.Join(t.TempDir(), "s"))
 	client.Close()

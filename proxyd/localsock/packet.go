@@ -18,10 +18,13 @@ var ErrTooMuch = errors.New("too much in one packet")
 
 // Receive reads a packet into b, with at most maxFiles descriptors, which are close-on-exec
 // and the caller's to close. On an error Receive has closed them. The end of the connection
-// is io.EOF, and so is an empty packet.
+// is io.EOF, and so is an empty packet, unless another one is there already.
 func Receive(c *net.UnixConn, b []byte, maxFiles int) (int, []*os.File, error) {
 	oob := make([]byte, unix.CmsgSpace(maxFiles*4))
 	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
+	if n == 0 && oobn == 0 && (err == nil || errors.Is(err, io.EOF)) {
+		n, oobn, flags, err = receiveLast(c, b, oob)
+	}
 	files := parseFiles(oob[:oobn]) // first of all: net takes an empty packet with descriptors for an error
 	switch {
 	case err != nil:
@@ -34,6 +37,19 @@ func Receive(c *net.UnixConn, b []byte, maxFiles int) (int, []*os.File, error) {
 	}
 	CloseAll(files)
 	return 0, nil, err
+}
+
+// receiveLast looks once more after the kernel has told the end of a connection, and does not wait. Linux looks for a packet,
+// and then whether the other end has closed: a packet that is sent in between, before the close, is still there.
+func receiveLast(c *net.UnixConn, b, oob []byte) (n, oobn, flags int, err error) {
+	err = TryWithDescriptor(c, func(fd int) (err error) {
+		n, oobn, flags, _, err = unix.Recvmsg(fd, b, oob, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		return err
+	})
+	if err != nil { // also EAGAIN: the packet was empty, and the connection has not ended
+		return 0, 0, 0, io.EOF
+	}
+	return n, oobn, flags, nil
 }
 
 // parseFiles takes every descriptor out of control messages.

@@ -54,9 +54,7 @@ int receive_message(int sock, struct sing_message *m, int *fd)
 	ssize_t got;
 
 	*fd = -1;
-	do {
-		got = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
-	} while (got < 0 && errno == EINTR);
+	got = packet_receive(sock, &msg);
 	if (got < 0)
 		return (-1);
 	c = CMSG_FIRSTHDR(&msg);
