@@ -28,8 +28,8 @@ var slicedCases = []struct {
 	{slicing.Case{Name: "mlp", Steps: 24}, 2},
 	{slicing.Case{Name: "mlp", Steps: 24, Args: []string{"--statistics"}}, 2},
 	{slicing.Case{Name: "mlp", Steps: 3, Args: []string{"--extra", "1000000"}}, 2},
-	{slicing.Case{Name: "gpt", Steps: 4}, 2},
-	{slicing.Case{Name: "grid", Steps: 8}, 4},
+	{slicing.Case{Name: "gpt", Steps: 12, Before: 50}, 2},
+	{slicing.Case{Name: "grid", Steps: 12, Before: 50}, 4},
 }
 
 // slicedWays are the ways in which ranks share a device: with room for the memory of all ranks, and of only one rank.
